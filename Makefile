@@ -1,0 +1,42 @@
+# The two commands of the README are `make demo` and `make test`; both set up what they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+OUT    ?= runs/quickstart
+
+.PHONY: demo test test-slow bench docs lint clean
+
+demo: $(VENV)/.run-ready
+	$(BIN)/netsim sweep scenarios/quickstart.toml --out $(OUT) --overwrite
+
+test: $(VENV)/.test-ready lint
+	$(BIN)/python -m pytest -n 2 tests
+
+test-slow: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -n 2 -m slow tests
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# One process, one benchmark at a time: the ratios are measured within one run.
+bench: $(VENV)/.test-ready
+	$(BIN)/python -m pytest tests/benchmarks -m "" --benchmark-only -s
+
+docs: $(VENV)/.run-ready
+	$(BIN)/netsim schema --markdown > docs/scenario-reference.md
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl]'
+	@touch $@
+
+$(VENV)/.test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl,test]'
+	@touch $@ $(VENV)/.run-ready
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info
