@@ -55,7 +55,7 @@ class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
-        """The law in force in `round` at `time_s`, and the time until which it stays so while the round lasts (inf: to its end)."""
+        """The law in force in `round` at `time_s`, and until when it stays so while the round lasts (inf: to its end)."""
 
 
 class ChannelLaw(Stateful, Protocol):
