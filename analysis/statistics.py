@@ -1,0 +1,248 @@
+"""Numbers of one run, and of many runs on common seeds: means with Student-t intervals, paired differences, mean curves.
+
+NaN says that a figure does not exist (a target never reached, no evaluation, an interval from one value); it is never replaced by
+a guess. Seeds are the unit of replication: every interval is over seeds, each seed counting once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.results import Run
+
+FloatArray = NDArray[np.float64]
+Curve = tuple[FloatArray, FloatArray]
+"""Abscissae (ascending) and values, both (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean and the half-width of its confidence interval over `count` values; NaN where too few values are there."""
+
+    mean: float
+    half_width: float
+    count: int
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half_width
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetrics:
+    """The figures by which runs are compared."""
+
+    variant: str
+    label: str
+    seed: int
+    rounds: int
+    simulated_s: float
+    target_s: float
+    """Simulated seconds to the target accuracy; NaN: never reached, or no target."""
+    final_accuracy: float
+    mean_round_s: float
+    max_leak: float
+    regret: float
+    """Cumulative regret after the last round; NaN where the run did not measure it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """Metric of `variant` minus that of the baseline at the same seed, over the seeds where both exist (`difference.count`)."""
+
+    variant: str
+    metric: str
+    difference: Interval
+    seeds: int
+    """Seeds both were run at."""
+    reached: int
+    """Of these, seeds where the variant's figure exists (a target was reached)."""
+    baseline_reached: int
+    """Of these, seeds where the baseline's figure exists."""
+
+
+def moving_mean(values: ArrayLike, window: int) -> FloatArray:
+    """Mean of each value and the `window` - 1 before it, or of as many as there are; shape as `values` (n,)."""
+    if window < 1:
+        raise ValueError(f"window = {window!r}: must be >= 1")
+    array = np.asarray(values, dtype=np.float64)
+    # Sums over the window itself: differences of one running sum would let an infinite value spoil all later ones.
+    padded = np.concatenate([np.zeros(window - 1), array])
+    sums = np.lib.stride_tricks.sliding_window_view(padded, window).sum(axis=1) if array.size else array
+    return np.asarray(sums / np.minimum(np.arange(1, array.size + 1), window), dtype=np.float64)
+
+
+def accuracy_curve(rounds: pd.DataFrame, *, window: int = 1) -> Curve:
+    """Simulated seconds of the evaluations (close of their rounds) and the moving mean of `window` accuracies."""
+    evaluated = rounds["accuracy"].notna().to_numpy()
+    accuracy = rounds["accuracy"].to_numpy(dtype=np.float64)[evaluated]
+    return rounds["end_s"].to_numpy(dtype=np.float64)[evaluated], moving_mean(accuracy, window)
+
+
+def time_to_accuracy_s(rounds: pd.DataFrame, target: float, *, window: int = 1) -> float:
+    """Simulated seconds until the moving mean of `window` evaluations first is at least `target`; NaN: never."""
+    times, means = accuracy_curve(rounds, window=window)
+    reached = np.flatnonzero(means >= target)
+    return float(times[reached[0]]) if reached.size else math.nan
+
+
+def final_accuracy(rounds: pd.DataFrame, *, last: int = 1) -> float:
+    """Mean accuracy of the last `last` evaluations (of all, where fewer were made); NaN without any."""
+    _, means = accuracy_curve(rounds, window=last)
+    return float(means[-1]) if means.size else math.nan
+
+
+def round_latencies_s(rounds: pd.DataFrame) -> FloatArray:
+    """Seconds from start to close, a value a round."""
+    return (rounds["end_s"] - rounds["start_s"]).to_numpy(dtype=np.float64)
+
+
+def mean_round_latency_s(rounds: pd.DataFrame) -> float:
+    """Mean seconds from start to close; NaN without rounds."""
+    latencies = round_latencies_s(rounds)
+    return float(latencies.mean()) if latencies.size else math.nan
+
+
+def largest_leak(rounds: pd.DataFrame) -> float:
+    """Largest composed leak over clients and rounds, in units of epsilon; inf: updates arrived without any protection.
+
+    A protected release always leaks more than nothing: deliveries at a leak of zero mean that privacy is off. NaN without rounds.
+    """
+    if not len(rounds):
+        return math.nan
+    leak = float(rounds["max_leak"].max())
+    return math.inf if leak == 0.0 and int(rounds["delivered"].sum()) > 0 else leak
+
+
+def cumulative_regret(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of genie reward minus reward (PAUSE eq. 15); rounds that did not measure both are skipped."""
+    regret = (rounds["genie_reward"] - rounds["reward"]).to_numpy(dtype=np.float64)
+    measured = ~np.isnan(regret)
+    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(regret[measured])
+
+
+def run_metrics(run: Run, *, target_accuracy: float | None = None, window: int = 1, last: int = 10) -> RunMetrics:
+    """All figures of one run; `window` smooths the way to the target, `last` evaluations make the final accuracy."""
+    rounds = run.rounds
+    _, regret = cumulative_regret(rounds)
+    return RunMetrics(
+        variant=run.variant,
+        label=run.label,
+        seed=run.seed,
+        rounds=len(rounds),
+        simulated_s=float(rounds["end_s"].iloc[-1]) if len(rounds) else 0.0,
+        target_s=math.nan if target_accuracy is None else time_to_accuracy_s(rounds, target_accuracy, window=window),
+        final_accuracy=final_accuracy(rounds, last=last),
+        mean_round_s=mean_round_latency_s(rounds),
+        max_leak=largest_leak(rounds),
+        regret=float(regret[-1]) if regret.size else math.nan,
+    )
+
+
+def metrics_table(runs: Iterable[Run], *, target_accuracy: float | None = None, window: int = 1, last: int = 10) -> pd.DataFrame:
+    """`run_metrics` of each run, a row a run; columns are the fields of `RunMetrics`."""
+    import pandas as pd
+
+    rows = [asdict(run_metrics(run, target_accuracy=target_accuracy, window=window, last=last)) for run in runs]
+    return pd.DataFrame(rows, columns=[field.name for field in fields(RunMetrics)])
+
+
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Mean and Student-t interval of the values that are numbers; one value has no interval, infinite values have no width."""
+    array = np.asarray(values, dtype=np.float64).ravel()
+    array = array[~np.isnan(array)]
+    if array.size == 0:
+        return Interval(math.nan, math.nan, 0)
+    if not np.isfinite(array).all():
+        # Infinities of both signs would make NaN with a warning; leaks and times know the positive one only.
+        return Interval(math.inf if array.max() == math.inf else -math.inf, math.nan, array.size)
+    half = float(_half_width(array[:, np.newaxis], confidence)[0])
+    return Interval(float(array.mean()), half, array.size)
+
+
+def paired_differences(table: pd.DataFrame, baseline: str, metric: str, *, confidence: float = 0.95) -> list[PairedDifference]:
+    """Differences of `metric` to `baseline` at the same seed, for each other variant in the order of the table.
+
+    `table` has columns variant, seed and `metric`, a row a run. Runs share their random numbers at a seed, so the differences
+    scatter less than the runs. Seeds where either figure does not exist give no difference; how many there are is reported.
+    ValueError: unknown baseline or metric.
+    """
+    if metric not in table.columns:
+        raise ValueError(f"metric = {metric!r}: must be a column of the table ({', '.join(map(str, table.columns))})")
+    variants = list(dict.fromkeys(str(name) for name in table["variant"]))
+    if baseline not in variants:
+        raise ValueError(f"baseline = {baseline!r}: must be one of the variants {', '.join(variants)}")
+    values = {
+        name: dict(zip(rows["seed"].tolist(), rows[metric].to_numpy(dtype=np.float64).tolist(), strict=True))
+        for name, rows in table.groupby("variant", sort=False)
+    }
+    base = values[baseline]
+    result = []
+    for name in variants:
+        if name == baseline:
+            continue
+        mine = values[name]
+        seeds = [seed for seed in mine if seed in base]
+        both = [seed for seed in seeds if math.isfinite(mine[seed]) and math.isfinite(base[seed])]
+        result.append(
+            PairedDifference(
+                variant=name,
+                metric=metric,
+                difference=mean_interval([mine[seed] - base[seed] for seed in both], confidence),
+                seeds=len(seeds),
+                reached=sum(math.isfinite(mine[seed]) for seed in seeds),
+                baseline_reached=sum(math.isfinite(base[seed]) for seed in seeds),
+            )
+        )
+    return result
+
+
+def mean_curve(
+    curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400, confidence: float = 0.95
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the interval at each.
+
+    Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
+    the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.
+    """
+    curves = [curve for curve in curves if curve[0].size]
+    nothing = np.empty(0)
+    if not curves:
+        return nothing, nothing, nothing
+    low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if low > high:
+        return nothing, nothing, nothing
+    if grid is None:
+        # A lone curve needs no common grid: its own abscissae keep every value.
+        grid = curves[0][0] if len(curves) == 1 else np.linspace(low, high, points)
+    else:
+        grid = grid[(grid >= low) & (grid <= high)]
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    return grid, values.mean(axis=0), _half_width(values, confidence)
+
+
+def _half_width(values: FloatArray, confidence: float) -> FloatArray:
+    """Half-widths of the Student-t intervals of the columns of `values` (n, points); NaN for n = 1."""
+    # scipy.special, not scipy.stats: a tenth of the import time, and the report of a run should come up at once.
+    from scipy.special import stdtrit
+
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence = {confidence!r}: must be in (0, 1)")
+    count = values.shape[0]
+    if count < 2:
+        return np.full(values.shape[1], math.nan)
+    quantile = float(stdtrit(count - 1, 0.5 + confidence / 2))
+    return np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(count), dtype=np.float64)
