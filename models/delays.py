@@ -1,0 +1,299 @@
+"""Laws of durations, each given by its quantile function: a draw is a uniform number and nothing else.
+
+Every law has `quantile(u, entities)` (seconds for uniforms `u` (n,) in [0, 1) of the clients `entities` (n,); finite, >= 0, not
+decreasing in `u`), `mean_s(entities)` in closed form, and `constant` (the duration does not depend on `u`). A knob of type
+`PerClient` is one number for all clients or an array with one entry a client.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri, ndtri_exp
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+PerClient: TypeAlias = float | NDArray[np.float64]
+
+# Uniforms are multiples of 2^-53; zero stands for [0, 2^-53), whose middle has a finite normal score.
+_SMALLEST_U = 2.0**-54
+# Beyond this many standard deviations the tail of a normal law is exponential to within rounding of the duration.
+_DEEP = 1e4
+
+
+class DelayLaw(Protocol):
+    """What the laws that contain other laws ask of them."""
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray: ...
+
+    def mean_s(self, entities: IntArray) -> FloatArray: ...
+
+
+def per_client(
+    name: str, value: PerClient, *, low: float = 0.0, high: float = math.inf, above: bool = False, unit: str = " seconds"
+) -> PerClient:
+    """`value` as a float or a read-only float64 copy (K,), every entry finite, >= `low` (> if `above`) and <= `high`.
+
+    Raises ValueError that names the parameter, the first bad value with its client, and what is allowed.
+    """
+    allowed = f"{'>' if above else '>='} {low:g}" if high == math.inf else f"in {'(' if above else '['}{low:g}, {high:g}]"
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} = {value!r}: must be a number, or one number a client, {allowed}{unit}") from None
+    if array.ndim > 1:
+        raise ValueError(f"{name} has shape {array.shape}: must be a number, or one number a client, {allowed}{unit}")
+    good = np.isfinite(array) & ((array > low) if above else (array >= low)) & (array <= high)
+    if not good.all():
+        if array.ndim == 0:
+            raise ValueError(f"{name} = {float(array)!r}: must be finite and {allowed}{unit}")
+        client = int(np.argmin(good))
+        raise ValueError(f"{name} = {float(array[client])!r} for client {client}: must be finite and {allowed}{unit}")
+    if array.ndim == 0:
+        return float(array)
+    array.setflags(write=False)
+    return array
+
+
+def same_clients(**knobs: PerClient) -> None:
+    """Refuse knobs that are given for different numbers of clients."""
+    lengths = {name: len(value) for name, value in knobs.items() if not isinstance(value, float)}
+    for name, length in lengths.items():
+        first, expected = next(iter(lengths.items()))
+        if length != expected:
+            raise ValueError(f"{name} has {length} entries: must have {expected}, one a client, as {first} has")
+
+
+def pick(value: PerClient, entities: IntArray) -> PerClient:
+    """The entries of `entities`; a scalar stays a scalar."""
+    return value if isinstance(value, float) else value[entities]
+
+
+def spread(value: PerClient, entities: IntArray) -> FloatArray:
+    """The entries of `entities` as a new array (n,), a scalar repeated."""
+    return np.full(len(entities), value) if isinstance(value, float) else value[entities]
+
+
+def _freeze(value: FloatArray) -> PerClient:
+    return float(value) if np.ndim(value) == 0 else value
+
+
+class Constant:
+    """Always `value_s`; per client if given so."""
+
+    constant = True
+
+    def __init__(self, *, value_s: PerClient) -> None:
+        self._value = per_client("value_s", value_s)
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return spread(self._value, entities)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return spread(self._value, entities)
+
+
+class Gaussian:
+    """Normal with a floor, the latency of PAUSE's study (its eq. 3 wants a lower bound that a normal law does not have).
+
+    `mean_s` and `std_s` are those of the normal law before the floor acts. floor "clip": max(x, floor_s), which puts the mass
+    below the floor onto it (what the PAUSE authors' code does); "resample": the normal law conditioned on x >= floor_s.
+    """
+
+    def __init__(
+        self, *, mean_s: PerClient, std_s: PerClient, floor_s: PerClient = 0.0, floor: Literal["clip", "resample"] = "clip"
+    ) -> None:
+        if floor not in ("clip", "resample"):
+            raise ValueError(f"floor = {floor!r}: must be 'clip' or 'resample'")
+        self._mean = per_client("mean_s", mean_s)
+        self._std = per_client("std_s", std_s)
+        self._floor = per_client("floor_s", floor_s)
+        same_clients(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
+        self._resample = floor == "resample"
+        self.constant = not np.any(self._std)
+        # The floor in standard deviations above the mean. Where there is no deviation both kinds of floor are max(mean, floor),
+        # which the last step of `quantile` takes, whatever stands here.
+        with np.errstate(over="ignore"):
+            above = np.subtract(self._floor, self._mean) / np.where(np.equal(self._std, 0.0), np.inf, self._std)
+        self._above = _freeze(above)
+        self._log_tail = _freeze(log_ndtr(-above))
+        self._deep = bool(np.any(above > _DEEP))
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        u = np.maximum(u, _SMALLEST_U)
+        mean, std, floor = pick(self._mean, entities), pick(self._std, entities), pick(self._floor, entities)
+        if not self._resample:
+            return np.maximum(mean + std * ndtri(u), floor)
+        # P(Z > z | Z > a) = 1 - u, solved in logarithms: neither side of the law loses digits, wherever the floor lies.
+        log_upper = np.log1p(-u)
+        if not self._deep:
+            return np.maximum(mean - std * ndtri_exp(log_upper + pick(self._log_tail, entities)), floor)
+        above = spread(self._above, entities)
+        a = np.minimum(above, _DEEP)
+        x = mean - std * ndtri_exp(log_upper + log_ndtr(-a))
+        # Far out phi(z) ~ phi(a) exp(-(z^2 - a^2)/2): z = sqrt(a^2 - 2 log(1 - u)), written for the excess over a.
+        far = np.maximum(above, _DEEP)
+        excess = -2.0 * log_upper / (far * (1.0 + np.sqrt(1.0 - 2.0 * log_upper / far / far)))
+        return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        mean, std, floor, above = (spread(v, entities) for v in (self._mean, self._std, self._floor, self._above))
+        if not self._resample:
+            density = np.exp(-0.5 * np.minimum(np.abs(above), 40.0) ** 2) / math.sqrt(2.0 * math.pi)
+            # E max(x, floor) = floor Phi(a) + mean Phi(-a) + std phi(a), a the floor in standard deviations.
+            full = floor * ndtr(above) + mean * ndtr(-above) + std * density
+            return np.where(std > 0.0, np.maximum(full, floor), np.maximum(mean, floor))
+        hazard = math.sqrt(2.0 / math.pi) / erfcx(np.minimum(above, _DEEP) / math.sqrt(2.0))
+        beyond = floor + std / np.maximum(above, _DEEP)
+        return np.maximum(np.where(above > _DEEP, beyond, mean + std * hazard), floor)
+
+
+class ShiftedExponential:
+    """`shift_s` plus an exponential excess of mean `mean_excess_s`."""
+
+    def __init__(self, *, shift_s: PerClient, mean_excess_s: PerClient) -> None:
+        self._shift = per_client("shift_s", shift_s)
+        self._excess = per_client("mean_excess_s", mean_excess_s)
+        same_clients(shift_s=self._shift, mean_excess_s=self._excess)
+        self.constant = not np.any(self._excess)
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return np.asarray(pick(self._shift, entities) - pick(self._excess, entities) * np.log1p(-u))
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return spread(self._shift, entities) + pick(self._excess, entities)
+
+
+class LogNormal:
+    """exp of a normal law: median `median_s`, standard deviation `sigma` of the logarithm; mean median_s exp(sigma^2/2)."""
+
+    def __init__(self, *, median_s: PerClient, sigma: PerClient) -> None:
+        # With these limits the mean (e^450 medians at most) and the largest draw stay finite.
+        self._median = per_client("median_s", median_s, high=1e100)
+        self._sigma = per_client("sigma", sigma, high=30.0, unit="")
+        same_clients(median_s=self._median, sigma=self._sigma)
+        self.constant = not np.any(np.multiply(self._sigma, self._median))
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        score = ndtri(np.maximum(u, _SMALLEST_U))
+        return np.asarray(pick(self._median, entities) * np.exp(pick(self._sigma, entities) * score))
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return np.asarray(spread(self._median, entities) * np.exp(0.5 * np.square(pick(self._sigma, entities))))
+
+
+class Empirical:
+    """Draws with replacement from measured durations, the same for every client.
+
+    From `values_s`, or from the file `path`: one number a line, or a CSV file with a column headed `duration_s`; blank lines and
+    lines that begin with # are passed over. Raises ValueError with file and line where an entry is no duration.
+    """
+
+    def __init__(self, *, path: str | None = None, values_s: list[float] | None = None) -> None:
+        if (path is None) == (values_s is None):
+            raise ValueError(f"path = {path!r}: give either path or values_s, and not both")
+        values = _read_durations(path) if path is not None else np.array(values_s, dtype=np.float64)
+        bad = values[~(np.isfinite(values) & (values >= 0.0))]
+        if values.ndim != 1 or values.size == 0 or bad.size:
+            found = f"{bad[0]!s}" if bad.size else repr(values_s)
+            raise ValueError(f"values_s = {found}: must be a list of at least one duration, each finite and >= 0 seconds")
+        self.values_s = np.sort(values)
+        """(N,) the measured durations, ascending; read only."""
+        self.values_s.setflags(write=False)
+        self._mean = float(np.mean(self.values_s))
+        self.constant = bool(self.values_s[0] == self.values_s[-1])
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        size = len(self.values_s)
+        return self.values_s[np.minimum((u * size).astype(np.int64), size - 1)]
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), self._mean)
+
+
+class ByGroup:
+    """Different laws for disjoint groups of clients: client k follows `laws[group_of[k]]`.
+
+    The laws see the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
+    """
+
+    def __init__(self, *, laws: list[DelayLaw], group_of: NDArray[np.int64]) -> None:
+        groups = np.asarray(group_of)
+        if groups.ndim != 1 or groups.dtype.kind not in "iu":
+            raise ValueError(f"group_of has shape {groups.shape} and type {groups.dtype}: must be one integer a client")
+        if groups.size and not (groups.min() >= 0 and groups.max() < len(laws)):
+            raise ValueError(f"group_of runs from {groups.min()} to {groups.max()}: must lie in 0..{len(laws) - 1}")
+        self.laws = list(laws)
+        self.group_of = groups.astype(np.int64)
+        self.constant = all(getattr(law, "constant", False) for law in laws)
+
+    def members(self, entities: IntArray) -> list[tuple[DelayLaw, IntArray]]:
+        """Each law that some of `entities` (n,) follow, with the positions of those in `entities`."""
+        group = self.group_of[entities]
+        found = ((law, np.flatnonzero(group == j)) for j, law in enumerate(self.laws))
+        return [(law, where) for law, where in found if where.size]
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        out = np.empty(len(entities))
+        for law, where in self.members(entities):
+            out[where] = law.quantile(u[where], entities[where])
+        return out
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        out = np.empty(len(entities))
+        for law, where in self.members(entities):
+            out[where] = law.mean_s(entities[where])
+        return out
+
+
+class SizeDependent:
+    """The time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
+
+    def __init__(self, *, payload_bytes: float, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
+        bandwidth = per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s, above=True, unit=" bytes per second")
+        payload = per_client("payload_bytes", payload_bytes, unit=" bytes")
+        if not isinstance(payload, float):
+            raise ValueError(f"payload_bytes = {payload_bytes!r}: must be one number of bytes, the same for all clients")
+        self.delay = delay
+        with np.errstate(over="ignore"):
+            self.transfer_s = per_client("payload_bytes / bandwidth_bytes_per_s", np.divide(payload, bandwidth))
+        """Seconds the payload takes; per client where the bandwidth is."""
+        self.constant = bool(getattr(delay, "constant", False))
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return pick(self.transfer_s, entities) + self.delay.quantile(u, entities)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return pick(self.transfer_s, entities) + self.delay.mean_s(entities)
+
+
+def _read_durations(path: str) -> FloatArray:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"path = {path!r}: cannot be read as a text file ({error})") from None
+    rows = [(n, row) for n, row in enumerate(csv.reader(lines), start=1) if any(row) and not row[0].lstrip().startswith("#")]
+    column = 0
+    header = [name.strip() for name in rows[0][1]] if rows else []
+    if "duration_s" in header:
+        column = header.index("duration_s")
+        rows = rows[1:]
+    elif len(header) > 1:
+        raise ValueError(f"path = {path!r}: line {rows[0][0]}: no column is headed duration_s, but {', '.join(header)}")
+    if not rows:
+        raise ValueError(f"path = {path!r}: holds no durations; must hold at least one, in seconds")
+    values = np.empty(len(rows))
+    for i, (number, row) in enumerate(rows):
+        text = row[column] if column < len(row) else ""
+        try:
+            values[i] = float(text)
+        except ValueError:
+            raise ValueError(f"path = {path!r}: line {number}: {text!r} is not a number of seconds") from None
+        if not 0.0 <= values[i] < math.inf:
+            raise ValueError(f"path = {path!r}: line {number}: {text!r}: must be finite and >= 0 seconds")
+    return values
