@@ -134,7 +134,7 @@ def breakpoint_study(
     """Mean latency between each change point and its neighbours, or over at most `span_rounds` rounds on each side of it.
 
     A round belongs to the stretch in which it starts. Intervals take the rounds of a stretch as independent draws: right for a
-    fixed choice of clients, too narrow while a policy is still learning. ValueError: change points not ascending, or a span below 1.
+    fixed choice of clients, too narrow while a policy still learns. ValueError: change points not ascending, or a span below 1.
     """
     if unit not in ("rounds", "seconds"):
         raise ValueError(f"unit = {unit!r}: must be 'rounds' or 'seconds'")
