@@ -1,0 +1,107 @@
+"""Change points: laws that give way to others as rounds or seconds pass, and random draws of when and by how much.
+
+A timeline has `at(round, time_s)`: the law in force, and the time until which it stays so while the round lasts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+LawT = TypeVar("LawT")
+
+
+class Unchanging(Generic[LawT]):
+    """One law for the whole run."""
+
+    def __init__(self, law: LawT) -> None:
+        self._answer = (law, math.inf)
+
+    def at(self, round: int, time_s: float) -> tuple[LawT, float]:
+        return self._answer
+
+
+class Piecewise(Generic[LawT]):
+    """`laws[j]` holds from `starts[j - 1]` on; `laws[0]` from the beginning.
+
+    unit "rounds": a start is the first round (>= 2) of the new law, and no law changes within a round; "seconds": a start is a
+    time > 0, and a change in the middle of a round takes effect there. Raises ValueError unless the starts are finite and
+    strictly increasing, one fewer than the laws.
+    """
+
+    def __init__(self, *, laws: list[LawT], starts: list[float], unit: Literal["rounds", "seconds"] = "rounds") -> None:
+        if unit not in ("rounds", "seconds"):
+            raise ValueError(f"unit = {unit!r}: must be 'rounds' or 'seconds'")
+        if len(laws) != len(starts) + 1:
+            raise ValueError(f"starts = {starts!r}: must hold {len(laws) - 1} change points, one fewer than the {len(laws)} laws")
+        for j, start in enumerate(starts):
+            if not math.isfinite(start) or start <= (1 if unit == "rounds" else 0):
+                allowed = "whole and >= 2" if unit == "rounds" else "finite and > 0 seconds"
+                raise ValueError(f"starts = {starts!r}: change point {start!r} must be {allowed}")
+            if unit == "rounds" and start != int(start):
+                raise ValueError(f"starts = {starts!r}: change point {start!r} must be a whole number of rounds")
+            if j and start <= starts[j - 1]:
+                raise ValueError(f"starts = {starts!r}: {start!r} must come after {starts[j - 1]!r}")
+        self._laws = list(laws)
+        self._starts = [float(start) for start in starts]
+        self._by_round = unit == "rounds"
+
+    def at(self, round: int, time_s: float) -> tuple[LawT, float]:
+        if self._by_round:
+            return self._laws[bisect_right(self._starts, round)], math.inf
+        j = bisect_right(self._starts, time_s)
+        return self._laws[j], self._starts[j] if j < len(self._starts) else math.inf
+
+
+def draw_change_points(
+    *,
+    count: int,
+    horizon: float,
+    min_spacing: float,
+    rng: np.random.Generator,
+    unit: Literal["rounds", "seconds"] = "seconds",
+) -> NDArray[np.float64]:
+    """Change points, ascending, uniform over all placements in which every segment before a change lasts >= `min_spacing`.
+
+    The first segment begins at time 0 (round 1); the last change comes before `horizon` seconds (not after round `horizon`), and
+    what follows it may be short. With unit "rounds" the points are whole, and an answer is the first round of a new law. Taking
+    the spacings out leaves an unrestricted placement in what remains, which is why no attempt is ever rejected.
+    Shape (count,). Raises ValueError where `count` segments do not fit.
+    """
+    if unit not in ("rounds", "seconds"):
+        raise ValueError(f"unit = {unit!r}: must be 'rounds' or 'seconds'")
+    if count < 0:
+        raise ValueError(f"count = {count!r}: must be >= 0")
+    if not (math.isfinite(horizon) and horizon > 0):
+        raise ValueError(f"horizon = {horizon!r}: must be finite and > 0")
+    if not (math.isfinite(min_spacing) and min_spacing >= 0):
+        raise ValueError(f"min_spacing = {min_spacing!r}: must be finite and >= 0")
+    before = np.arange(1, count + 1)
+    if unit == "seconds":
+        slack = horizon - count * min_spacing
+        if slack <= 0:
+            raise ValueError(f"count = {count!r}: {count} segments of {min_spacing!r} s do not fit into {horizon!r} s")
+        return np.sort(rng.uniform(0.0, slack, size=count)) + before * min_spacing
+    # Distinct rounds keep one round between neighbours of themselves; the rest of the spacing is taken out and put back.
+    rest = max(math.ceil(min_spacing), 1) - 1
+    free = math.floor(horizon) - 1 - count * rest
+    if free < count:
+        raise ValueError(f"count = {count!r}: {count} segments of {min_spacing!r} rounds do not fit into {horizon!r} rounds")
+    chosen = np.sort(rng.choice(free, size=count, replace=False))
+    return (2 + chosen + before * rest).astype(np.float64)
+
+
+def draw_factor(*, low: float, high: float, rng: np.random.Generator, count: int = 1) -> NDArray[np.float64]:
+    """Sizes of change: factors in [`low`, `high`] whose logarithm is uniform, so that 2 and 1/2 are alike; shape (count,)."""
+    if not (math.isfinite(low) and low > 0):
+        raise ValueError(f"low = {low!r}: must be finite and > 0")
+    if not (math.isfinite(high) and high >= low):
+        raise ValueError(f"high = {high!r}: must be finite and >= low = {low!r}")
+    if count < 0:
+        raise ValueError(f"count = {count!r}: must be >= 0")
+    # Rounding in exp may step over the ends.
+    return np.clip(np.exp(rng.uniform(math.log(low), math.log(high), size=count)), low, high)
