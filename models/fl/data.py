@@ -1,0 +1,186 @@
+"""Data sets as tensors: scikit-learn's digits, and through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.data_files import data_paths, require_files, require_known
+from models.fl.torchvision_compat import torchvision
+
+Scale = Literal["standard", "unit", "raw"]
+
+_TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
+# torchvision publishes sums of the packed files only; these are of what the packed MNIST files with its sums hold.
+_UNPACKED_MD5 = {
+    "mnist": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Images as float32 (N, C, H, W), labels as int64 (N,) in 0..classes-1.
+
+    The validation part is taken from the training samples and is empty unless asked for.
+    """
+
+    name: str
+    classes: int
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    validation_x: Tensor
+    validation_y: Tensor
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of one sample."""
+        return tuple(self.train_x.shape[1:])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def _check_idx(kind: str, path: Path, packed_md5: str) -> None:
+    """Length against the header; content against a known sum, or against the packed file beside it, itself checked."""
+    data = path.read_bytes()
+    dimensions = data[3] if len(data) > 3 else 0
+    shape = np.frombuffer(data[4 : 4 + 4 * dimensions], ">u4")
+    if len(data) != 4 + 4 * dimensions + int(shape.prod(dtype=np.int64)) or dimensions not in (1, 3):
+        raise ValueError(f"data.kind = {kind!r}: {path} is truncated or no idx file; get it again")
+    known = _UNPACKED_MD5.get(kind, {}).get(path.name)
+    packed = path.with_name(path.name + ".gz")
+    if known is not None:
+        intact = _digest(data) == known
+    elif packed.is_file():
+        content = packed.read_bytes()
+        intact = _digest(content) == packed_md5 and gzip.decompress(content) == data
+    else:
+        intact = True
+    if not intact:
+        raise ValueError(f"data.kind = {kind!r}: {path} has a wrong checksum; get it again")
+
+
+def _check_sums(kind: str, root: Path, published: Any) -> None:
+    """Compare every file with the md5 sums torchvision publishes for the class `published`, before anything is unpickled."""
+    paths = data_paths(kind, root)
+    if kind in ("mnist", "fashion-mnist"):
+        sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
+        for path in paths:
+            _check_idx(kind, path, sums[path.name])
+        return
+    sums = dict([*published.train_list, *published.test_list, (published.meta["filename"], published.meta["md5"])])
+    for path in paths:
+        if _digest(path.read_bytes()) != sums[path.name]:
+            raise ValueError(f"data.kind = {kind!r}: {path} has a wrong checksum; get it again")
+
+
+def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """Train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
+    if kind == "digits":
+        from sklearn.datasets import load_digits
+
+        bunch = load_digits()
+        images = bunch.images.astype(np.uint8)[:, None]
+        # The writers follow one another, so every fifth image is a test set of all of them.
+        test = np.arange(len(images)) % 5 == 0
+        return images[~test], bunch.target[~test], images[test], bunch.target[test], 10
+    published = getattr(torchvision("datasets"), _TORCHVISION[kind])
+    if download:
+        try:
+            published(str(root), train=True, download=True)
+        except (OSError, RuntimeError) as error:
+            raise ValueError(f"data.download = True: {kind} could not be downloaded to {root} ({error})") from error
+    require_files(kind, root)
+    _check_sums(kind, root, published)
+    parts = [published(str(root), train=train, download=False) for train in (True, False)]
+    out = []
+    for part in parts:
+        images = np.asarray(part.data)
+        images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+        out += [images, np.asarray(part.targets, dtype=np.int64)]
+    return out[0], out[1], out[2], out[3], len(parts[0].classes)
+
+
+def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every channel, exactly, from the histogram of its 256 values."""
+    counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
+    values = np.arange(256)
+    mean = counts @ values / counts.sum(1)
+    return mean, np.sqrt(counts @ values**2 / counts.sum(1) - mean**2)
+
+
+def load_dataset(
+    *,
+    kind: str,
+    root: Path,
+    generator: np.random.Generator,
+    samples: int | None = None,
+    test_samples: int | None = None,
+    validation_samples: int = 0,
+    scale: Scale = "standard",
+    download: bool = False,
+) -> Dataset:
+    """Read a data set.
+
+    `samples` and `test_samples` keep that many random samples of the training and of the test part; `validation_samples` of the
+    kept training samples are held back. `scale`: "standard" is zero mean and unit variance per channel over the whole published
+    training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). Digits: every fifth of the 1797 images
+    is a test image. Files are compared with torchvision's checksums before anything is unpickled.
+
+    Raises:
+        ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
+            more samples asked for than there are.
+    """
+    require_known(kind)
+    if scale not in ("standard", "unit", "raw"):
+        raise ValueError(f"data.scale = {scale!r}: must be standard, unit or raw")
+    train_x, train_y, test_x, test_y, classes = _read(kind, root, download)
+    mean, deviation = _moments(train_x)
+    if scale == "unit":
+        mean, deviation = np.zeros_like(mean), np.full_like(mean, 16.0 if kind == "digits" else 255.0)
+    elif scale == "raw":
+        mean, deviation = np.zeros_like(mean), np.ones_like(mean)
+
+    def tensors(images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        x = images[chosen].astype(np.float32)
+        x -= mean.astype(np.float32)[:, None, None]
+        x /= deviation.astype(np.float32)[:, None, None]
+        return torch.from_numpy(x), torch.from_numpy(labels[chosen].astype(np.int64))
+
+    def choose(name: str, total: int, wanted: int | None) -> NDArray[np.int64]:
+        if wanted is None:
+            return np.arange(total)
+        if not 1 <= wanted <= total:
+            raise ValueError(f"data.{name} = {wanted!r}: must be in 1..{total} ({kind})")
+        return np.sort(generator.choice(total, wanted, replace=False))
+
+    train = choose("samples", len(train_x), samples)
+    test = choose("test_samples", len(test_x), test_samples)
+    if not 0 <= validation_samples < len(train):
+        raise ValueError(f"data.validation_samples = {validation_samples!r}: must be in 0..{len(train) - 1}")
+    held = np.zeros(len(train), np.bool_)
+    if validation_samples:
+        held[generator.choice(len(train), validation_samples, replace=False)] = True
+    return Dataset(
+        kind,
+        classes,
+        *tensors(train_x, train_y, train[~held]),
+        *tensors(test_x, test_y, test),
+        *tensors(train_x, train_y, train[held]),
+    )

@@ -1,0 +1,46 @@
+"""Where data sets lie on disk, in torchvision's layout. No torch here: `netsim check` looks for the files without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_IDX = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+_FOLDERS: dict[str, tuple[str, list[str]]] = {
+    "digits": ("", []),
+    "mnist": ("MNIST/raw", _IDX),
+    "fashion-mnist": ("FashionMNIST/raw", _IDX),
+    "cifar-10": ("cifar-10-batches-py", [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"]),
+    "cifar-100": ("cifar-100-python", ["train", "test", "meta"]),
+}
+DATASETS = tuple(_FOLDERS)
+
+
+def require_known(kind: str) -> None:
+    """Refuse a data set that is not one of `DATASETS`, with ValueError."""
+    if kind not in _FOLDERS:
+        raise ValueError(f"data.kind = {kind!r}: must be one of {', '.join(DATASETS)}")
+
+
+def data_paths(kind: str, root: Path) -> list[Path]:
+    """The files of a data set under `root`; none for one that comes with scikit-learn."""
+    require_known(kind)
+    folder, names = _FOLDERS[kind]
+    return [root / folder / name for name in names]
+
+
+def require_files(kind: str, root: Path) -> None:
+    """Check that a data set's files are there; nothing is opened.
+
+    Raises:
+        ValueError: unknown data set, or files missing: names them and the variable NETSIM_DATA.
+    """
+    missing = [path for path in data_paths(kind, root) if not path.is_file()]
+    if not missing:
+        return
+    packed = [path for path in missing if path.with_name(path.name + ".gz").is_file()]
+    remedy = (
+        f"unpack the .gz files in {packed[0].parent}"
+        if len(packed) == len(missing)
+        else "set NETSIM_DATA to the folder that holds them, or download = true in the scenario where the network allows"
+    )
+    raise ValueError(f"data.kind = {kind!r}: missing {', '.join(str(path) for path in missing)}; {remedy}")

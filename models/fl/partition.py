@@ -1,0 +1,242 @@
+"""How the training samples are shared out among the clients. NumPy only: a scenario is checked without torch.
+
+Each function takes the labels of all samples and returns one sorted array of sample numbers a client: disjoint, complete (every
+sample has a client; a file may leave some out), and none smaller than `minimum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.fl.options import check_options
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+def _check(samples: int, clients: int, minimum: int) -> None:
+    if clients < 1:
+        raise ValueError(f"clients = {clients!r}: must be >= 1")
+    if minimum < 1:
+        raise ValueError(f"minimum = {minimum!r}: must be >= 1 sample")
+    if clients > samples:
+        raise ValueError(f"clients = {clients!r}: more clients than the {samples} training samples")
+    if clients * minimum > samples:
+        raise ValueError(f"minimum = {minimum!r}: {clients} clients need {clients * minimum} samples, but there are {samples}")
+
+
+def _check_concentration(concentration: float) -> None:
+    if not 0 < concentration < np.inf:
+        raise ValueError(f"concentration = {concentration!r}: must be a finite number > 0")
+
+
+def _split(order: IntArray, sizes: IntArray) -> list[IntArray]:
+    return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
+
+
+def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum: int, rng: np.random.Generator) -> IntArray:
+    """Sizes that sum to `samples`: the minimum each, the rest in Dirichlet proportions, rounded by largest remainder."""
+    spare = samples - clients * minimum
+    share = _dirichlet(concentration, clients, rng) * spare
+    counts = np.floor(share).astype(np.int64)
+    counts[np.argsort(counts - share, kind="stable")[: spare - int(counts.sum())]] += 1
+    return counts + minimum
+
+
+def _dirichlet(concentration: float, size: int, rng: np.random.Generator) -> FloatArray:
+    share = rng.dirichlet(np.full(size, concentration))
+    # With a tiny concentration every gamma variate underflows to 0; the limit law puts all on one entry.
+    if not np.isfinite(share).all() or share.sum() == 0:
+        share = np.zeros(size)
+        share[rng.integers(size)] = 1.0
+    return share
+
+
+def equal(labels: IntArray, *, clients: int, generator: np.random.Generator, minimum: int = 1) -> list[IntArray]:
+    """I.i.d. samples, equal sizes (they differ by one at most).
+
+    Raises:
+        ValueError: fewer than `clients * minimum` samples.
+    """
+    _check(len(labels), clients, minimum)
+    return [np.sort(part) for part in np.array_split(generator.permutation(len(labels)), clients)]
+
+
+def dirichlet_sizes(
+    labels: IntArray, *, clients: int, generator: np.random.Generator, concentration: float, minimum: int = 1
+) -> list[IntArray]:
+    """I.i.d. samples, sizes in Dirichlet(`concentration`) proportions (the smaller, the more unequal).
+
+    Raises:
+        ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
+    """
+    _check(len(labels), clients, minimum)
+    _check_concentration(concentration)
+    sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
+    return _split(generator.permutation(len(labels)), sizes)
+
+
+def dominant_label(
+    labels: IntArray,
+    *,
+    clients: int,
+    generator: np.random.Generator,
+    concentration: float,
+    share: float = 0.25,
+    minimum: int = 1,
+) -> list[IntArray]:
+    """Sizes in Dirichlet(`concentration`) proportions, and in each client one label that makes up about `share` of its data.
+
+    Every client draws a dominant label, all labels being used equally often, and is given so many samples of it that,
+    with what the i.i.d. rest brings, they come to `share` of its data (PAUSE, Section V: a quarter).
+
+    Raises:
+        ValueError: fewer than `clients * minimum` samples; a concentration not > 0; a share outside [0, 1]; more samples of the
+            labels wanted than there are.
+    """
+    _check(len(labels), clients, minimum)
+    _check_concentration(concentration)
+    if not 0 <= share <= 1:
+        raise ValueError(f"share = {share!r}: must be in [0, 1]")
+    sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
+    names, of_label = np.unique(labels, return_inverse=True)
+    pools = [generator.permutation(np.flatnonzero(of_label == c)) for c in range(len(names))]
+    room = np.array([len(pool) for pool in pools])
+    prior = room / len(labels)
+    uses = np.zeros(len(names), np.int64)
+    parts: list[list[IntArray]] = [[] for _ in range(clients)]
+    # The largest first: it is the hardest to serve.
+    for client in np.argsort(-sizes, kind="stable").tolist():
+        extra = np.where(prior < 1, sizes[client] * (share - prior) / np.maximum(1 - prior, 1e-12), 0.0)
+        wanted = np.clip(np.rint(extra), 0, sizes[client]).astype(np.int64)
+        fits = np.flatnonzero(wanted <= room)
+        if not len(fits):
+            raise ValueError(f"share = {share!r}: no label has the {int(wanted.min())} samples wanted for client {client}")
+        label = int(generator.choice(fits[uses[fits] == uses[fits].min()]))
+        uses[label] += 1
+        end = room[label]
+        room[label] -= wanted[label]
+        parts[client].append(pools[label][room[label] : end])
+    rest = generator.permutation(np.concatenate([pool[:left] for pool, left in zip(pools, room.tolist(), strict=True)]))
+    missing = sizes - np.array([len(part[0]) for part in parts])
+    for part, more in zip(parts, _split(rest, missing), strict=True):
+        part.append(more)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def label_dirichlet(
+    labels: IntArray, *, clients: int, generator: np.random.Generator, concentration: float, minimum: int = 1
+) -> list[IntArray]:
+    """Label skew: the samples of each label are shared out in Dirichlet(`concentration`) proportions of their own.
+
+    A client left with fewer than `minimum` samples is given random ones of the largest client, one at a time.
+
+    Raises:
+        ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
+    """
+    _check(len(labels), clients, minimum)
+    _check_concentration(concentration)
+    parts: list[list[IntArray]] = [[] for _ in range(clients)]
+    for label in np.unique(labels):
+        order = generator.permutation(np.flatnonzero(labels == label))
+        counts = _dirichlet_counts(len(order), clients, concentration, 0, generator)
+        for part, more in zip(parts, _split(order, counts), strict=True):
+            part.append(more)
+    shares = [generator.permutation(np.concatenate(part)) for part in parts]
+    sizes = np.array([len(part) for part in shares])
+    for client in np.flatnonzero(sizes < minimum).tolist():
+        while sizes[client] < minimum:
+            rich = int(sizes.argmax())
+            shares[client] = np.append(shares[client], shares[rich][-1])
+            shares[rich] = shares[rich][:-1]
+            sizes[client] += 1
+            sizes[rich] -= 1
+    return [np.sort(part) for part in shares]
+
+
+def mixed(
+    labels: IntArray,
+    *,
+    clients: int,
+    generator: np.random.Generator,
+    iid_clients: int,
+    concentration: float,
+    minimum: int = 1,
+) -> list[IntArray]:
+    """The first `iid_clients` hold i.i.d. samples, the others skewed ones of unequal sizes.
+
+    Each i.i.d. client holds an equal share of all samples; the rest is shared out by `label_dirichlet`.
+
+    Raises:
+        ValueError: fewer than `clients * minimum` samples; a concentration not > 0; `iid_clients` outside [0, clients].
+    """
+    _check(len(labels), clients, minimum)
+    _check_concentration(concentration)
+    if not 0 <= iid_clients <= clients:
+        raise ValueError(f"iid_clients = {iid_clients!r}: must be in [0, {clients}]")
+    shares = np.array_split(generator.permutation(len(labels)), clients)
+    first = [np.sort(part) for part in shares[:iid_clients]]
+    if iid_clients == clients:
+        return first
+    rest = np.concatenate(shares[iid_clients:])
+    others = label_dirichlet(
+        labels[rest], clients=clients - iid_clients, generator=generator, concentration=concentration, minimum=minimum
+    )
+    return first + [np.sort(rest[part]) for part in others]
+
+
+def file(labels: IntArray, *, clients: int, generator: np.random.Generator, path: str, minimum: int = 1) -> list[IntArray]:
+    """The client of every sample from a file: one integer a line in 0..clients-1 (or a `.npy` vector of them); -1: nobody's.
+
+    `generator` is not used: a file leaves nothing to chance.
+
+    Raises:
+        ValueError: the file is missing or malformed, names another number of samples or an unknown client, or gives a client
+            fewer than `minimum` samples.
+    """
+    _check(len(labels), clients, minimum)
+    try:
+        owners = np.load(path, allow_pickle=False) if Path(path).suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path = {path!r}: cannot be read as one integer a line, or as a .npy vector ({error})") from error
+    if owners.shape != (len(labels),) or not np.issubdtype(owners.dtype, np.integer):
+        raise ValueError(f"path = {path!r}: must hold {len(labels)} integers, one a training sample; it holds {owners.shape}")
+    if owners.min() < -1 or owners.max() >= clients:
+        raise ValueError(f"path = {path!r}: clients must be in -1..{clients - 1}; it names {owners.min()}..{owners.max()}")
+    parts = [np.flatnonzero(owners == client) for client in range(clients)]
+    smallest = min(range(clients), key=lambda client: len(parts[client]))
+    if len(parts[smallest]) < minimum:
+        raise ValueError(
+            f"path = {path!r}: client {smallest} gets {len(parts[smallest])} samples, fewer than minimum = {minimum}"
+        )
+    return parts
+
+
+PARTITIONS = {
+    "equal": equal,
+    "dirichlet-sizes": dirichlet_sizes,
+    "dominant-label": dominant_label,
+    "label-dirichlet": label_dirichlet,
+    "mixed": mixed,
+    "file": file,
+}
+
+
+def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, generator: np.random.Generator) -> list[IntArray]:
+    """The partition that `spec` names by its "kind", its other keys being that function's own arguments.
+
+    Raises:
+        ValueError: unknown kind or key, a missing key, or what the function refuses.
+    """
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    if kind not in PARTITIONS:
+        raise ValueError(f"partition.kind = {kind!r}: must be one of {', '.join(PARTITIONS)}")
+    function: Any = PARTITIONS[kind]
+    check_options("partition", function, options, given=("labels", "clients", "generator"))
+    return list(function(labels, clients=clients, generator=generator, **options))
