@@ -95,9 +95,9 @@ class RoundView:
     selectable: BoolArray
     """(K,) present and not busy."""
     participations: IntArray
-    """(K,) noisy updates each client has released so far: the T of the privacy leak (PAUSE eq. 7). Read only."""
+    """(K,) noisy updates each client has released so far: the T of the privacy leak (PAUSE eq. 7)."""
     rng: np.random.Generator
-    """The policy's own stream of this round."""
+    """The policy's own stream of this round; not to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,8 @@ class Learner(Stateful, Protocol):
 class RewardMeter(Stateful, Protocol):
     """Measures a policy from outside: its reward and the genie's (PAUSE eq. 9, 10, 15)."""
 
-    def measure(
-        self, outcome: RoundOutcome, participations: IntArray, latency_s: Callable[[IntArray], FloatArray]
-    ) -> tuple[float, float]:
-        """Reward of the set just played and reward of the genie in this round; `latency_s` gives any clients' latency in it."""
+    def measure(self, outcome: RoundOutcome, view: RoundView, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
+        """Reward of the set just played and of the genie's in this round (NaN: not measured).
+
+        `view` is what the policy saw as the round began; `latency_s` gives any clients' latency in this round.
+        """

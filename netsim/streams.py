@@ -65,6 +65,11 @@ class Stream:
             out[i] = (int(raw[lane]) >> 11) * _TO_UNIT
         return out
 
+    def generator(self, index: int) -> Generator:
+        """A generator at `index`, for draws whose number is not known beforehand; valid until the next call of this stream."""
+        self._position(index, 0)
+        return self._generator
+
 
 class Streams:
     """The streams of one run, by name. A name is opened once and kept."""

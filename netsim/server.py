@@ -1,0 +1,260 @@
+"""The synchronous server: a round is select, send, wait, aggregate, learn from what was seen.
+
+It waits for all whom it selected, for a deadline, or for the first n of m (over-selection); whichever rule, a round also closes
+as soon as nothing of it is in flight any more. What arrives later is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from simpy.events import Event
+
+from netsim.client import OUTCOMES, Clients, Update
+from netsim.clock import LAST, Call, Clock
+from netsim.interfaces import (
+    BoolArray,
+    Deliveries,
+    FloatArray,
+    IntArray,
+    Learner,
+    RewardMeter,
+    RoundOutcome,
+    RoundView,
+    SelectionPolicy,
+    State,
+)
+from netsim.streams import Streams
+from netsim.trace import Recorder, RoundRow
+
+_NAN = float("nan")
+_NOBODY = np.zeros(0, np.int64)
+
+
+class NobodyLeftError(Exception):
+    """No client is selectable and none ever will be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRule:
+    """When a round closes, though updates of it are in flight: `deadline_s` after its start, or at the `first`-th delivery."""
+
+    deadline_s: float | None = None
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise ValueError(f"deadline_s = {self.deadline_s!r}: must be > 0 seconds")
+        if self.first is not None and self.first < 1:
+            raise ValueError(f"first = {self.first!r}: must be at least 1 delivery")
+
+
+class SynchronousServer:
+    """Rounds one after the other.
+
+    `need`: how many selectable clients a round waits for before it begins. `reselect_busy`: a busy client may be selected, which
+    aborts its old update. `stragglers`: "finish" lets the clients that missed a close go on (they stay busy, their updates end as
+    late, lost or aborted in their own time), "cancel" calls them off as the round closes.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        clients: Clients,
+        policy: SelectionPolicy,
+        learner: Learner,
+        recorder: Recorder,
+        streams: Streams,
+        wait: WaitRule,
+        need: int,
+        meter: RewardMeter,
+        reselect_busy: bool = False,
+        stragglers: str = "finish",
+    ) -> None:
+        self.clock = clock
+        self.clients = clients
+        self.policy = policy
+        self.learner = learner
+        self.recorder = recorder
+        self.wait = wait
+        self.need = need
+        self.meter = meter
+        self.reselect_busy = reselect_busy
+        self.stragglers = stragglers
+        self.round = 0
+        """Rounds closed."""
+        self.last_round = 0
+        """The round that will be the run's last, so that its model is evaluated."""
+        self._open: int | None = None
+        self._closing = clock.event()
+        self._due = 0
+        self._arrived = 0
+        self._deadline_s = 0.0
+        self._alarm_set = False
+        self._woken: Event | None = None
+        self._policy_draws = streams["policy"]
+        self._before = dict.fromkeys(OUTCOMES, 0)
+        self._uploads_before = 0
+        clients.accepts = self._accepts
+        clients.on_end = self._ended
+
+    def play_round(self) -> Generator[Any, Any, None]:
+        """One round, as a process of the clock. Raises NobodyLeftError if no client can ever be selected again."""
+        selectable = yield from self._wait_for_clients()
+        number, start_s = self.round + 1, self.clock.now
+        participations = self.clients.accountant.participations.copy()
+        view = RoundView(number, start_s, selectable, participations, self._policy_draws.generator(number))
+        chosen = self._checked(self.policy.select(view), selectable)
+
+        self.clients.medium.open_round(number, start_s)
+        self._open, self._due, self._arrived = number, len(chosen), 0
+        self._closing = closing = self.clock.event()
+        updates = self.clients.start(number, chosen, self.learner.version)
+        if self.wait.deadline_s is not None:
+            self._deadline_s = start_s + self.wait.deadline_s
+            self._set_alarm()
+        yield closing
+
+        end_s = self.clock.now
+        if self.stragglers == "cancel":
+            for update in updates:
+                if not update.outcome:
+                    self.clients.call_off(update)
+        outcome = self._outcome(number, start_s, end_s, chosen, updates)
+        self.policy.observe(outcome)
+        self.round = number
+        self._record(outcome, *self.meter.measure(outcome, view, self._latency_s(number, start_s)))
+
+    def _wait_for_clients(self) -> Generator[Any, Any, BoolArray]:
+        while True:
+            selectable = self.clients.selectable(busy_too=self.reselect_busy)
+            if int(np.count_nonzero(selectable)) >= self.need:
+                return selectable
+            next_change_s = float(self.clients.availability.next_change_s.min())
+            if next_change_s == float("inf") and not self.clients.in_flight:
+                raise NobodyLeftError
+            self._woken = self.clock.event()
+            if next_change_s < float("inf"):
+                self.clock.call_at(next_change_s, self._wake)
+            yield self._woken
+
+    def _wake(self, call: Call | None = None) -> None:
+        if self._woken is not None:
+            self._woken.succeed()
+            self._woken = None
+
+    def _checked(self, chosen: IntArray, selectable: BoolArray) -> IntArray:
+        # A policy may be the user's own: what it returns is checked before it can do harm.
+        chosen = np.asarray(chosen)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
+            raise ValueError(f"policy: select returned {chosen!r}; expected a non-empty 1-d array of client indices")
+        if chosen.min() < 0 or chosen.max() >= self.clients.count or not selectable[chosen].all():
+            raise ValueError(f"policy: select returned {chosen!r}; every client must be selectable now")
+        if len(set(chosen.tolist())) < len(chosen):
+            raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
+        return chosen.astype(np.int64, copy=False)
+
+    def _accepts(self, update: Update) -> bool:
+        return update.round == self._open
+
+    def _ended(self, update: Update) -> None:
+        self._wake()
+        if update.round != self._open:
+            return
+        self._due -= 1
+        self._arrived += update.outcome == "delivered"
+        if self._due == 0 or self._arrived == self.wait.first:
+            self._close()
+
+    def _set_alarm(self) -> None:
+        # One alarm at a time: that of a round that closed early rings into a later one, and is then set anew. Otherwise a long
+        # deadline over short rounds would fill the clock with alarms that nobody waits for.
+        if not self._alarm_set and self._open is not None:
+            self._alarm_set = True
+            # After everything else of that instant: who arrives exactly at the deadline is in time.
+            self.clock.call_at(self._deadline_s, self._ring, priority=LAST)
+
+    def _ring(self, call: Call) -> None:
+        self._alarm_set = False
+        if self._open is not None and self.clock.now >= self._deadline_s:
+            self._close()
+        self._set_alarm()
+
+    def _close(self) -> None:
+        # At once, not when the server's process wakes: what arrives later in this very instant is late already.
+        self._open = None
+        self._closing.succeed()
+
+    def _outcome(self, number: int, start_s: float, end_s: float, chosen: IntArray, updates: list[Update]) -> RoundOutcome:
+        delivered = [update for update in updates if update.outcome == "delivered"]
+        vectors: FloatArray | None = None
+        if delivered:
+            vectors = self.learner.aggregate(
+                Deliveries(
+                    round=number,
+                    clients=np.array([u.client for u in delivered]),
+                    rounds=np.array([u.round for u in delivered]),
+                    versions=np.array([u.version for u in delivered]),
+                    epsilon=np.array([u.epsilon for u in delivered]),
+                ),
+                self.policy.needs_updates,
+            )
+        censored = np.array([u.outcome != "delivered" for u in updates])
+        latency = np.array([(end_s if u.outcome != "delivered" else u.outcome_s) - start_s for u in updates])
+        return RoundOutcome(number, start_s, end_s, chosen, latency, censored, vectors)
+
+    def _latency_s(self, number: int, start_s: float) -> Any:
+        return lambda clients: self.clients.medium.latency_s(number, start_s, clients)
+
+    def _record(self, outcome: RoundOutcome, reward: float, genie_reward: float) -> None:
+        clients, learner = self.clients, self.learner
+        evaluation = learner.evaluate(outcome.round, outcome.end_s, outcome.round == self.last_round)
+        ended = {name: clients.ended[name] - self._before[name] for name in OUTCOMES}
+        uploads = clients.uploads - self._uploads_before
+        self._before, self._uploads_before = dict(clients.ended), clients.uploads
+        self.recorder.round(
+            RoundRow(
+                round=outcome.round,
+                start_s=outcome.start_s,
+                end_s=outcome.end_s,
+                selected=len(outcome.clients),
+                in_flight=len(clients.in_flight),
+                max_leak=clients.accountant.max_leak(),
+                version=learner.version,
+                accuracy=_NAN if evaluation is None else evaluation.accuracy,
+                loss=_NAN if evaluation is None else evaluation.loss,
+                reward=reward,
+                genie_reward=genie_reward,
+                bytes_down=len(outcome.clients) * learner.payload_bytes,
+                bytes_up=uploads * learner.payload_bytes,
+                **ended,
+            )
+        )
+
+    def state_dict(self) -> State:
+        """Everything at a round boundary: the server's counts and its parts'."""
+        return {
+            "round": self.round,
+            "before": dict(self._before),
+            "uploads_before": self._uploads_before,
+            "clients": self.clients.state_dict(),
+            "medium": self.clients.medium.state_dict(),
+            "policy": self.policy.state_dict(),
+            "learner": self.learner.state_dict(),
+            "meter": self.meter.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state of a round boundary; the clock must stand at its time."""
+        self.round = state["round"]
+        self._before = dict(state["before"])
+        self._uploads_before = state["uploads_before"]
+        self.clients.medium.load_state_dict(state["medium"], self.round, self.clock.now)
+        self.clients.load_state_dict(state["clients"])
+        self.policy.load_state_dict(state["policy"])
+        self.learner.load_state_dict(state["learner"])
+        self.meter.load_state_dict(state["meter"])

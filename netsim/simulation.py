@@ -1,0 +1,72 @@
+"""A run, put together: one clock, one server, round after round. It stops at round boundaries: there its state is plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simpy.events import Event
+
+from netsim.clock import LAST, Clock
+from netsim.interfaces import State
+from netsim.server import NobodyLeftError, SynchronousServer
+from netsim.trace import Recorder
+
+BY_ROUNDS, BY_TIME, BY_ABSENCE = "rounds", "time limit", "nobody left"
+
+
+class Simulation:
+    """Plays up to `rounds` rounds, or until `time_limit_s` seconds have passed; a round cut by the limit is not recorded."""
+
+    def __init__(
+        self, *, clock: Clock, server: SynchronousServer, recorder: Recorder, rounds: int, time_limit_s: float | None = None
+    ) -> None:
+        self.clock = clock
+        self.server = server
+        self.recorder = recorder
+        self.rounds = rounds
+        self.time_limit_s = time_limit_s
+        self.ended: str | None = None
+        """Why the run is over; None while it may go on."""
+        server.last_round = rounds
+        self._limit: Event | None = None
+
+    def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
+        """Play until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
+        stop = self.rounds if until_round is None else min(until_round, self.rounds)
+        while self.ended is None and self.server.round < stop:
+            # Every round is a process of its own, so that a run in pieces and a run in one go schedule the very same events.
+            round_over = self.clock.process(self.server.play_round())
+            try:
+                if self.time_limit_s is None:
+                    self.clock.run(until=round_over)
+                else:
+                    self._run_within(self.time_limit_s, round_over)
+            except NobodyLeftError:
+                self.ended = BY_ABSENCE
+            if self.ended is None and after_round is not None:
+                after_round(self)
+        if self.ended is None and self.server.round >= self.rounds:
+            self.ended = BY_ROUNDS
+
+    def _run_within(self, limit_s: float, round_over: Event) -> None:
+        if self._limit is None:
+            self._limit = self.clock.call_at(limit_s, lambda call: None, priority=LAST)
+        self.clock.run(until=self.clock.any_of([round_over, self._limit]))
+        if not round_over.processed:
+            self.ended = BY_TIME
+
+    def close(self) -> None:
+        """Record what is still in flight as such, and complete the files."""
+        for update in self.server.clients.in_flight.values():
+            update.outcome_s = self.clock.now
+            self.recorder.update(update.row("in_flight"))
+        self.recorder.close()
+
+    def state_dict(self) -> State:
+        """The whole run at a round boundary, as plain data."""
+        return {"now_s": self.clock.now, "server": self.server.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state; this object must not have run yet."""
+        self.clock.start_at(state["now_s"])
+        self.server.load_state_dict(state["server"])
