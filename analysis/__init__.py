@@ -1,1 +1,60 @@
 """What came out: opens run folders, compares runs, draws figures. Reads result files only."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from analysis.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
+    from analysis.figures import draw_all
+    from analysis.report import comparison_table, difference_table, write_report
+    from analysis.results import Run, Sweep, is_run, is_sweep, open_run, open_sweep
+    from analysis.statistics import Interval, mean_interval, metrics_table, paired_differences, run_metrics
+    from analysis.studies import breakpoint_study, outcome_counts, phase_means, straggler_study
+
+# Looked up when first asked for: opening a run must not wait for matplotlib, nor `--help` for pandas.
+_MODULES = {
+    "comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
+    "figures": ("draw_all",),
+    "report": ("comparison_table", "difference_table", "write_report"),
+    "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
+    "statistics": ("Interval", "mean_interval", "metrics_table", "paired_differences", "run_metrics"),
+    "studies": ("breakpoint_study", "outcome_counts", "phase_means", "straggler_study"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Comparison",
+    "ComparisonRow",
+    "DifferenceRow",
+    "Interval",
+    "Run",
+    "Sweep",
+    "breakpoint_study",
+    "compare",
+    "comparison_table",
+    "difference_table",
+    "draw_all",
+    "is_run",
+    "is_sweep",
+    "mean_interval",
+    "metrics_table",
+    "open_run",
+    "open_sweep",
+    "outcome_counts",
+    "paired_differences",
+    "phase_means",
+    "run_metrics",
+    "straggler_study",
+    "write_comparison",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
