@@ -1,0 +1,204 @@
+"""Simulated annealing over sets of clients (PAUSE, Section IV): the graphs of SA-PAUSE and of Vanilla-SA, and the walk on them.
+
+A neighbour of a set V is V with one member `a` swapped for one outsider `b`. In SA-PAUSE's graph (R1, R2) `a` must be first in
+V on one of three ascending lists (by ucb, p, g: the swap is active), or `b` must be first on one of them in the set that
+results (V is then an active neighbour of it: the swap is passive). Equal values are ordered by client, so that each list has
+one first member.
+
+No neighbour is enumerated. Let A be the members of V that are first on some list (one to three), and B the outsiders that stand
+before the first member of V on some list. If `a` is in A, any outsider may come in. If not, no list loses its first member, so
+the swap is passive exactly when `b` is in B. Hence the neighbours are A x outsiders and (V - A) x B, and a uniform one is drawn
+in O(1), after O(m) at each move.
+
+Two readings where the paper's Algorithm 2 cannot be meant as printed: a worse set U is accepted with probability exp((E(U) -
+E(V))/tau), which is below one (line 11 prints the inverse), and the best set seen is returned (line 7 would return the last set
+reached by a step that is not down).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from models.policies.protocols import FloatArray, IntArray
+
+Uniform = Callable[[], float]
+
+
+def uniforms(rng: np.random.Generator) -> Uniform:
+    """A function that returns one uniform of [0, 1) a call, drawn from `rng` in blocks."""
+
+    def draw() -> Iterator[float]:
+        while True:
+            yield from rng.random(1024).tolist()
+
+    return draw().__next__
+
+
+def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
+    """`ucb` (n,) with inf replaced by a number that ranks every set as the limit of an infinite ucb does (see `exact`).
+
+    The number exceeds every finite ucb by more than the modular scores of two sets can differ.
+    """
+    unexplored = ucb == math.inf
+    if not unexplored.any():
+        return ucb
+    highest = np.max(ucb, where=~unexplored, initial=0.0)
+    replaced: FloatArray = np.where(unexplored, highest + size * float(np.ptp(modular)) + 1.0, ucb)
+    return replaced
+
+
+def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArray, size: int) -> float:
+    """C of eq. 19 without its omega, from finite ucb and the rewards weighted as in the energy, alpha g/m and gamma p/m; each
+    (n,)."""
+    span = 0.0
+    for reward in (generalization, privacy):
+        ascending = np.sort(reward)
+        span += float(ascending[-size:].sum() - ascending[:size].sum())
+    bounds = np.sort(ucb)
+    return span + float(bounds[-size] - bounds[0])
+
+
+class Graph(Protocol):
+    """Who is whose neighbour among the sets of m clients."""
+
+    def settle(self, members: list[int]) -> None:
+        """Take note of the set the walk stands at."""
+
+    def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
+        """A uniform neighbour of the settled set: position in `members` of who goes, and who comes in."""
+
+
+def _outsider(inside: bytearray, uniform: Uniform) -> int:
+    n = len(inside)
+    while True:
+        client = int(uniform() * n)
+        if not inside[client]:
+            return client
+
+
+class AnySwap:
+    """Vanilla-SA's graph: every one-for-one swap is a neighbour, m (K - m) of them."""
+
+    def settle(self, members: list[int]) -> None:
+        pass
+
+    def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
+        return int(uniform() * len(members)), _outsider(inside, uniform)
+
+
+class ListSwap:
+    """SA-PAUSE's graph, from the values that its three sorted lists are ordered by."""
+
+    def __init__(self, lists: Sequence[FloatArray]) -> None:
+        self._order: list[list[int]] = []
+        self._rank: list[list[int]] = []
+        for values in lists:
+            order = np.argsort(values, kind="stable")
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            self._order.append(order.tolist())
+            self._rank.append(rank.tolist())
+        self._outsiders = 0
+        self._first: list[int] = []
+        self._rest: list[int] = []
+        self._before: list[int] = []
+
+    def settle(self, members: list[int]) -> None:
+        first = set()
+        self._before = []
+        for rank in self._rank:
+            ranks = [rank[k] for k in members]
+            least = min(ranks)
+            # All clients of lower rank are outsiders: as many as the rank itself.
+            self._before.append(least)
+            first.add(ranks.index(least))
+        self._first = sorted(first)
+        self._rest = [position for position in range(len(members)) if position not in first]
+        self._outsiders = len(self._rank[0]) - len(members)
+
+    def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
+        from_first = len(self._first) * self._outsiders
+        before = sum(self._before)
+        while True:
+            # An element of B may stand on several lists: it is drawn once for each and kept once in as many times.
+            draw = int(uniform() * (from_first + len(self._rest) * before))
+            if draw < from_first:
+                return self._first[draw // self._outsiders], _outsider(inside, uniform)
+            row, place = divmod(draw - from_first, before)
+            which = 0
+            while place >= self._before[which]:
+                place -= self._before[which]
+                which += 1
+            client = self._order[which][place]
+            copies = sum(rank[client] < least for rank, least in zip(self._rank, self._before, strict=True))
+            if copies == 1 or uniform() * copies < 1.0:
+                return self._rest[row], client
+
+
+class Walk:
+    """A Metropolis walk over sets of clients: where it stands, and its energy (eq. 18; ucb finite)."""
+
+    def __init__(self, ucb: FloatArray, modular: FloatArray, members: IntArray, graph: Graph, uniform: Uniform) -> None:
+        self._ucb: list[float] = ucb.tolist()
+        self._modular: list[float] = modular.tolist()
+        self._graph = graph
+        self._uniform = uniform
+        self.members: list[int] = members.tolist()
+        self._inside = bytearray(len(self._ucb))
+        for client in self.members:
+            self._inside[client] = 1
+        self._settle()
+
+    def step(self, temperature: float) -> bool:
+        """Look at one uniform neighbour and move there if it is no worse, or with probability exp(gain/temperature); whether it
+        moved."""
+        position, incoming = self._graph.propose(self.members, self._inside, self._uniform)
+        outgoing = self.members[position]
+        left = self._second if self._ucb[outgoing] == self._lowest else self._lowest
+        total = self._total - self._modular[outgoing] + self._modular[incoming]
+        gain = min(left, self._ucb[incoming]) + total - self.energy
+        if gain < 0.0 and self._uniform() >= math.exp(gain / temperature):
+            return False
+        self.members[position] = incoming
+        self._inside[outgoing] = 0
+        self._inside[incoming] = 1
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        self._graph.settle(self.members)
+        ascending = sorted([self._ucb[k] for k in self.members])
+        self._lowest = ascending[0]
+        self._second = ascending[1] if len(ascending) > 1 else math.inf
+        # Summed anew at every move, so that rounding does not pile up along the walk.
+        self._total = sum([self._modular[k] for k in self.members])
+        self.energy = self._lowest + self._total
+
+
+def anneal(
+    ucb: FloatArray,
+    modular: FloatArray,
+    size: int,
+    graph: Graph,
+    *,
+    scale: float,
+    kappa: float,
+    steps: int,
+    rng: np.random.Generator,
+) -> IntArray:
+    """The best set seen in `steps` steps from a uniform start at temperatures scale/(kappa ln(1 + j)), j = 1, 2, ... (Algorithm
+    2).
+
+    `ucb` (n,) finite, `modular` (n,), n > `size`; returns positions, shape (size,).
+    """
+    start = rng.choice(len(ucb), size, replace=False)
+    walk = Walk(ucb, modular, start, graph, uniforms(rng))
+    best, winners = walk.energy, walk.members.copy()
+    for j in range(1, steps + 1):
+        if walk.step(scale / (kappa * math.log1p(j))) and walk.energy > best:
+            best, winners = walk.energy, walk.members.copy()
+    return np.array(winners, np.int64)

@@ -1,0 +1,47 @@
+"""PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by enumeration, as in the paper: for comparison with the exact
+search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.brute import best_by_enumeration, check_count
+from models.policies.protocols import FloatArray, IntArray
+from models.policies.rewards import Schedule
+from models.policies.ucb import Terms, UcbPolicy
+
+
+class PauseBrute(UcbPolicy):
+    """Plays the set of greatest energy (eq. 14), all sets compared; equal ones by the policy's own stream. Knobs as `Pause`.
+
+    Raises ValueError where K choose m is more than five million sets.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        alpha: float = 100.0,
+        beta: float = 2.0,
+        gamma: float = 5.0,
+        zeta: float = 1.0,
+        tau_min_s: float = 0.05,
+    ) -> None:
+        super().__init__(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            zeta=zeta,
+            tau_min_s=tau_min_s,
+        )
+        check_count(clients, per_round)
+
+    def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
+        return best_by_enumeration(terms.ucb, terms.modular, self._per_round, rng)

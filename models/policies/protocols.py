@@ -1,0 +1,83 @@
+"""What a policy sees of the engine and of the world, as it needs it: structural types and checks shared by the policies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+State = dict[str, Any]
+
+
+class View(Protocol):
+    """The part of the engine's `RoundView` that policies read."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def time_s(self) -> float: ...
+    @property
+    def selectable(self) -> BoolArray: ...
+    @property
+    def participations(self) -> IntArray: ...
+    @property
+    def rng(self) -> np.random.Generator: ...
+
+
+class Outcome(Protocol):
+    """The part of the engine's `RoundOutcome` that policies read."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def start_s(self) -> float: ...
+    @property
+    def clients(self) -> IntArray: ...
+    @property
+    def latency_s(self) -> FloatArray: ...
+    @property
+    def censored(self) -> BoolArray: ...
+    @property
+    def updates(self) -> FloatArray | None: ...
+
+
+class Truth(Protocol):
+    """The true laws of latency, for baselines that are told them."""
+
+    def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
+        """E[tau_k] in seconds at that round and time; shape (K,)."""
+
+    def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
+        """mu_k = E[tau_min/tau_k] at that round and time; shape (K,)."""
+
+
+def check_round(clients: int, per_round: int) -> None:
+    """Raise ValueError unless 1 <= `per_round` <= `clients`."""
+    if clients < 1:
+        raise ValueError(f"clients = {clients!r}: must be >= 1")
+    if not 1 <= per_round <= clients:
+        raise ValueError(f"per_round = {per_round!r}: must be between 1 and the number of clients, {clients}")
+
+
+def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
+    """`data_sizes` as its share of the whole |D_k|/|D|; shape (K,). Raises ValueError for a wrong shape, negative sizes or no
+    data."""
+    sizes = np.asarray(data_sizes, np.float64)
+    if sizes.shape != (clients,):
+        raise ValueError(f"data_sizes has shape {sizes.shape}: must be ({clients},), one size for each client")
+    total = sizes.sum()
+    if not (np.all(sizes >= 0) and math.isfinite(total) and total > 0):
+        raise ValueError(f"data_sizes = {sizes!r}: must be finite, >= 0 and not all 0")
+    shares: FloatArray = sizes / total
+    return shares
+
+
+def check_at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:
+    """Raise ValueError, naming the parameter, unless `value` is finite and >= `low` (> `low` where `strict`)."""
+    if not (math.isfinite(value) and (value > low if strict else value >= low)):
+        raise ValueError(f"{name} = {value!r}: must be finite and {'>' if strict else '>='} {low:g}")

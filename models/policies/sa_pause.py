@@ -1,0 +1,58 @@
+"""SA-PAUSE: PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by the tailored simulated annealing of Algorithm 2."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.annealing import ListSwap, anneal, energy_range, finite_ucb
+from models.policies.protocols import FloatArray, IntArray, check_at_least
+from models.policies.rewards import Schedule
+from models.policies.ucb import Terms, UcbPolicy
+
+
+class SaPause(UcbPolicy):
+    """Plays the best set an annealing walk of `steps` steps has seen; C from eq. 19. Knobs as `Pause`, and:
+
+    `kappa` divides the temperature (1; 30 in the large-network study, which voids the condition of Theorem 4), `omega` > 0 is the
+    small constant of eq. 19. An infinite ucb stands in eq. 19 as the finite number of `annealing.finite_ucb`.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        alpha: float = 100.0,
+        beta: float = 2.0,
+        gamma: float = 5.0,
+        zeta: float = 1.0,
+        tau_min_s: float = 0.05,
+        steps: int = 3000,
+        kappa: float = 1.0,
+        omega: float = 1e-3,
+    ) -> None:
+        super().__init__(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            zeta=zeta,
+            tau_min_s=tau_min_s,
+        )
+        check_at_least("steps", steps, 1)
+        check_at_least("kappa", kappa, 0, strict=True)
+        check_at_least("omega", omega, 0, strict=True)
+        self._alpha, self._gamma = alpha / per_round, gamma / per_round
+        self._steps, self._kappa, self._omega = steps, kappa, omega
+
+    def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
+        size = self._per_round
+        ucb = finite_ucb(terms.ucb, terms.modular, size)
+        span = energy_range(ucb, self._alpha * terms.generalization, self._gamma * terms.privacy, size)
+        graph = ListSwap((ucb, terms.privacy, terms.generalization))
+        return anneal(ucb, terms.modular, size, graph, scale=span + self._omega, kappa=self._kappa, steps=self._steps, rng=rng)

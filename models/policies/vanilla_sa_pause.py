@@ -1,0 +1,55 @@
+"""Vanilla-SA: PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by annealing over all one-for-one swaps (Section IV-B)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.annealing import AnySwap, anneal, finite_ucb
+from models.policies.protocols import FloatArray, IntArray, check_at_least
+from models.policies.rewards import Schedule
+from models.policies.ucb import Terms, UcbPolicy
+
+
+class VanillaSaPause(UcbPolicy):
+    """Plays the best set an annealing walk of `steps` steps has seen; any swap is a neighbour and C = 2 alpha + gamma + 1.
+
+    That C bounds the reward's range, where a ratio is at most 1; a ucb can exceed 1 in early rounds, and an energy range above
+    C voids the condition of Theorem 4. Knobs as `Pause`; `kappa` divides the temperature.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        alpha: float = 100.0,
+        beta: float = 2.0,
+        gamma: float = 5.0,
+        zeta: float = 1.0,
+        tau_min_s: float = 0.05,
+        steps: int = 3000,
+        kappa: float = 1.0,
+    ) -> None:
+        super().__init__(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+            zeta=zeta,
+            tau_min_s=tau_min_s,
+        )
+        check_at_least("steps", steps, 1)
+        check_at_least("kappa", kappa, 0, strict=True)
+        self._scale = 2.0 * alpha + gamma + 1.0
+        self._steps, self._kappa = steps, kappa
+
+    def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
+        ucb = finite_ucb(terms.ucb, terms.modular, self._per_round)
+        return anneal(
+            ucb, terms.modular, self._per_round, AnySwap(), scale=self._scale, kappa=self._kappa, steps=self._steps, rng=rng
+        )

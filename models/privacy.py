@@ -1,0 +1,206 @@
+"""Privacy budgets and their accounting: how much each release of a client may leak, and how much it has leaked so far.
+
+PAUSE (Peleg et al.), Section III-A: the i-th participation of a client spends epsilon_i, the sum of all epsilon_i is finite
+(eq. 6), and by sequential composition (Theorem 2) the leak after T releases is the sum of the first T. The noise that makes one
+release epsilon_i-private is the learner's business; what it guarantees is put in words by `guarantee`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+NoiseMode = Literal["per_coordinate", "l1", "none"]
+
+
+class Schedule(Protocol):
+    """Budgets of the successive releases of one client. Any class with these three members may be plugged in."""
+
+    @property
+    def total(self) -> float:
+        """The sum of all budgets (eq. 6): what a client leaks at most, ever."""
+
+    def epsilon(self, i: int) -> float:
+        """Budget of the i-th release, i >= 1; 0 means that nothing is left and the client must not release again."""
+
+    def leak(self, T: IntArray) -> FloatArray:
+        """Composed leak after `T` releases (any shape, entries >= 0); non-decreasing, 0 at 0, same shape."""
+
+
+class GeometricSchedule:
+    """epsilon_i = epsilon_total (e^eta - 1) e^(-eta i), so that the leak is epsilon_total (1 - e^(-eta T)) (PAUSE, after eq. 6).
+
+    `epsilon_total` is in natural units of privacy loss, `eta` is the decay per participation; both must be > 0.
+    The budget never reaches 0: where e^(-eta i) underflows, the smallest normal number stands in for it.
+    """
+
+    def __init__(self, *, epsilon_total: float, eta: float) -> None:
+        if not (math.isfinite(epsilon_total) and epsilon_total > 0):
+            raise ValueError(f"epsilon_total = {epsilon_total!r}: must be finite and > 0")
+        # Beyond e^700 the factor e^eta - 1 is no longer a number; one release would spend all but e^(-700) of the budget anyway.
+        if not 0 < eta <= 700:
+            raise ValueError(f"eta = {eta!r}: must be > 0 and <= 700")
+        self.total = float(epsilon_total)
+        self._eta = float(eta)
+
+    def epsilon(self, i: int) -> float:
+        if i < 1:
+            raise ValueError(f"i = {i!r}: participations count from 1")
+        # (e^eta - 1) e^(-eta i) = (1 - e^(-eta)) e^(-eta (i - 1)): no large factor for a large eta.
+        spend = self.total * -math.expm1(-self._eta) * math.exp(-self._eta * (i - 1))
+        return max(spend, sys.float_info.min)
+
+    def leak(self, T: IntArray) -> FloatArray:
+        return -self.total * np.expm1(-self._eta * np.asarray(T, np.float64))
+
+
+class ExplicitSchedule:
+    """A finite list of budgets, written out: the i-th release spends `epsilons[i - 1]`; after the last, nothing is left.
+
+    A client that has used up the list has `epsilon` 0 and a privacy reward of exactly 0; `Ledger.exhausted` marks it, so that it
+    can be kept out of selection, and `Ledger.charge` refuses it.
+    """
+
+    def __init__(self, *, epsilons: list[float]) -> None:
+        if len(epsilons) == 0:
+            raise ValueError("epsilons = []: must hold at least one budget")
+        for i, value in enumerate(epsilons):
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"epsilons[{i}] = {value!r}: must be finite and > 0")
+        self._epsilons = [float(value) for value in epsilons]
+        self._leaks = np.concatenate(([0.0], np.cumsum(np.asarray(self._epsilons))))
+        self.total = float(self._leaks[-1])
+
+    def epsilon(self, i: int) -> float:
+        if i < 1:
+            raise ValueError(f"i = {i!r}: participations count from 1")
+        return self._epsilons[i - 1] if i <= len(self._epsilons) else 0.0
+
+    def leak(self, T: IntArray) -> FloatArray:
+        leaks: FloatArray = self._leaks[np.minimum(T, len(self._epsilons))]
+        return leaks
+
+
+class NoSchedule:
+    """Privacy switched off: every release is free (epsilon infinite: no noise) and by convention leaks 0, so that p_k = 1 (eq.
+    7)."""
+
+    total = math.inf
+
+    def epsilon(self, i: int) -> float:
+        if i < 1:
+            raise ValueError(f"i = {i!r}: participations count from 1")
+        return math.inf
+
+    def leak(self, T: IntArray) -> FloatArray:
+        return np.zeros(np.shape(T))
+
+
+class Ledger:
+    """Counts every client's releases and composes their leak (PAUSE, Theorem 2); satisfies `Accountant`.
+
+    `participations` (K,) and `exhausted` (K,) are live arrays, for others to read. A client is exhausted when the schedule has no
+    budget left for its next release (epsilon 0); it must then not be selected any more, and `charge` refuses it.
+    """
+
+    def __init__(self, *, clients: int, schedule: Schedule) -> None:
+        if clients < 1:
+            raise ValueError(f"clients = {clients!r}: must be >= 1")
+        if not schedule.epsilon(1) > 0:
+            raise ValueError(f"schedule: the budget of the first release is {schedule.epsilon(1)!r}; it must be > 0")
+        self.participations: IntArray = np.zeros(clients, np.int64)
+        self.exhausted: BoolArray = np.zeros(clients, np.bool_)
+        self._schedule = schedule
+        self._most = 0
+        # Budget and leak by number of releases, filled as the counts grow: a charge is then two look-ups.
+        self._epsilons = [0.0]
+        self._leaks = [0.0]
+
+    def charge(self, client: int) -> tuple[float, float]:
+        """Count one more release of `client`: its budget epsilon_i and its composed leak, this release included.
+
+        Raises ValueError where the client has no budget left.
+        """
+        count = self.participations.item(client) + 1
+        if count >= len(self._leaks):
+            self._extend(count)
+        epsilon = self._epsilons[count]
+        if not epsilon > 0:
+            raise ValueError(
+                f"client = {client}: has spent its whole privacy budget in {count - 1} releases; "
+                "leave exhausted clients out of selection or use a schedule that never ends"
+            )
+        self.participations[client] = count
+        if count > self._most:
+            self._most = count
+        if not self._epsilons[count + 1] > 0:
+            self.exhausted[client] = True
+        return epsilon, self._leaks[count]
+
+    def max_leak(self) -> float:
+        """The largest composed leak over clients: that of the client with the most releases, as leaks only grow."""
+        return self._leaks[self._most]
+
+    def leaks(self) -> FloatArray:
+        """Composed leak of every client so far; shape (K,)."""
+        return np.asarray(self._schedule.leak(self.participations), np.float64)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"participations": self.participations.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        # In place: others hold the live arrays.
+        self.participations[:] = state["participations"]
+        self._most = int(self.participations.max())
+        self._extend(self._most)
+        self.exhausted[:] = ~(np.asarray(self._epsilons)[self.participations + 1] > 0)
+
+    def _extend(self, count: int) -> None:
+        while len(self._leaks) <= count:
+            self._leaks.append(float(self._schedule.leak(np.array([len(self._leaks)]))[0]))
+        # One budget ahead of the count, to see that the next release would find none.
+        while len(self._epsilons) <= count + 1:
+            self._epsilons.append(float(self._schedule.epsilon(len(self._epsilons))))
+
+
+class NoPrivacy(Ledger):
+    """The ledger with privacy off: counts releases, charges epsilon = inf (no noise), leaks 0, exhausts nobody."""
+
+    def __init__(self, *, clients: int) -> None:
+        super().__init__(clients=clients, schedule=NoSchedule())
+
+
+def guarantee(*, mode: NoiseMode, leak: float, dimensions: int) -> str:
+    """The guarantee that holds for a client of composed leak `leak` (sum of its epsilon_i) and updates of `dimensions` numbers,
+    in words.
+
+    `per_coordinate` clamps each coordinate to +-Delta_f/2 and adds Laplace(Delta_f/epsilon_i) to it: epsilon_i-LDP for one
+    coordinate, d epsilon_i for the vector. `l1` clips the whole update so that its L1 sensitivity is Delta_f: epsilon_i-LDP for
+    the vector (PAUSE, Theorem 1). Several releases compose by the sum (Theorem 2).
+    """
+    if dimensions < 1:
+        raise ValueError(f"dimensions = {dimensions!r}: must be >= 1")
+    if not leak >= 0:
+        raise ValueError(f"leak = {leak!r}: must be >= 0")
+    if mode == "none":
+        return "No privacy: updates are released without noise; no local differential privacy holds."
+    if mode == "l1":
+        return (
+            "epsilon-LDP of the whole update: epsilon_i in each release (L1 sensitivity clipped to Delta_f, Laplace noise of "
+            f"scale Delta_f/epsilon_i), {leak:.6g} in all releases of a client together."
+        )
+    if mode == "per_coordinate":
+        return (
+            "epsilon-LDP of single coordinates only: epsilon_i for one coordinate in each release (clamped to +-Delta_f/2, "
+            f"Laplace noise of scale Delta_f/epsilon_i), {leak:.6g} in all releases of a client together; for the vector of "
+            f"{dimensions} coordinates the same noise guarantees {dimensions} times as much, {dimensions * leak:.6g}."
+        )
+    raise ValueError(f"mode = {mode!r}: must be 'per_coordinate', 'l1' or 'none'")
