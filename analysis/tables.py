@@ -135,11 +135,17 @@ def _table(title: str, caption: str, cells: Cells) -> Table:
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
     )
     for index, name in enumerate(header):
-        # Headers wrap to the width of the cells; a number and its interval stay on one line.
+        # Headers wrap to the width of the cells. Where the terminal is narrow labels wrap too, but never a number.
         widest = max(len(text) for text in [*name.split(), *(row[index] for row in rows)])
-        table.add_column(fill(name, widest, break_on_hyphens=False), justify="right" if index else "left", no_wrap=True)
+        header_text = fill(name, widest, break_on_hyphens=False)
+        if index == 0:
+            table.add_column(header_text, overflow="fold")
+        else:
+            table.add_column(header_text, justify="right", no_wrap=True, min_width=widest)
     for row in rows:
         # Text, so that a label with brackets is not taken for markup.
         table.add_row(*map(Text, row))
