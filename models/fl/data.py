@@ -139,9 +139,9 @@ def load_dataset(
     """Read a data set.
 
     `samples` and `test_samples` keep that many random samples of the training and of the test part; `validation_samples` of the
-    kept training samples are held back. `scale`: "standard" is zero mean and unit variance per channel over the whole published
-    training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). Digits: every fifth of the 1797 images
-    is a test image. Files are compared with torchvision's checksums before anything is unpickled.
+    kept training samples are held back. `scale`: "standard" is zero mean and unit variance per channel over the whole
+    published training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). Digits: every fifth of the
+    1797 images is a test image. Files are compared with torchvision's checksums before anything is unpickled.
 
     Raises:
         ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;

@@ -1,0 +1,115 @@
+"""A learner from plain tables, as a scenario file holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from models.fl.data import Dataset, load_dataset
+from models.fl.learner import FederatedLearner, Randomness
+from models.fl.losses import Loss
+from models.fl.mechanisms import L1, Mechanism, NoMechanism, PerCoordinate
+from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory
+from models.fl.optimizers import OPTIMIZERS, Optimizer
+from models.fl.options import check_options
+from models.fl.partition import make_partition
+
+Table = Mapping[str, Any]
+
+
+def _call(table: str, spec: Table, key: str, choices: Mapping[str, Callable[..., Any]], given: Mapping[str, Any]) -> Any:
+    """Call the function that `spec[key]` names with the other keys of `spec` and what is `given`."""
+    options = dict(spec)
+    name = options.pop(key, None)
+    if name not in choices:
+        raise ValueError(f"{table}.{key} = {name!r}: must be one of {', '.join(choices)}")
+    check_options(table, choices[name], options, given=tuple(given))
+    return choices[name](**options, **given)
+
+
+def _network(spec: Table, dataset: Dataset, seed: int) -> tuple[nn.Module, Loss]:
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    loss = options.pop("loss", "hinge" if kind == "svm" else "cross-entropy")
+    if loss not in LOSSES:
+        raise ValueError(f"network.loss = {loss!r}: must be one of {', '.join(LOSSES)}")
+    where = {"input_shape": dataset.input_shape, "classes": dataset.classes, "seed": seed}
+    if kind is not None and not isinstance(kind, str):
+        check_options("network", lambda: None, options)
+        factory: Factory = kind
+        module = from_factory(factory, dataset.input_shape, dataset.classes, seed=seed)
+    else:
+        networks: dict[str, Callable[..., nn.Module]] = {**NETWORKS}
+        module = _call("network", {"kind": kind, **options}, "kind", networks, where)
+    check_fit(module, dataset.input_shape, dataset.classes)
+    return module, LOSSES[loss]()
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device = {name!r}: must be auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device = 'cuda': torch sees no such device here; use auto or cpu")
+    return torch.device("cuda" if name == "auto" and torch.cuda.is_available() else name if name != "auto" else "cpu")
+
+
+def build_learner(
+    *,
+    data: Table,
+    partition: Table,
+    network: Table,
+    optimizer: Table,
+    mechanism: Table,
+    clients: int,
+    streams: Randomness,
+    data_root: Path,
+    batch_size: int = 20,
+    epochs: int = 1,
+    max_steps: int | None = None,
+    evaluate_every_rounds: int = 1,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 1,
+) -> FederatedLearner:
+    """Read the data, share them out, draw the network's first parameters.
+
+    The tables: `data` goes to `data.load_dataset`, `partition` (by its "kind") to a function of `partition.PARTITIONS`, `network`
+    (by "kind") to one of `networks.NETWORKS`, or its "kind" is a callable (input_shape, classes) -> module of the user's own; its
+    "loss" is "cross-entropy" or "hinge" (the default for "svm"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, `mechanism`
+    by "mode" ("none", "per_coordinate", "l1") to `mechanisms`. Draws are at the addresses "data", "partition" and "network" of
+    `streams`. `threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
+
+    Raises:
+        ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
+            not fit; the message begins with the table and key.
+    """
+    if threads < 1:
+        raise ValueError(f"threads = {threads!r}: must be >= 1")
+    place = _device(device)
+    check_options("data", load_dataset, data, given=("root", "generator"))
+    rule: Optimizer = _call("optimizer", optimizer, "kind", OPTIMIZERS, {})
+    mechanisms: dict[str, Callable[..., Mechanism]] = {"none": NoMechanism, "per_coordinate": PerCoordinate, "l1": L1}
+    protection: Mechanism = _call("mechanism", mechanism, "mode", mechanisms, {})
+    torch.set_num_threads(threads)
+    dataset = load_dataset(root=data_root, generator=streams.generator("data"), **data)
+    labels = dataset.train_y.numpy().astype(np.int64)
+    parts = make_partition(labels, partition, clients=clients, generator=streams.generator("partition"))
+    module, loss = _network(network, dataset, streams.integer_seed("network"))
+    return FederatedLearner(
+        dataset=dataset,
+        partition=parts,
+        network=module,
+        loss=loss,
+        optimizer=rule,
+        mechanism=protection,
+        streams=streams,
+        batch_size=batch_size,
+        epochs=epochs,
+        max_steps=max_steps,
+        evaluate_every_rounds=evaluate_every_rounds,
+        device=place,
+    )

@@ -1,0 +1,178 @@
+"""Networks: modules from an input shape (C, H, W) and a number of classes.
+
+Their parameters are drawn from a generator given by the caller; torch's global generator stays as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, cast, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from models.fl.losses import CrossEntropy, Hinge, Loss
+
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+"""Makes a module that maps (B, *input_shape) to scores (B, classes)."""
+
+
+@runtime_checkable
+class HandStacked(Protocol):
+    """A module that computes the gradients of n copies of itself faster than torch.func would."""
+
+    def stacked_gradients(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor, loss: Loss
+    ) -> None:
+        """Write into `gradients` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k.
+
+        `parameters` and `gradients` are in the order of `Module.parameters()`, each (n, *shape); x (n, B, *input_shape), y and
+        weights (n, B).
+        """
+
+
+class Dense(nn.Module):
+    """Fully connected layers with ReLU between them; without hidden layers a linear classifier."""
+
+    def __init__(self, *, features: int, hidden: Sequence[int], classes: int) -> None:
+        super().__init__()
+        widths = [features, *hidden, classes]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for i, layer in enumerate(self.layers):
+            x = layer(x if i == 0 else torch.relu(x))
+        return x
+
+    def stacked_gradients(
+        self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor, loss: Loss
+    ) -> None:
+        # Written out because automatic differentiation costs as much again as the small matrix products themselves.
+        inputs = [x.flatten(2)]
+        last = len(parameters) - 2
+        for i in range(0, last + 2, 2):
+            scores = torch.baddbmm(parameters[i + 1].unsqueeze(1), inputs[-1], parameters[i].transpose(1, 2))
+            if i < last:
+                inputs.append(torch.relu_(scores))
+        slope = loss.slope(scores, y) * weights.unsqueeze(-1)
+        for i in range(last, -1, -2):
+            below = inputs[i // 2]
+            torch.bmm(slope.transpose(1, 2), below, out=gradients[i])
+            torch.sum(slope, 1, out=gradients[i + 1])
+            if i:
+                slope = torch.bmm(slope, parameters[i]).mul_(below > 0)
+
+
+class Cnn(nn.Module):
+    """3x3 convolutions with ReLU and 2x2 max-pooling after each (while the image is at least 4 wide), one hidden dense layer."""
+
+    def __init__(self, *, input_shape: tuple[int, ...], channels: Sequence[int], hidden: int, classes: int) -> None:
+        super().__init__()
+        before, height, width = input_shape
+        layers: list[nn.Module] = []
+        for after in channels:
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU()]
+            before = after
+            if min(height, width) >= 4:
+                layers.append(nn.MaxPool2d(2))
+                height, width = height // 2, width // 2
+        layers += [nn.Flatten(), nn.Linear(before * height * width, hidden), nn.ReLU(), nn.Linear(hidden, classes)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast("Tensor", self.layers(x))
+
+
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Weights and biases of linear and convolutional layers uniform in +-1/sqrt(fan-in), torch's own default."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            with torch.no_grad():
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                if layer.bias is not None:
+                    layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+def _from_seed(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    # Made on the meta device a module draws nothing from the global generator.
+    with torch.device("meta"):
+        module = make()
+    module = module.to_empty(device="cpu")
+    _initialise(module, torch.Generator().manual_seed(seed))
+    return module
+
+
+def _features(input_shape: tuple[int, ...]) -> int:
+    return math.prod(input_shape)
+
+
+def _check_widths(name: str, widths: Sequence[int]) -> None:
+    if any(width < 1 for width in widths):
+        raise ValueError(f"network.{name} = {list(widths)!r}: every width must be >= 1")
+
+
+def linear(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
+    """Linear softmax classifier."""
+    return mlp(input_shape, classes, seed=seed, hidden=[])
+
+
+def svm(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
+    """Linear multi-class SVM (to be trained with the hinge loss); starts from zero, whatever the seed."""
+    module = linear(input_shape, classes, seed=seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    return module
+
+
+def mlp(input_shape: tuple[int, ...], classes: int, *, seed: int, hidden: list[int]) -> nn.Module:
+    """Fully connected network; `hidden` holds the widths of the hidden layers ([32, 16] in PAUSE's MNIST study)."""
+    _check_widths("hidden", hidden)
+    return _from_seed(lambda: Dense(features=_features(input_shape), hidden=hidden, classes=classes), seed)
+
+
+def cnn(
+    input_shape: tuple[int, ...], classes: int, *, seed: int, channels: list[int] | None = None, hidden: int = 64
+) -> nn.Module:
+    """Three convolutional layers and two dense ones; `channels` defaults to [32, 64, 64] for colour images, else [16, 32, 32]."""
+    widths = channels if channels is not None else [32, 64, 64] if input_shape[0] == 3 else [16, 32, 32]
+    _check_widths("channels", widths)
+    _check_widths("hidden", [hidden])
+    if len(input_shape) != 3:
+        raise ValueError(f"network.kind = 'cnn': needs images (C, H, W), the data are {input_shape}")
+    return _from_seed(lambda: Cnn(input_shape=input_shape, channels=widths, hidden=hidden, classes=classes), seed)
+
+
+NETWORKS = {"linear": linear, "svm": svm, "mlp": mlp, "cnn": cnn}
+LossName = Literal["cross-entropy", "hinge"]
+LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge}
+
+
+def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
+    """A user's module. Layers draw their parameters from torch's global generator: it is seeded for the call and put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        return factory(input_shape, classes)
+
+
+def check_fit(module: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a network that does not map the data's input to one score a class.
+
+    Raises:
+        ValueError: the network fails on an input of this shape or returns scores of another shape.
+    """
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise ValueError(f"network: does not fit input of shape {input_shape} ({error})") from error
+    finally:
+        module.train(was_training)
+    if shape != (2, classes):
+        raise ValueError(f"network: returns scores of shape {shape} for 2 samples; the data have {classes} classes")

@@ -1,0 +1,80 @@
+"""Local optimisers on matrices with a row a client; the same steps as torch.optim takes on one client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+
+def _check_common(learning_rate: float, weight_decay: float) -> None:
+    if not 0 < learning_rate < math.inf:
+        raise ValueError(f"optimizer.learning_rate = {learning_rate!r}: must be a finite number > 0")
+    if not 0 <= weight_decay < math.inf:
+        raise ValueError(f"optimizer.weight_decay = {weight_decay!r}: must be a finite number >= 0")
+
+
+class Optimizer(Protocol):
+    """A rule for one step; its memory lies outside."""
+
+    moments: int
+    """How many matrices, zero at first, it carries from step to step."""
+
+    def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
+        """Change `theta` in place, and the moments; `gradient` may be overwritten. All (n, d); `count` = 1, 2, ..."""
+
+
+class Sgd:
+    """Stochastic gradient descent with momentum (no dampening) and weight decay added to the gradient."""
+
+    def __init__(self, *, learning_rate: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
+        _check_common(learning_rate, weight_decay)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"optimizer.momentum = {momentum!r}: must be in [0, 1)")
+        self._learning_rate, self._momentum, self._weight_decay = learning_rate, momentum, weight_decay
+        self.moments = 1 if momentum else 0
+
+    def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
+        if self._weight_decay:
+            gradient.add_(theta, alpha=self._weight_decay)
+        if self._momentum:
+            gradient = moments[0].mul_(self._momentum).add_(gradient)
+        theta.sub_(gradient, alpha=self._learning_rate)
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015), weight decay added to the gradient."""
+
+    moments = 2
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        _check_common(learning_rate, weight_decay)
+        for name, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0 <= beta < 1:
+                raise ValueError(f"optimizer.{name} = {beta!r}: must be in [0, 1)")
+        if not epsilon > 0:
+            raise ValueError(f"optimizer.epsilon = {epsilon!r}: must be > 0")
+        self._learning_rate, self._beta1, self._beta2 = learning_rate, beta1, beta2
+        self._epsilon, self._weight_decay = epsilon, weight_decay
+
+    def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
+        if self._weight_decay:
+            gradient.add_(theta, alpha=self._weight_decay)
+        first, second = moments
+        first.lerp_(gradient, 1 - self._beta1)
+        second.mul_(self._beta2).addcmul_(gradient, gradient, value=1 - self._beta2)
+        scale = second.sqrt().div_(math.sqrt(1 - self._beta2**count)).add_(self._epsilon)
+        theta.addcdiv_(first, scale, value=-self._learning_rate / (1 - self._beta1**count))
+
+
+OPTIMIZERS = {"sgd": Sgd, "adam": Adam}
