@@ -1,0 +1,91 @@
+"""What both clustered samplings share (Fraboni et al. 2021): m distributions over the clients, one client drawn from each.
+
+Distribution k gives client i probability r_{k,i}; each sums to 1, and over the distributions those of client i sum to m p_i,
+where p_i is its share of the data: the client is drawn m p_i times in expectation (their Proposition 1, unbiased).
+
+Our reading where the paper's draws meet a simulator: the clients of a round are a set and must be free. A draw that names a
+client that is not selectable or was drawn already is repeated within the same distribution, among its selectable and yet
+undrawn clients; where it has none, among all such clients in proportion to their data. So m distinct clients come out wherever
+m are selectable. With all clients selectable and none in two distributions nothing is ever repeated. The paper gives each draw
+the weight 1/m in the aggregation; here the aggregation weighs by data (FedAvg), whoever selects.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.policies.protocols import BoolArray, FloatArray, IntArray
+
+# Masses are sums of shares that add up to whole numbers only up to rounding.
+ROUNDING = 1e-9
+
+
+class Distribution(NamedTuple):
+    """Clients (n,), and the upper ends of their intervals in [0, 1], ascending (n,)."""
+
+    clients: IntArray
+    upper: FloatArray
+
+    def probabilities(self) -> FloatArray:
+        """r_{k,i} of `clients`; shape (n,)."""
+        return np.diff(self.upper, prepend=0.0)
+
+    def pick(self, u: float) -> int:
+        """The client whose interval holds `u` in [0, 1)."""
+        return int(self.clients[np.searchsorted(self.upper, u, side="right")])
+
+
+def distribution(clients: IntArray, masses: FloatArray) -> Distribution:
+    """The distribution over `clients` in proportion to `masses` (>= 0, not all 0)."""
+    upper = np.cumsum(masses)
+    upper /= upper[-1]
+    return Distribution(clients, upper)
+
+
+def by_filling(order: IntArray, masses: FloatArray) -> list[Distribution]:
+    """Fill distributions of mass 1 one after the other with `masses` (n,) of the clients `order` (n,), splitting at the brim.
+
+    The masses must add up to a whole number, which is how many distributions come out.
+    """
+    upper = np.cumsum(masses)
+    count = round(float(upper[-1]))
+    upper *= count / upper[-1]
+    filled = []
+    for k in range(count):
+        first = int(np.searchsorted(upper, k + ROUNDING, side="right"))
+        last = min(int(np.searchsorted(upper, k + 1 - ROUNDING, side="left")), len(upper) - 1)
+        ends = np.minimum(upper[first : last + 1], k + 1) - k
+        filled.append(distribution(order[first : last + 1], np.diff(ends, prepend=0.0)))
+    return filled
+
+
+def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: BoolArray, rng: np.random.Generator) -> IntArray:
+    """One distinct selectable client from each distribution, see above; all selectable clients where they are no more.
+    Ascending."""
+    free = selectable.copy()
+    able = np.flatnonzero(free)
+    if len(able) <= len(distributions):
+        return able
+    drawn: list[int] = []
+    again: list[Distribution] = []
+    for each, u in zip(distributions, rng.random(len(distributions)).tolist(), strict=True):
+        client = each.pick(u)
+        if free[client]:
+            free[client] = False
+            drawn.append(client)
+        else:
+            again.append(each)
+    for each in again:
+        left = free[each.clients]
+        clients, masses = each.clients[left], each.probabilities()[left]
+        if masses.sum() <= 0.0:
+            clients = np.flatnonzero(free)
+            masses = shares[clients]
+        if masses.sum() <= 0.0:
+            masses = np.ones(len(clients))
+        client = distribution(clients, masses).pick(rng.random())
+        free[client] = False
+        drawn.append(client)
+    return np.sort(np.array(drawn, np.int64))

@@ -1,0 +1,65 @@
+"""The genie of PAUSE (Peleg et al., eq. 10): the same maximisation with the true mu_k = E[tau_min/tau_k] in place of the ucb.
+
+As a policy it plays: counts and releases are those of its own selections. The genie that a run is measured against, on its own
+history beside the policy's, is in `models.regret`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.exact import best_set
+from models.policies.protocols import FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
+from models.policies.rewards import Rewards, Schedule
+
+
+class Genie:
+    """Plays the set that maximises eq. 10 under the laws in force as the round begins; ties by the policy's own stream.
+
+    `alpha`, `gamma` weigh generalization and privacy, `beta` > 1 is the exponent of eq. 8, `tau_min_s` the least possible
+    latency in seconds.
+    """
+
+    needs_updates = False
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        truth: Truth,
+        alpha: float = 100.0,
+        beta: float = 2.0,
+        gamma: float = 5.0,
+        tau_min_s: float = 0.05,
+    ) -> None:
+        self._rewards = Rewards(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            alpha=alpha,
+            beta=beta,
+            gamma=gamma,
+        )
+        check_at_least("tau_min_s", tau_min_s, 0, strict=True)
+        self._per_round = per_round
+        self._truth = truth
+        self._tau_min_s = tau_min_s
+
+    def select(self, view: View) -> IntArray:
+        able = np.flatnonzero(view.selectable)
+        modular = self._rewards.update(view.round, view.participations)[able]
+        ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)[able]
+        return np.sort(able[best_set(ratios, modular, self._per_round, view.rng)])
+
+    def observe(self, outcome: Outcome) -> None:
+        self._rewards.count(outcome.clients)
+
+    def state_dict(self) -> State:
+        return {"rewards": self._rewards.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._rewards.load_state_dict(state["rewards"])
