@@ -41,8 +41,7 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame) -> StragglerStu
     """
     import pandas as pd
 
-    bounds = rounds.set_index("round")[["start_s", "end_s"]]
-    parts = clients[["round", "client", "outcome_s"]].join(bounds, on="round", how="inner")
+    parts = clients[["round", "client", "outcome_s"]].merge(rounds[["round", "start_s", "end_s"]], on="round")
     # An update still in flight has no outcome yet: its round closed without it.
     ended_s = parts["outcome_s"].fillna(math.inf).clip(upper=parts["end_s"])
     parts["held_s"] = (ended_s - parts["start_s"]).clip(lower=0.0)
