@@ -169,9 +169,10 @@ class Clients:
         self._next = {DOWNLOAD: self._downloaded, COMPUTE: self._computed, UPLOAD: self._uploaded}
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """(K,) who is present now and not busy (`busy_too`: or busy)."""
+        """(K,) who is present now, has budget left and is not busy (`busy_too`: or is)."""
         self.availability.advance(self.clock.now, self._availability_draws)
-        return self.availability.on.copy() if busy_too else self.availability.on & ~self.busy
+        able = self.availability.on & ~self.accountant.exhausted
+        return able if busy_too else able & ~self.busy
 
     def start(self, round: int, chosen: IntArray, version: int) -> list[Update]:
         """Send the model to `chosen` (n,); a client that is still busy drops its old update, which ends as aborted."""

@@ -134,6 +134,8 @@ class Accountant(Stateful, Protocol):
 
     participations: IntArray
     """(K,) releases so far."""
+    exhausted: BoolArray
+    """(K,) clients whose budget allows no further release; they are not selectable."""
 
     def charge(self, client: int) -> tuple[float, float]:
         """Count one more release of `client`: its budget epsilon_i (inf where nothing is protected) and its leak so far."""

@@ -72,6 +72,7 @@ class SynchronousServer:
         wait: WaitRule,
         need: int,
         meter: RewardMeter,
+        payload_bytes: int = 0,
         reselect_busy: bool = False,
         stragglers: str = "finish",
     ) -> None:
@@ -83,6 +84,7 @@ class SynchronousServer:
         self.wait = wait
         self.need = need
         self.meter = meter
+        self.payload_bytes = payload_bytes
         self.reselect_busy = reselect_busy
         self.stragglers = stragglers
         self.round = 0
@@ -229,8 +231,8 @@ class SynchronousServer:
                 loss=_NAN if evaluation is None else evaluation.loss,
                 reward=reward,
                 genie_reward=genie_reward,
-                bytes_down=len(outcome.clients) * learner.payload_bytes,
-                bytes_up=uploads * learner.payload_bytes,
+                bytes_down=len(outcome.clients) * self.payload_bytes,
+                bytes_up=uploads * self.payload_bytes,
                 **ended,
             )
         )

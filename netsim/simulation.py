@@ -30,6 +30,10 @@ class Simulation:
         server.last_round = rounds
         self._limit: Event | None = None
 
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = self.server.recorder = self.server.clients.recorder = recorder
+
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Play until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
         stop = self.rounds if until_round is None else min(until_round, self.rounds)

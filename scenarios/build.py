@@ -1,0 +1,174 @@
+"""From a checked scenario to a simulation: the one place where engine and models meet."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.expectations import Truth
+from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
+from netsim.channel import Medium
+from netsim.client import Clients
+from netsim.clock import Clock
+from netsim.interfaces import FloatArray, Learner
+from netsim.off import NoLearner, NoMeter
+from netsim.server import SynchronousServer, WaitRule
+from netsim.simulation import Simulation
+from netsim.streams import Streams
+from netsim.trace import NoRecorder
+from scenarios.errors import UserError
+from scenarios.laws import Context, Population, resolve_knobs, timeline
+from scenarios.learning import plain
+from scenarios.parts import Part, construct
+from scenarios.schema import Scenario
+
+
+@dataclass(frozen=True)
+class Built:
+    """A simulation and what is known of it before it runs."""
+
+    simulation: Simulation
+    truth: Truth
+    """Expected latencies of all clients, over time."""
+    data_sizes: FloatArray
+    """(K,) samples each client holds."""
+    parameters: int | None
+    """Numbers in one update; None without a learner."""
+
+
+def data_folder() -> Path:
+    """Where data sets are looked for: NETSIM_DATA, or a folder of the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("NETSIM_DATA") or f"{cache}/netsim").expanduser()
+
+
+def build(scenario: Scenario, *, learner: bool = True) -> Built:
+    """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
+
+    `learner` False leaves training out (and torch unimported), to check everything else. Raises UserError.
+    """
+    streams = Streams(scenario.seed)
+    population = Population(scenario.clients)
+    count = population.count
+    context = Context(population, streams, scenario.rounds, scenario.time_limit_s)
+
+    trained = _learner(scenario, streams) if learner and scenario.learner is not None else None
+    payload = scenario.server.payload_bytes
+    if payload is None:
+        payload = trained.payload_bytes if trained is not None else 0
+    sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
+
+    delays = {
+        "download": timeline(scenario.downlink, "delay", "downlink", context, payload),
+        "compute": timeline(scenario.compute, "delay", "compute", context),
+        "upload": timeline(scenario.uplink, "delay", "uplink", context, payload),
+    }
+    truth = Truth(phases=list(delays.values()), clients=count)
+    private = scenario.privacy is not None and scenario.privacy.mechanism != "none"
+    schedule: Any = NoSchedule()
+    if scenario.privacy is not None and private:
+        schedule = construct(scenario.privacy.schedule, "schedule", "privacy.schedule", scenario.privacy.schedule.knobs(), {})
+    supplied = {
+        "clients": count,
+        "per_round": scenario.server.per_round,
+        "data_sizes": sizes,
+        "schedule": schedule,
+        "truth": truth,
+    }
+
+    def part(section: Part, group: str) -> Any:
+        return construct(section, group, group, resolve_knobs(section, group, group, population), supplied)
+
+    clock = Clock()
+    recorder = NoRecorder()
+    clients = Clients(
+        clients=count,
+        clock=clock,
+        medium=Medium(
+            clients=count,
+            **delays,
+            downlink=timeline(scenario.downlink, "channel", "downlink", context),
+            uplink=timeline(scenario.uplink, "channel", "uplink", context),
+            streams=streams,
+            sub_channels=scenario.uplink.sub_channels,
+        ),
+        availability=part(scenario.availability, "availability"),
+        availability_draws=streams["availability"],
+        accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
+        recorder=recorder,
+        charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
+    )
+    working: Learner = trained if trained is not None else NoLearner(payload_bytes=payload)
+    server = SynchronousServer(
+        clock=clock,
+        clients=clients,
+        policy=part(scenario.policy, "policy"),
+        learner=working,
+        recorder=recorder,
+        streams=streams,
+        wait=WaitRule(deadline_s=scenario.server.deadline_s, first=scenario.server.first),
+        need=scenario.server.per_round if scenario.server.when_short == "wait" else 1,
+        meter=part(scenario.metrics.reward, "reward") if scenario.metrics.reward is not None else NoMeter(),
+        payload_bytes=payload,
+        reselect_busy=scenario.server.reselect_busy,
+        stragglers=scenario.server.stragglers,
+    )
+    simulation = Simulation(
+        clock=clock, server=server, recorder=recorder, rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
+    )
+    return Built(simulation, truth, sizes, trained.parameters if trained is not None else None)
+
+
+def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
+    values = population.values(scenario.clients.data_sizes, "clients.data_sizes")
+    sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
+    if not (sizes > 0).all():
+        raise UserError(f"clients.data_sizes = {sizes.min()!r}: every client must hold more than 0 samples")
+    return sizes
+
+
+def _learner(scenario: Scenario, streams: Streams) -> Any:
+    section = scenario.learner
+    assert section is not None
+    try:
+        from models.fl.build import build_learner
+    except ImportError as error:
+        raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
+    network = plain(section.network)
+    if ":" in network["kind"]:
+        from scenarios.registry import load_class
+
+        network = {"kind": load_class(network["kind"])}
+    privacy = scenario.privacy
+    mode = "none" if privacy is None or privacy.mechanism == "none" else privacy.guarantee
+    try:
+        return build_learner(
+            clients=scenario.clients.count,
+            data=plain(section.data),
+            data_root=data_folder(),
+            partition=plain(section.partition),
+            network=network,
+            optimizer=plain(section.optimizer),
+            loss=section.loss,
+            batch_size=section.batch_size,
+            epochs=section.epochs,
+            max_steps=section.max_steps,
+            evaluate_every_rounds=section.evaluate_every_rounds,
+            mechanism={"mode": mode} if privacy is None or mode == "none" else {"mode": mode, "sensitivity": privacy.sensitivity},
+            device=section.device,
+            threads=section.threads or 1,
+            streams=streams,
+        )
+    except ValueError as error:
+        raise UserError(f"learner.{error}") from error
+
+
+def guarantee_in_words(scenario: Scenario, leak: float, parameters: int | None) -> str:
+    """The privacy guarantee that holds for the client with the largest leak."""
+    privacy = scenario.privacy
+    mode = "none" if privacy is None or privacy.mechanism == "none" else privacy.guarantee
+    return guarantee(mode=mode, leak=leak, dimensions=parameters or 1)

@@ -1,0 +1,98 @@
+"""What a scenario may name: the project's own parts, what installed packages register, and any class as "package.module:Class".
+
+A part is a class whose constructor takes keywords only. Those named in `INJECTED` are supplied by the builder; all the others are
+the part's knobs, and they are its keys in the scenario file. So a user's own part is checked like the project's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from scenarios.errors import UserError, did_you_mean
+
+INJECTED = frozenset({"clients", "per_round", "data_sizes", "schedule", "truth", "labels", "generator"})
+"""Arguments that are not knobs: K, m, samples each client holds (K,), the privacy schedule, expected latencies; for partitions
+the labels of the training samples and a generator."""
+
+_POLICIES = "models.policies"
+BUILT_IN: dict[str, dict[str, str]] = {
+    "policy": {
+        "pause": f"{_POLICIES}.pause:Pause",
+        "pause-brute": f"{_POLICIES}.pause_brute:PauseBrute",
+        "sa-pause": f"{_POLICIES}.sa_pause:SaPause",
+        "vanilla-sa-pause": f"{_POLICIES}.vanilla_sa_pause:VanillaSaPause",
+        "genie": f"{_POLICIES}.genie:Genie",
+        "random": f"{_POLICIES}.random:Random",
+        "all": f"{_POLICIES}.all:All",
+        "fastest": f"{_POLICIES}.fastest:Fastest",
+        "clustered-by-size": f"{_POLICIES}.clustered_by_size:ClusteredBySize",
+        "clustered-by-similarity": f"{_POLICIES}.clustered_by_similarity:ClusteredBySimilarity",
+    },
+    "delay": {
+        "constant": "models.delays:Constant",
+        "gaussian": "models.delays:Gaussian",
+        "shifted-exponential": "models.delays:ShiftedExponential",
+        "log-normal": "models.delays:LogNormal",
+        "empirical": "models.delays:Empirical",
+    },
+    "channel": {
+        "perfect": "models.channels:Perfect",
+        "bernoulli": "models.channels:Bernoulli",
+        "gilbert-elliott": "models.channels:GilbertElliott",
+    },
+    "availability": {
+        "always": "models.availability:Always",
+        "markov": "models.availability:Markov",
+        "trace": "models.availability:Trace",
+    },
+    "schedule": {
+        "geometric": "models.privacy:GeometricSchedule",
+        "explicit": "models.privacy:ExplicitSchedule",
+    },
+    "partition": {
+        "equal": "models.fl.partition:equal",
+        "dirichlet-sizes": "models.fl.partition:dirichlet_sizes",
+        "dominant-label": "models.fl.partition:dominant_label",
+        "label-dirichlet": "models.fl.partition:label_dirichlet",
+        "mixed": "models.fl.partition:mixed",
+        "file": "models.fl.partition:file",
+    },
+    "reward": {
+        "pause-reward": "models.regret:PauseRewardMeter",
+    },
+}
+"""Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""
+
+
+@cache
+def known(group: str) -> dict[str, str]:
+    """Names of a group and where their classes are, built-in and registered by installed packages."""
+    registered = {point.name: point.value for point in entry_points(group=f"netsim.{group}")}
+    return registered | BUILT_IN[group]
+
+
+def resolve(group: str, kind: str) -> Any:
+    """The class (for partitions the function) behind a name or a "package.module:Class"; raises UserError if there is none."""
+    place = kind if ":" in kind else known(group).get(kind)
+    if place is None:
+        raise UserError(
+            f"unknown {group} {kind!r}; {did_you_mean(kind, known(group))}, or name a class as 'package.module:Class'"
+        )
+    return load_class(place)
+
+
+def load_class(place: str) -> Any:
+    """The object at "package.module:Name"; raises UserError where it cannot be had."""
+    module_name, _, name = place.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UserError(f"{place!r} cannot be imported: {error}; check that the package is installed or on PYTHONPATH") from error
+    except ValueError as error:
+        raise UserError(f"{place!r} is not of the form 'package.module:Class'") from error
+    if not hasattr(module, name):
+        raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")
+    return getattr(module, name)

@@ -1,0 +1,219 @@
+"""The scenario file: every table, its keys, their units, defaults and limits. `netsim schema` prints it as JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from scenarios.learning import Learner
+from scenarios.parts import PerClientField, Section, part_of, problem
+
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Group(Section):
+    """A named group of clients: consecutive indices, in the order of the list."""
+
+    name: str = Field(pattern=r"^[A-Za-z][\w-]*$")
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Part of all clients; the last group takes what rounding leaves."""
+    count: Count | None = None
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Group:
+        if (self.share is None) == (self.count is None):
+            raise ValueError("give either share or count")
+        return self
+
+
+class Clients(Section):
+    """Who takes part."""
+
+    count: Count
+    """K, the number of clients."""
+    groups: list[Group] = []
+    """Groups whose parameters differ; empty: one group named "all"."""
+    data_sizes: PerClientField = 1.0
+    """Samples each client holds, for a study without a learner (with one, its partition says)."""
+
+
+class Server(Section):
+    """The server's loop. A round waits for all selected clients, unless a deadline or a count of deliveries closes it earlier."""
+
+    kind: Literal["synchronous"] = "synchronous"
+    per_round: Count
+    """m, clients selected a round."""
+    deadline_s: Positive | None = None
+    """Close a round this long after its start; later arrivals are late. Absent: no deadline."""
+    first: Count | None = None
+    """Close a round at this many deliveries (over-selection: the first n of m). Absent: wait for all."""
+    when_short: Literal["wait", "proceed"] = "wait"
+    """Fewer than m selectable: wait until there are m, or go on with those there are (at least one)."""
+    reselect_busy: bool = False
+    """Whether a client that is still computing or sending may be selected; its old update is then aborted."""
+    stragglers: Literal["finish", "cancel"] = "finish"
+    """What clients do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
+    payload_bytes: Annotated[int, Field(ge=0)] | None = None
+    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
+
+
+class Change(Section):
+    """From a change point on, a law has other parameters."""
+
+    at_round: Annotated[int, Field(ge=2)] | None = None
+    """First round with the new values."""
+    at_s: Positive | None = None
+    """Time of the change."""
+    clients: str | list[Annotated[int, Field(ge=0)]] | None = None
+    """A group's name or client indices; absent: all clients."""
+    delay: dict[str, PerClientField] = {}
+    """New values of parameters of the delay law."""
+    channel: dict[str, PerClientField] = {}
+    """New values of parameters of the channel law."""
+    bandwidth_bytes_per_s: PerClientField | None = None
+    """New bandwidth (links only)."""
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Change:
+        if (self.at_round is None) == (self.at_s is None):
+            raise ValueError("give either at_round or at_s")
+        if not (self.delay or self.channel or self.bandwidth_bytes_per_s is not None):
+            raise ValueError("changes nothing: give delay, channel or bandwidth_bytes_per_s")
+        return self
+
+
+class RandomChanges(Section):
+    """Change points drawn from the run's seed: when, and by which factor one parameter is multiplied (of its first value)."""
+
+    count: Count
+    unit: Literal["rounds", "seconds"] = "rounds"
+    horizon: Positive | None = None
+    """Changes fall before this round or second; absent: the run's rounds, or its time_limit_s."""
+    min_spacing: NonNegative = 0.0
+    """Least distance between changes, and of the first from the start, in `unit`."""
+    parameter: str
+    """Which parameter changes, as "delay.NAME" or "channel.NAME"."""
+    factor_low: Positive = 0.5
+    factor_high: Positive = 2.0
+    """Factors are drawn log-uniformly between these two."""
+    clients: str | list[Annotated[int, Field(ge=0)]] | None = None
+    """A group's name or client indices; absent: all clients."""
+
+
+class Compute(Section):
+    """Local training as time: how long a client computes."""
+
+    delay: part_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
+    changes: list[Change] = []
+    random_changes: RandomChanges | None = None
+
+
+class Downlink(Compute):
+    """A link between server and clients: bytes over bandwidth, plus a delay, over a channel that may lose the transmission."""
+
+    bandwidth_bytes_per_s: PerClientField | None = None
+    """Absent: unlimited."""
+    channel: part_of("channel") = {"kind": "perfect"}  # type: ignore[valid-type]
+
+
+class Uplink(Downlink):
+    """The way back, with sub-channels."""
+
+    sub_channels: Count | None = None
+    """How many transmissions fit at once; the others wait in order. Absent: every client has its own sub-channel."""
+
+
+class Privacy(Section):
+    """Local differential privacy: what each release may spend and how it is protected."""
+
+    mechanism: Literal["laplace", "none"] = "laplace"
+    """laplace: Laplace noise; none: updates are released as they are, and nothing is spent."""
+    guarantee: Literal["per_coordinate", "l1"] = "per_coordinate"
+    """per_coordinate: each coordinate is clamped to +-sensitivity/2 (PAUSE's study); l1: the whole update is clipped."""
+    sensitivity: Positive
+    """Delta_f: the largest L1 distance of two clipped updates (l1) or of two values of a coordinate (per_coordinate)."""
+    schedule: part_of("schedule")  # type: ignore[valid-type]
+    """The budget of each participation."""
+    charge_on: Literal["upload", "delivery"] = "upload"
+    """When a participation is spent: as the upload begins (a message that left the device is released), or on delivery."""
+
+
+class Metrics(Section):
+    """What is measured beside the tables."""
+
+    reward: part_of("reward") | None = None  # type: ignore[valid-type]
+    """Reward and the genie's reward in every round (regret is their difference)."""
+
+
+class Output(Section):
+    """What a run leaves."""
+
+    clients_table: bool = True
+    """Write clients.parquet, a row for each client's part in a round."""
+
+
+class Variant(Section):
+    """One way to change the scenario, compared with the others on common random numbers."""
+
+    name: str = Field(pattern=r"^[\w.+-]+$")
+    label: str = ""
+    set: dict[str, Any] = {}
+    """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x."""
+
+
+class Sweep(Section):
+    """Runs of one scenario that `netsim sweep` compares."""
+
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [1]
+    variants: list[Variant] = []
+    grid: dict[str, list[Any]] = {}
+    """Keys with lists of values; every combination is a variant (of every variant above, if there are any)."""
+    baseline: str | None = None
+    """The variant others are compared with; absent: the first."""
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+
+
+class Scenario(Section):
+    """A whole study. Times are seconds, sizes bytes; clients count from 0, rounds from 1."""
+
+    name: str = Field(pattern=r"^[\w.+-]+$")
+    description: str = ""
+    seed: Annotated[int, Field(ge=0)] = 1
+    """Everything random in a run follows from it."""
+    rounds: Count
+    """Rounds to play at most."""
+    time_limit_s: Positive | None = None
+    """Stop at this simulated time, even in mid-round."""
+    clients: Clients
+    server: Server
+    policy: part_of("policy")  # type: ignore[valid-type]
+    """Who is selected."""
+    downlink: Downlink = Downlink()
+    compute: Compute = Compute()
+    uplink: Uplink = Uplink()
+    availability: part_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
+    """When clients are present."""
+    privacy: Privacy | None = None
+    """Absent: updates are released as they are."""
+    learner: Learner | None = None
+    """Absent: a latency study, in which nothing is trained."""
+    metrics: Metrics = Metrics()
+    output: Output = Output()
+    sweep: Sweep = Sweep()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Scenario:
+        if self.server.per_round > self.clients.count:
+            raise problem(
+                ("server", "per_round"),
+                self.server.per_round,
+                f"must be at most the {self.clients.count} clients of clients.count",
+            )
+        if self.server.first is not None and self.server.first > self.server.per_round:
+            raise problem(
+                ("server", "first"), self.server.first, f"must be at most the {self.server.per_round} clients of server.per_round"
+            )
+        return self
