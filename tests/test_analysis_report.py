@@ -173,7 +173,7 @@ def test_figures_are_drawn_and_the_same_bytes_twice(sweep_path: Path, tmp_path: 
     first = draw_all(open_sweep(sweep_path), tmp_path / "one")
     assert [path.name for path in first] == ["accuracy.png", "leak.png", "latency.png"]
     # A user's own settings change nothing, and are left as they were.
-    with matplotlib.rc_context({"font.size": 30.0, "lines.linewidth": 9.0}):
+    with matplotlib.rc_context({"font.size": 30.0, "xtick.major.size": 20.0}):
         second = draw_all(open_sweep(sweep_path), tmp_path / "two")
         assert matplotlib.rcParams["font.size"] == 30.0
     for one, two in zip(first, second, strict=True):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.results import COLUMNS, is_run, is_sweep, open_run, open_sweep
+from netsim import trace
 
 INTEGERS = {"round", "version", "bytes_down", "bytes_up", "client", "age_rounds"}
 COUNTS = {"selected", "delivered", "lost", "late", "aborted", "in_flight"}
@@ -238,3 +239,12 @@ def test_every_export_resolves() -> None:
         assert getattr(analysis, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = analysis.nothing
+
+
+def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
+    assert tuple(trace.ROUNDS.names) == COLUMNS["rounds"]
+    assert tuple(trace.CLIENTS.names) == COLUMNS["clients"]
+    run = write_run(tmp_path / "run")
+    trace.ParquetRecorder(run).close()
+    opened = open_run(run)
+    assert (len(opened.rounds), len(opened.clients)) == (0, 0)
