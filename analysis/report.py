@@ -145,7 +145,7 @@ def _meanings(target_accuracy: float | None, window: int, confidence: float | No
         smooth = "accuracy on the test set" if window == 1 else f"the moving mean of {window} accuracies on the test set"
         words = f"- Seconds to {target}: simulated seconds until {smooth} first was at least {target}."
         if window < SMOOTHING:
-            words += f" The figure shows the moving mean of {SMOOTHING} evaluations, which gets there later."
+            words += f" The figure shows the moving mean of {SMOOTHING} evaluations, which usually gets there later."
         if confidence is not None:
             words += (
                 " Where some seeds never got there, the mean is over the others, and flatters the variant: the count says so."
