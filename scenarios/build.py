@@ -120,7 +120,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     simulation = Simulation(
         clock=clock, server=server, recorder=recorder, rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
     )
-    return Built(simulation, truth, sizes, trained.parameters if trained is not None else None)
+    return Built(simulation, truth, sizes, trained.payload_bytes // 4 if trained is not None else None)
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
@@ -143,6 +143,8 @@ def _learner(scenario: Scenario, streams: Streams) -> Any:
         from scenarios.registry import load_class
 
         network = {"kind": load_class(network["kind"])}
+    if section.loss is not None:
+        network["loss"] = section.loss
     privacy = scenario.privacy
     mode = "none" if privacy is None or privacy.mechanism == "none" else privacy.guarantee
     try:
@@ -153,7 +155,6 @@ def _learner(scenario: Scenario, streams: Streams) -> Any:
             partition=plain(section.partition),
             network=network,
             optimizer=plain(section.optimizer),
-            loss=section.loss,
             batch_size=section.batch_size,
             epochs=section.epochs,
             max_steps=section.max_steps,

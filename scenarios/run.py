@@ -1,0 +1,163 @@
+"""One run: a scenario played into a folder, by the contract of a run (see the README)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netsim.simulation import Simulation
+from netsim.trace import FORMAT, ParquetRecorder, Recorder, RoundRow, UpdateRow
+from scenarios.build import Built, build, guarantee_in_words
+from scenarios.errors import UserError
+from scenarios.reading import to_toml
+from scenarios.schema import Scenario
+
+FILES = ("scenario.toml", "rounds.parquet", "clients.parquet", "summary.json")
+INTERRUPTED = "interrupted"
+
+
+@dataclass
+class Totals:
+    """Sums over a run, kept as the records pass by, so that a summary needs no table in memory."""
+
+    rounds: int = 0
+    round_s: float = 0.0
+    accuracy: float = math.nan
+    loss: float = math.nan
+    max_leak: float = 0.0
+    regret: float = math.nan
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "bytes_down", "bytes_up"), 0)
+    )
+
+    def add(self, row: RoundRow) -> None:
+        """Take one more round into account."""
+        self.rounds += 1
+        self.round_s += row.end_s - row.start_s
+        self.max_leak = max(self.max_leak, row.max_leak)
+        if not math.isnan(row.accuracy):
+            self.accuracy, self.loss = row.accuracy, row.loss
+        if not math.isnan(row.reward):
+            self.regret = (0.0 if math.isnan(self.regret) else self.regret) + row.genie_reward - row.reward
+        for name in self.counts:
+            self.counts[name] += getattr(row, name)
+
+
+class _Summing:
+    """Passes records on and adds them up."""
+
+    def __init__(self, inner: Recorder) -> None:
+        self._inner = inner
+        self.totals = Totals()
+        self.update: Callable[[UpdateRow], None] = inner.update
+
+    def round(self, row: RoundRow) -> None:
+        self.totals.add(row)
+        self._inner.round(row)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def prepare_folder(out: Path, overwrite: bool) -> None:
+    """Make `out` ready for a run; raises UserError where it holds anything else, or a run and `overwrite` is not given."""
+    present = [name for name in FILES if (out / name).exists()]
+    if present and not overwrite:
+        raise UserError(f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder")
+    try:
+        if out.is_dir() and not present and any(out.iterdir()):
+            raise UserError(f"--out {str(out)!r}: is a folder with other things in it; name a new or an empty folder")
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".writable"
+        probe.touch()
+        probe.unlink()
+        for name in present:
+            (out / name).unlink()
+    except OSError as error:
+        raise UserError(f"--out {str(out)!r}: cannot be written ({error.strerror or error}); name another folder") from error
+
+
+def run(
+    scenario: Scenario,
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+    after_round: Callable[[Simulation], None] | None = None,
+) -> dict[str, Any]:
+    """Play `scenario` into the folder `out` and return its summary.
+
+    A keyboard interrupt ends the run in good order: the files hold the rounds done, and the summary says so. Raises UserError,
+    with nothing written, for whatever the user can mend.
+    """
+    return play(build(scenario), scenario, Path(out), overwrite=overwrite, after_round=after_round)
+
+
+def play(
+    built: Built,
+    scenario: Scenario,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    after_round: Callable[[Simulation], None] | None = None,
+) -> dict[str, Any]:
+    """As `run`, for a simulation that is built already (and perhaps changed by a script)."""
+    simulation = built.simulation
+    prepare_folder(out, overwrite)
+    (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
+    recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table))
+    simulation.record_to(recorder)
+    started = time.perf_counter()
+    try:
+        simulation.run(after_round=after_round)
+        ended = simulation.ended or INTERRUPTED
+    except KeyboardInterrupt:
+        ended = INTERRUPTED
+    finally:
+        simulation.close()
+    summary = _summary(built, scenario, recorder.totals, ended, time.perf_counter() - started)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s: float) -> dict[str, Any]:
+    def known(value: float) -> float | None:
+        return None if math.isnan(value) else value
+
+    packages = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
+    return {
+        "format": FORMAT,
+        "name": scenario.name,
+        "policy": scenario.policy.kind,
+        "seed": scenario.seed,
+        "rounds": totals.rounds,
+        "ended": ended,
+        "simulated_s": built.simulation.clock.now,
+        "wall_time_s": wall_s,
+        "final": {
+            "accuracy": known(totals.accuracy),
+            "loss": known(totals.loss),
+            "max_leak": totals.max_leak,
+            "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
+            "regret": known(totals.regret),
+        },
+        "totals": totals.counts | {"in_flight": len(built.simulation.server.clients.in_flight)},
+        "privacy": {
+            "guarantee": guarantee_in_words(scenario, totals.max_leak, built.parameters),
+            "parameters": built.parameters,
+        },
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
