@@ -44,8 +44,7 @@ def _network(spec: Table, dataset: Dataset, seed: int) -> tuple[nn.Module, Loss]
         factory: Factory = kind
         module = from_factory(factory, dataset.input_shape, dataset.classes, seed=seed)
     else:
-        networks: dict[str, Callable[..., nn.Module]] = {**NETWORKS}
-        module = _call("network", {"kind": kind, **options}, "kind", networks, where)
+        module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
     check_fit(module, dataset.input_shape, dataset.classes)
     return module, LOSSES[loss]()
 
@@ -79,9 +78,9 @@ def build_learner(
 
     The tables: `data` goes to `data.load_dataset`, `partition` (by its "kind") to a function of `partition.PARTITIONS`, `network`
     (by "kind") to one of `networks.NETWORKS`, or its "kind" is a callable (input_shape, classes) -> module of the user's own; its
-    "loss" is "cross-entropy" or "hinge" (the default for "svm"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, `mechanism`
-    by "mode" ("none", "per_coordinate", "l1") to `mechanisms`. Draws are at the addresses "data", "partition" and "network" of
-    `streams`. `threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
+    "loss" is "cross-entropy" or "hinge" (the default for "svm"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, and
+    `mechanism` by "mode" ("none", "per_coordinate", "l1") to `mechanisms`. Draws are at the addresses "data", "partition" and
+    "network" of `streams`. `threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does

@@ -60,8 +60,8 @@ class FederatedLearner:
 
     An update is theta_k - theta after local training; the mechanism protects it; the server adds to the model the mean of the
     updates delivered, weighted by |D_k| over the delivered. An update that is not finite is refused: it counts in
-    `refused_updates` and in no mean. Its content depends on the seed, its client, the round it was started in, and the model it started from
-    (to rounding error: sums may be ordered differently in another company).
+    `refused_updates` and in no mean. The content of an update depends on the seed, its client, the round it was started in, and
+    the model it started from (to rounding error: sums may be ordered differently in another company).
 
     In evaluation a sample whose scores are not finite counts as wrong, and no sample's loss as more than `LOSS_CEILING`.
     """
@@ -90,9 +90,13 @@ class FederatedLearner:
             if value < 1:
                 raise ValueError(f"{name} = {value!r}: must be >= 1")
         self.data_sizes: IntArray = np.array([len(part) for part in partition], np.int64)
+        """(K,) samples of each client."""
         if not len(partition) or self.data_sizes.min() < 1:
             raise ValueError(f"partition = {self.data_sizes.tolist()} samples: every client needs at least 1")
         self._partition = [np.asarray(part, np.int64) for part in partition]
+        labels = dataset.train_y.numpy()
+        self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.classes) for part in partition])
+        """(K, classes) how many samples of each label each client holds."""
         self._mechanism, self._streams = mechanism, streams
         self._batch_size, self._epochs, self._max_steps = batch_size, epochs, max_steps
         self._every, self._kept = evaluate_every_rounds, versions_kept

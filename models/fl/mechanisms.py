@@ -44,7 +44,7 @@ def laplace(size: int, scale: float, rng: np.random.Generator) -> Tensor:
 def _add_noise(bounded: Tensor, updates: Tensor, sensitivity: float, epsilon: FloatArray, generators: Generators) -> Tensor:
     out = updates.clone()
     for row in np.flatnonzero(np.isfinite(epsilon)).tolist():
-        # The budget of a very late participation can underflow to 0: the noise is then infinite and the server refuses the update.
+        # A very late participation's budget can underflow to 0: the noise is then infinite, and the server refuses the update.
         scale = sensitivity / epsilon[row] if epsilon[row] > 0 else math.inf
         out[row] = bounded[row] + laplace(updates.shape[1], scale, generators(row)).to(updates.device)
     return out

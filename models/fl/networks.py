@@ -147,7 +147,7 @@ def cnn(
     return _from_seed(lambda: Cnn(input_shape=input_shape, channels=widths, hidden=hidden, classes=classes), seed)
 
 
-NETWORKS = {"linear": linear, "svm": svm, "mlp": mlp, "cnn": cnn}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"linear": linear, "svm": svm, "mlp": mlp, "cnn": cnn}
 LossName = Literal["cross-entropy", "hinge"]
 LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge}
 

@@ -49,7 +49,8 @@ class LocalTrainer:
     """Trains copies of one network on mini-batches of one data set.
 
     A row of parameters holds `parameters` numbers in the order of `Module.parameters()` and then, as `buffers` further columns,
-    the floating-point buffers (running statistics of batch normalisation), which a client trains along.
+    the floating-point buffers (running statistics of batch normalisation), which a client trains along; such a network skips
+    batches of a single sample, which have no variance.
     `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
     """
 
@@ -87,6 +88,8 @@ class LocalTrainer:
         `seeds`: one a client, for networks that draw random numbers themselves (dropout).
         """
         self._network.train()
+        if self.buffers:
+            batches = [batch[(batch >= 0).sum(1) > 1] for batch in batches]
         out = start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         for first in range(0, len(order), self._chunk):
@@ -106,7 +109,8 @@ class LocalTrainer:
             samples[: steps[k], k] = batch
         real = samples >= 0
         weights = torch.from_numpy((real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)).to(rows.device)
-        chosen = torch.from_numpy(samples.clip(0)).to(rows.device)
+        # A missing sample, of weight 0, repeats its batch's first: no other client's data come near.
+        chosen = torch.from_numpy(np.where(real, samples, samples[:, :, :1]).clip(0)).to(rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         moments = [torch.zeros_like(theta) for _ in range(self._optimizer.moments)]
         compute = self._gradients()

@@ -1,0 +1,49 @@
+"""Plain local training, one client after another, with torch's own modules and optimisers: what the learner must equal."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(())
+    for row, label in zip(scores, labels.tolist(), strict=True):
+        for j, score in enumerate(row):
+            total = total + torch.relu(1 - score if j == label else 1 + score)
+    return total / len(scores)
+
+
+def make_optimizer(kind: str, parameters, options: dict[str, float]) -> torch.optim.Optimizer:
+    if kind == "sgd":
+        return torch.optim.SGD(
+            parameters,
+            lr=options["learning_rate"],
+            momentum=options.get("momentum", 0.0),
+            weight_decay=options.get("weight_decay", 0.0),
+        )
+    return torch.optim.Adam(parameters, lr=options["learning_rate"], weight_decay=options.get("weight_decay", 0.0))
+
+
+def train_one(
+    module: nn.Module, x, y, batches: np.ndarray, *, kind: str, options: dict[str, float], loss=functional.cross_entropy
+) -> nn.Module:
+    """A trained copy of `module`."""
+    module = copy.deepcopy(module)
+    module.train()
+    optimizer = make_optimizer(kind, module.parameters(), options)
+    for batch in batches:
+        index = torch.from_numpy(batch[batch >= 0])
+        optimizer.zero_grad()
+        loss(module(x[index]), y[index]).backward()
+        optimizer.step()
+    return module
+
+
+def flatten(module: nn.Module) -> torch.Tensor:
+    tensors = [*module.parameters(), *(b for b in module.buffers() if b.is_floating_point())]
+    return torch.cat([t.detach().flatten() for t in tensors])

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from models.fl.losses import CrossEntropy, Hinge
+from models.fl.networks import check_fit, cnn, from_factory, linear, mlp, svm
+from models.fl.optimizers import OPTIMIZERS, Adam, Sgd
+from models.fl.training import LocalTrainer, draw_batches
+from tests.fl_reference import flatten, hinge, train_one
+
+torch.set_num_threads(1)
+SHAPE = (1, 8, 8)
+SIZES = [40, 7, 23, 64, 1]
+
+
+def rng(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def data(shape=SHAPE, samples=135):
+    g = torch.Generator().manual_seed(3)
+    return torch.randn(samples, *shape, generator=g), torch.randint(0, 10, (samples,), generator=g)
+
+
+def ragged(batch_size=8, epochs=2, max_steps=9):
+    ends = np.cumsum(SIZES)
+    parts = [np.arange(end - size, end) for size, end in zip(SIZES, ends, strict=True)]
+    return [draw_batches(p, rng(k), batch_size=batch_size, epochs=epochs, max_steps=max_steps) for k, p in enumerate(parts)]
+
+
+def user_norm(shape, classes):
+    return nn.Sequential(nn.Conv2d(shape[0], 8, 3), nn.GroupNorm(2, 8), nn.GELU(), nn.Flatten(), nn.Linear(8 * 36, classes))
+
+
+def user_batchnorm(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12, eps=1e-3), nn.ReLU(), nn.Linear(12, classes))
+
+
+def user_dropout(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, classes))
+
+
+NETWORKS = {
+    "linear": lambda: (linear(SHAPE, 10, seed=1), CrossEntropy(), functional.cross_entropy),
+    "mlp": lambda: (mlp(SHAPE, 10, seed=1, hidden=[12, 9]), CrossEntropy(), functional.cross_entropy),
+    "mlp-hinge": lambda: (mlp(SHAPE, 10, seed=1, hidden=[12]), Hinge(), hinge),
+    "svm": lambda: (svm(SHAPE, 10, seed=1), Hinge(), hinge),
+    "cnn": lambda: (cnn(SHAPE, 10, seed=1, channels=[4, 6, 8], hidden=16), CrossEntropy(), functional.cross_entropy),
+    "user": lambda: (from_factory(user_norm, SHAPE, 10, seed=1), CrossEntropy(), functional.cross_entropy),
+}
+OPTIONS = {
+    "sgd": {"learning_rate": 0.05},
+    "sgd-momentum": {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01},
+    "adam": {"learning_rate": 0.01},
+    "adam-decay": {"learning_rate": 0.01, "weight_decay": 0.02},
+}
+
+
+def compare(network, loss, reference, kind, options, shape=SHAPE, batches=None, tolerance=2e-5):
+    x, y = data(shape)
+    batches = ragged() if batches is None else batches
+    trainer = LocalTrainer(network=network, loss=loss, optimizer=OPTIMIZERS[kind](**options), x=x, y=y)
+    start = trainer.initial().expand(len(batches), -1).clone()
+    before = start.clone()
+    got = trainer.train(start, batches, list(range(len(batches))))
+    assert torch.equal(start, before)
+    # Batch normalisation cannot train on a single sample: such batches are skipped.
+    least = 2 if trainer.buffers else 1
+    steps = [b[(b >= 0).sum(1) >= least] for b in batches]
+    expected = torch.stack([flatten(train_one(network, x, y, b, kind=kind, options=options, loss=reference)) for b in steps])
+    assert (expected - before).abs().max() > 0.01
+    torch.testing.assert_close(got, expected, atol=tolerance, rtol=1e-4)
+    return trainer
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_stacked_training_equals_one_after_another(name, option):
+    network, loss, reference = NETWORKS[name]()
+    trainer = compare(network, loss, reference, option.split("-")[0], OPTIONS[option])
+    assert trainer.vectorised
+    assert trainer.reason is None
+
+
+def test_a_network_with_running_statistics_falls_back_and_says_so():
+    network = from_factory(user_batchnorm, SHAPE, 10, seed=1)
+    batches = ragged()[:4]
+    trainer = compare(network, CrossEntropy(), functional.cross_entropy, "sgd", {"learning_rate": 0.05}, batches=batches)
+    assert not trainer.vectorised
+    assert trainer.reason == "the network keeps running statistics"
+    assert trainer.buffers == 24
+    # Weight decay does not touch them: that is part of the comparison.
+    compare(
+        network, CrossEntropy(), functional.cross_entropy, "sgd", {"learning_rate": 0.05, "weight_decay": 0.1}, batches=batches
+    )
+
+
+def test_large_images_on_a_cpu_are_trained_one_after_another():
+    shape = (3, 32, 32)
+    network = cnn(shape, 10, seed=1, channels=[4, 4, 4], hidden=8)
+    trainer = compare(network, CrossEntropy(), functional.cross_entropy, "adam", {"learning_rate": 0.01}, shape)
+    assert not trainer.vectorised
+    assert "faster client by client" in str(trainer.reason)
+
+
+def test_dropout_draws_from_the_clients_own_seed_and_leaves_the_global_generator_alone():
+    network = from_factory(user_dropout, SHAPE, 10, seed=1)
+    x, y = data()
+    trainer = LocalTrainer(network=network, loss=CrossEntropy(), optimizer=Sgd(learning_rate=0.1), x=x, y=y)
+    assert "torch.func cannot stack" in str(trainer.reason)
+    batches = ragged()
+    start = trainer.initial().expand(len(batches), -1)
+    before = torch.get_rng_state()
+    whole = trainer.train(start, batches, [5, 6, 7, 8, 9])
+    alone = trainer.train(start[:1], batches[2:3], [7])
+    other = trainer.train(start[:1], batches[2:3], [70])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(whole[2], alone[0])
+    assert not torch.equal(whole[2], other[0])
+
+
+def test_company_does_not_change_an_update(monkeypatch):
+    network, loss, _ = NETWORKS["mlp"]()
+    x, y = data()
+    trainer = LocalTrainer(network=network, loss=loss, optimizer=Adam(learning_rate=0.01), x=x, y=y)
+    batches = ragged()
+    start = trainer.initial().expand(len(batches), -1)
+    whole = trainer.train(start, batches, [0] * 5)
+    for k in range(5):
+        torch.testing.assert_close(trainer.train(start[:1], batches[k : k + 1], [0])[0], whole[k], atol=1e-6, rtol=0)
+    monkeypatch.setattr(trainer, "_chunk", 2)
+    torch.testing.assert_close(trainer.train(start, batches, [0] * 5), whole, atol=1e-6, rtol=0)
+
+
+def test_one_step_by_hand():
+    # One feature, two classes, all weights 0: probabilities 1/2; the gradient of w_c is x (1/2 - [c = y]), of b_c with x = 1.
+    network = svm((1, 1, 1), 2, seed=0)
+    x, y = torch.tensor([[[[2.0]]], [[[4.0]]]]), torch.tensor([0, 1])
+    trainer = LocalTrainer(network=network, loss=CrossEntropy(), optimizer=Sgd(learning_rate=1.0), x=x, y=y)
+    got = trainer.train(torch.zeros(2, 4), [np.array([[0, -1]]), np.array([[0, 1]])], [0, 0])
+    # Client 0: sample 0 alone. Client 1: the mean of both: w_0 gets (1 - 2)/2, b nothing.
+    assert got.tolist() == [[1.0, -1.0, 0.5, -0.5], [-0.5, 0.5, 0.0, 0.0]]
+    hinged = LocalTrainer(network=network, loss=Hinge(), optimizer=Sgd(learning_rate=1.0), x=x, y=y)
+    # All margins are 0 < 1: the slope is -1 for the label and +1 for the other.
+    assert hinged.train(torch.zeros(1, 4), [np.array([[0, -1]])], [0]).tolist() == [[2.0, -2.0, 1.0, -1.0]]
+
+
+def test_hinge_by_hand():
+    scores = torch.tensor([[2.0, -0.5, 0.25]])
+    # Label 0: max(0, 1-2) + max(0, 1-.5) + max(0, 1+.25); label 1: (1+2) + (1+.5) + (1+.25).
+    assert [Hinge().value(scores, torch.tensor([k])).item() for k in (0, 1)] == [1.75, 5.75]
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge()])
+def test_slopes_are_the_derivatives(loss):
+    g = torch.Generator().manual_seed(0)
+    scores = torch.randn(4, 6, 5, generator=g, dtype=torch.float64).requires_grad_()
+    labels = torch.randint(0, 5, (4, 6), generator=g)
+    value = loss.value(scores, labels)
+    assert value.shape == (4, 6)
+    (expected,) = torch.autograd.grad(value.sum(), scores)
+    torch.testing.assert_close(loss.slope(scores.detach(), labels), expected)
+
+
+def test_batches_by_hand():
+    part = np.array([3, 5, 8, 9, 11])
+    batches = draw_batches(part, rng(1), batch_size=2, epochs=2, max_steps=None)
+    assert batches.shape == (6, 2)
+    for epoch in (batches[:3], batches[3:]):
+        assert sorted(epoch.ravel().tolist()) == [-1, 3, 5, 8, 9, 11]
+        assert epoch[2, 1] == -1
+    assert not np.array_equal(batches[:3], batches[3:])
+    cut = draw_batches(part, rng(1), batch_size=2, epochs=2, max_steps=4)
+    assert np.array_equal(cut, batches[:4])
+    assert draw_batches(part, rng(1), batch_size=8, epochs=1, max_steps=100).shape == (1, 8)
+
+
+@pytest.mark.parametrize("make", [linear, lambda s, c, seed: mlp(s, c, seed=seed, hidden=[5]), cnn])
+def test_first_parameters_come_from_the_seed_alone(make):
+    state = torch.get_rng_state()
+    first, again, other = (flatten(make(SHAPE, 10, seed=s)) for s in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.isfinite().all()
+
+
+def test_first_parameters_have_torchs_own_law():
+    weights = flatten(mlp((1, 100, 1), 1000, seed=4, hidden=[]))
+    # Uniform in +-1/10: 101,000 draws, standard deviation .1/sqrt(3).
+    assert weights.abs().max() <= 0.1
+    assert weights.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.01)
+    user = from_factory(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
+    again = from_factory(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
+    assert torch.equal(flatten(user), flatten(again))
+
+
+def test_networks_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"^network: does not fit input of shape \(3, 8, 8\)"):
+        check_fit(cnn(SHAPE, 10, seed=0), (3, 8, 8), 10)
+    with pytest.raises(ValueError, match=r"^network: returns scores of shape \(2, 10\) for 2 samples; the data have 7"):
+        check_fit(mlp(SHAPE, 10, seed=0, hidden=[4]), SHAPE, 7)
+    with pytest.raises(ValueError, match=r"^network\.hidden"):
+        mlp(SHAPE, 10, seed=0, hidden=[4, 0])
+    with pytest.raises(ValueError, match=r"^network\.channels"):
+        cnn(SHAPE, 10, seed=0, channels=[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (Sgd, {"learning_rate": 0.0}),
+        (Sgd, {"learning_rate": float("nan")}),
+        (Sgd, {"learning_rate": 0.1, "momentum": 1.0}),
+        (Sgd, {"learning_rate": 0.1, "weight_decay": -1.0}),
+        (Adam, {"learning_rate": -0.1}),
+        (Adam, {"learning_rate": 0.1, "beta1": 1.0}),
+        (Adam, {"learning_rate": 0.1, "beta2": -0.1}),
+        (Adam, {"learning_rate": 0.1, "epsilon": 0.0}),
+    ],
+)
+def test_bad_optimizers_are_refused(make, options):
+    name = list(options)[-1]
+    with pytest.raises(ValueError, match=rf"^optimizer\.{name} = "):
+        make(**options)
