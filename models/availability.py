@@ -168,7 +168,7 @@ class Trace(_Presence):
 
 
 def _read_intervals(path: str, clients: int) -> list[list[float]]:
-    """Each client's times of change, ascending, an arrival first; a departure that never comes is left out."""
+    """Each client's times of change, ascending, an arrival first; a departure that never comes is inf."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -199,6 +199,5 @@ def _read_intervals(path: str, clients: int) -> list[list[float]]:
         else:
             times.append(on_s)
         ends[client] = off_s
-        if off_s < math.inf:
-            times.append(off_s)
+        times.append(off_s)
     return changes

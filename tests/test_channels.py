@@ -107,8 +107,12 @@ def test_state_survives_a_round_trip_in_mid_run_and_is_a_copy() -> None:
         other.step(u)
         np.testing.assert_array_equal(law.good(half, np.arange(50)), other.good(half, np.arange(50)))
     np.testing.assert_array_equal(state["bad"], kept)
-    state["bad"][:] = True
+    taken = law.state_dict()
+    taken["bad"][:] = True
     np.testing.assert_array_equal(law.state_dict()["bad"], other.state_dict()["bad"])
+    other.load_state_dict(state)
+    state["bad"][:] = ~kept
+    np.testing.assert_array_equal(other.state_dict()["bad"], kept)
 
 
 def test_laws_hand_their_state_over_at_a_change_point() -> None:

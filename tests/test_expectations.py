@@ -107,6 +107,16 @@ def test_ratio_of_groups_and_sizes_is_that_of_their_parts() -> None:
         mean_ratio([Gaussian(mean_s=0.2, std_s=0.05, floor_s=0.15)], 0.2, ONE)[0],
     ]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
+    # Groups inside a size: transfers take 0.2, 0.1, 0.05 and 0.025 s.
+    inside = ByGroup(laws=[gaussian, sample], group_of=np.array([0, 1, 1, 0]))
+    nested = SizeDependent(payload_bytes=10, bandwidth_bytes_per_s=np.array([50.0, 100.0, 200.0, 400.0]), delay=inside)
+    got = mean_ratio([nested], 0.2, np.array([3, 2, 1]))
+    last = mean_ratio([Gaussian(mean_s=0.425, std_s=0.05, floor_s=0.075)], 0.2, ONE)[0]
+    np.testing.assert_allclose(got, [last, (1.0 + 0.2 / 0.95) / 2, (1.0 + 0.2) / 2], rtol=1e-9)
+    members = np.array([1, 3])
+    assert expected_max_s(nested, members) == pytest.approx(
+        (0.5 * expected_max_s(Gaussian(mean_s=0.425, std_s=0.05, floor_s=0.2), ONE) + 0.5 * 1.0), rel=1e-8
+    )
 
 
 def test_several_random_phases_to_the_stated_error() -> None:
