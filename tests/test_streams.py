@@ -123,3 +123,10 @@ def test_streams_are_opened_once_and_generators_are_fresh() -> None:
     assert 0 <= streams.integer_seed("p", 1) < 2**63
     with pytest.raises(ValueError, match="index has 4 parts"):
         streams.generator("p", 1, 2, 3, 4)
+
+
+def test_generators_do_not_repeat_the_uniforms_of_their_address() -> None:
+    streams = Streams(1)
+    uniforms = set(streams["a"].uniforms(5, 1000).tolist())
+    assert uniforms.isdisjoint(streams.generator("a", 5).random(1000).tolist())
+    assert uniforms.isdisjoint(streams["a"].generator(5).random(1000).tolist())
