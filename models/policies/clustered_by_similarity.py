@@ -35,8 +35,7 @@ def distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.f
     norms = np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(others, axis=1)
     cosine = np.divide(rows @ others.T, norms, out=np.zeros_like(norms), where=norms > 0)
     angle: FloatArray = np.arccos(np.clip(cosine, -1.0, 1.0))
-    zero = ~rows.any(axis=1)[:, None] & ~others.any(axis=1)
-    angle[zero] = 0.0
+    angle[np.ix_(np.flatnonzero(np.all(rows == 0, axis=1)), np.flatnonzero(np.all(others == 0, axis=1)))] = 0.0
     return angle
 
 

@@ -22,11 +22,12 @@ import numpy as np
 
 from models.policies.protocols import FloatArray, IntArray
 
-# Below this number of clients sorting them all is cheaper than three passes that leave few to sort.
-_PRUNE_ABOVE = 8192
-# How many of the most promising clients the first guess of the optimum is made from.
-_GUESS = 1024
-_BLOCK = 4096
+# Up to this number of clients it is cheapest to sort them all. Above it, what cannot matter is left out first, in passes
+# that make no new array of K numbers where they can: fresh memory costs more than the comparisons do.
+_SMALL = 8192
+# About how many of the most promising clients a pass is to leave.
+_LEFT = 1024
+_BLOCK = 16384
 
 
 def energy(ucb: FloatArray, modular: FloatArray, members: IntArray) -> float:
@@ -40,7 +41,7 @@ def top_by_score(scores: FloatArray, size: int, rng: np.random.Generator | None)
     n = len(scores)
     if size >= n:
         return np.arange(n)
-    threshold = np.partition(scores, n - size)[n - size]
+    threshold = _nth_largest(scores, size)
     reached = np.flatnonzero(scores >= threshold)
     if len(reached) == size:
         return reached
@@ -50,6 +51,8 @@ def top_by_score(scores: FloatArray, size: int, rng: np.random.Generator | None)
     places = size - len(above)
     if rng is None:
         return np.concatenate((above, tied[:places]))
+    if len(tied) > _SMALL:
+        return np.concatenate((above, tied[rng.choice(len(tied), places, replace=False, shuffle=False)]))
     # The places go to the smallest of independent uniforms: for the usual handful of ties, a tenth of the cost of rng.choice.
     return np.concatenate((above, tied[rng.random(len(tied)).argpartition(places - 1)[:places]]))
 
@@ -63,12 +66,41 @@ def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Gen
     n = len(ucb)
     if size >= n:
         return np.arange(n)
-    unexplored = np.flatnonzero(ucb == math.inf)
-    if len(unexplored) >= size:
-        return unexplored[top_by_score(modular[unexplored], size, rng)]
-    slowest = _sweep(ucb, modular, size)[0] if n <= _PRUNE_ABOVE else _pruned_sweep(ucb, modular, size)
-    reached = np.flatnonzero(ucb >= slowest)
+    highest = _nth_largest(ucb, size)
+    if highest == math.inf:
+        slowest = highest
+    elif n <= _SMALL:
+        slowest = _sweep(ucb, modular, size)[0]
+    else:
+        slowest = _pruned_sweep(ucb, modular, size, highest)
+    reaching = ucb >= slowest
+    if np.count_nonzero(reaching) > _SMALL:
+        stride = len(ucb) // _SMALL
+        good = reaching & (modular >= _level(modular[::stride][reaching[::stride]], stride, size))
+        if np.count_nonzero(good) >= size:
+            reaching = good
+    reached = np.flatnonzero(reaching)
     return reached[top_by_score(modular[reached], size, rng)]
+
+
+def _nth_largest(values: FloatArray, n: int) -> float:
+    """The `n`-th largest of `values`, n >= 1."""
+    if len(values) > _SMALL:
+        stride = len(values) // _SMALL
+        level = _level(values[::stride], stride, n)
+        above = values > level
+        if np.count_nonzero(above) >= n:
+            values = values[above]
+        elif np.count_nonzero(values >= level) >= n:
+            return level
+    return float(np.partition(values, len(values) - n)[len(values) - n])
+
+
+def _level(sample: FloatArray, stride: int, n: int) -> float:
+    """A level that some max(_LEFT, 4 n) numbers reach, judged by a `sample`, one in `stride`; -inf where the sample is too
+    small to tell."""
+    rank = max(_LEFT, 4 * n) // stride + 1
+    return float(np.partition(sample, len(sample) - rank)[len(sample) - rank]) if rank <= len(sample) else -math.inf
 
 
 def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = math.inf) -> tuple[float, float]:
@@ -95,18 +127,33 @@ def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = mat
     return slowest, best
 
 
-def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int) -> float:
-    """The sweep over those clients only that can belong to a best set: minimal ucb of that set."""
-    n = len(ucb)
-    top = np.partition(modular, n - size)[n - size :]
-    ceiling = float(top.sum())
-    others = ceiling - float(top.min())
-    # No set has a higher minimum than the size-th largest ucb: E(S) <= bound_k + others for every member k of S.
-    bound = np.minimum(ucb, np.partition(ucb, n - size)[n - size])
-    bound += modular
-    count = max(_GUESS, 2 * size)
-    guess = np.argpartition(bound, n - count)[n - count :] if count < n else np.arange(n)
-    reached = _sweep(ucb[guess], modular[guess], size)[1]
-    slack = 1e-9 * (1.0 + abs(reached) + abs(others))
-    alive = np.flatnonzero(bound >= reached - others - slack)
-    return _sweep(ucb[alive], modular[alive], size, ceiling)[0]
+def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: float) -> float:
+    """The sweep over those clients only that can belong to a best set: minimal ucb of that set.
+
+    No set has a minimum above `highest`, the size-th largest ucb, so E(S) <= min(ucb_k, highest) + modular_k + the size - 1
+    largest modular scores, for every member k of S. Who cannot reach the energy of some set by this bound is in no best set.
+    """
+    least = _nth_largest(modular, size)
+    top = modular[modular > least]
+    others = float(top.sum()) + (size - 1 - len(top)) * least
+    stride = len(ucb) // _SMALL
+    level = _level(np.minimum(ucb[::stride], highest) + modular[::stride], stride, size)
+    guess = _bound_reaches(ucb, modular, highest, level)
+    if len(guess) < size:
+        return _sweep(ucb, modular, size)[0]
+    slowest, reached = _sweep(ucb[guess], modular[guess], size)
+    cutoff = reached - others - 1e-9 * (1.0 + abs(reached) + abs(others))
+    if cutoff >= level:
+        return slowest
+    alive = _bound_reaches(ucb, modular, highest, cutoff)
+    return _sweep(ucb[alive], modular[alive], size, others + float(modular.max()))[0]
+
+
+def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:
+    """Who has min(ucb, `highest`) + modular >= `level`."""
+    found = []
+    for start in range(0, len(ucb), _BLOCK):
+        bound = np.minimum(ucb[start : start + _BLOCK], highest)
+        bound += modular[start : start + _BLOCK]
+        found.append(np.flatnonzero(bound >= level) + start)
+    return np.concatenate(found)

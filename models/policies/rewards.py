@@ -81,18 +81,18 @@ class Rewards:
             self._releases[changed] = now
             self.privacy[changed] = self._privacy_of(now)
             self._weighted_privacy[changed] = self._gamma * self.privacy[changed]
-        d, magnitude = self.generalization, self._modular
+        d, score = self.generalization, self._modular
         np.divide(self.counts, round, out=d)
         np.subtract(self._target, d, out=d)
-        np.abs(d, out=magnitude)
+        np.abs(d, out=score)
         if self._beta == 2.0:
-            d *= magnitude
+            d *= score
         else:
-            np.power(magnitude, self._beta, out=magnitude)
-            np.copysign(magnitude, d, out=d)
-        np.multiply(d, self._alpha, out=self._modular)
-        self._modular += self._weighted_privacy
-        return self._modular
+            np.power(score, self._beta, out=score)
+            np.copysign(score, d, out=d)
+        np.multiply(d, self._alpha, out=score)
+        score += self._weighted_privacy
+        return score
 
     def count(self, clients: IntArray) -> None:
         """One more selection of each of `clients` (distinct)."""
