@@ -254,6 +254,16 @@ def test_blown_up_models_still_give_numbers(epsilon, wild):
         assert (learner.refused_updates, learner.version) == (15, 0)
 
 
+def test_scores_that_are_no_numbers_are_wrong():
+    learner = make(network=from_factory(lambda shape, classes: Wild(), (1, 4, 4), 5, seed=0))
+    state = learner.state_dict()
+    # The ninth power of 1e10 is infinite in float32: argmax would still name a class.
+    state["models"][:] = 1e10
+    learner.load_state_dict(state)
+    quality = learner.evaluate(1, 0.0, False)
+    assert (quality.accuracy, quality.loss) == (0.0, LOSS_CEILING)
+
+
 def test_a_diverged_client_is_refused_and_the_others_count():
     dataset = make_data()
     dataset.train_x[:10] = float("nan")

@@ -26,8 +26,9 @@ IntArray = NDArray[np.int64]
 # Above this many numbers a sample, convolutions on a CPU are faster client by client than stacked (15 clients, batches of 20:
 # 28x28x1 images take 0.7 to 0.8 times the sequential time stacked, 32x32x3 images 1.2 to 1.6 times).
 _STACKED_CPU_INPUT = 1024
-# Memory for parameters, gradients and moments of the clients trained at once.
-_CHUNK_BYTES = 256 * 2**20
+# Parameters, gradients and moments of the clients trained at once. On a CPU what stays in its cache is faster (300 clients of the
+# 784-32-16-10 network: 20 % slower all at once than 15 to 30 at a time); a GPU wants as many as fit.
+_CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 512 * 2**20}
 
 
 def draw_batches(
@@ -68,7 +69,7 @@ class LocalTrainer:
         self.reason = self._why_sequential()
         self.vectorised = self.reason is None
         row_bytes = 4 * self.parameters * (2 + optimizer.moments)
-        self._chunk = max(1, _CHUNK_BYTES // row_bytes) if self.vectorised else 1
+        self._chunk = max(1, _CHUNK_BYTES[x.device.type] // row_bytes) if self.vectorised else 1
 
     def initial(self) -> Tensor:
         """The network's present parameters and buffers as one row; shape (d,)."""
