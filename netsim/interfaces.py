@@ -158,12 +158,16 @@ class Deliveries:
     """The privacy budget each update spends; inf: no noise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Quality of the present model on the test set: accuracy in [0, 1], mean loss."""
+class Evaluation(Protocol):
+    """Quality of the present model on the test set."""
 
-    accuracy: float
-    loss: float
+    @property
+    def accuracy(self) -> float:
+        """Share of samples classified rightly, in [0, 1]."""
+
+    @property
+    def loss(self) -> float:
+        """Mean loss, finite."""
 
 
 class Learner(Stateful, Protocol):
