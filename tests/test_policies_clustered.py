@@ -146,6 +146,18 @@ def test_similar_clients_share_a_distribution(kind: str) -> None:
         assert {k % 3 for k in policy.select(view(6, rng)).tolist()} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("kind", ["arccos", "l2", "l1"])
+def test_distances_are_kept_up_to_date(kind: str) -> None:
+    policy = ClusteredBySimilarity(clients=6, per_round=2, data_sizes=np.ones(6), similarity=kind)  # type: ignore[arg-type]
+    rng = np.random.default_rng(5)
+    for clients in ([3, 0], [4, 3, 5], [1], [0, 3]):
+        policy.observe(outcome(clients, rng.normal(size=(len(clients), 7))))
+        state = policy.state_dict()
+        afresh = distances(kind, state["gradients"], state["gradients"])  # type: ignore[arg-type]
+        np.testing.assert_allclose(state["distances"], afresh, atol=1e-3)  # single precision, arccos near 1
+        np.testing.assert_array_equal(state["distances"], state["distances"].T)
+
+
 def test_lost_updates_leave_the_representative_as_it_was() -> None:
     policy = ClusteredBySimilarity(clients=3, per_round=1, data_sizes=np.ones(3))
     policy.observe(outcome([2, 0], np.array([[1.0, 2.0]]), [True, False]))

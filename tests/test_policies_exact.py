@@ -102,6 +102,18 @@ def test_few_unexplored_among_many_clients() -> None:
     assert energy(ucb, modular, found) == pytest.approx(best, rel=1e-12)
 
 
+@pytest.mark.parametrize("unexplored", [True, False])
+def test_best_clients_standing_where_samples_are_taken(unexplored: bool) -> None:
+    # A level judged from one client in 122 is then so high that fewer than 15 reach it.
+    n, size = 1_000_000, 15
+    scores = np.random.default_rng(7).random(n) / n
+    scores[:: n // 8192] += 1.0 + np.arange(len(scores[:: n // 8192])) / 1e4
+    wanted = sorted(np.argsort(scores)[-size:].tolist())
+    assert sorted(top_by_score(scores, size, None).tolist()) == wanted
+    ucb = np.full(n, math.inf) if unexplored else scores
+    assert sorted(best_set(ucb, scores, size, None).tolist()) == wanted
+
+
 def test_ties_are_broken_uniformly() -> None:
     rng = np.random.default_rng(8)
     ucb, modular = np.ones(6), np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.0])
