@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients"]
+TableName = Literal["rounds", "clients", "jams"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -29,11 +29,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "rounds": (
         *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
         *("accuracy", "loss", "reward", "genie_reward", "bytes_down", "bytes_up"),
+        *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
+        *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s"),
     ),
+    "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
 }
 """The columns format 1 promises, by table; more may be there."""
 

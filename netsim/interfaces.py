@@ -193,3 +193,71 @@ class RewardMeter(Stateful, Protocol):
 
         `view` is what the policy saw as the round began; `latency_s` gives any clients' latency in this round.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """What a channel scheduler may know as a round begins."""
+
+    round: int
+    ages: IntArray
+    """(K,) age of information of each client after the last round, in rounds (at the start: 1)."""
+    contribution: FloatArray
+    """(K,) each client's marginal contribution to the model, as far as the server knows it; ones where nothing is trained."""
+    rng: np.random.Generator
+    """The scheduler's own stream of this round; not to be kept."""
+
+
+class ChannelScheduler(Stateful, Protocol):
+    """Gives each of K clients one of N >= K sub-channels, round after round."""
+
+    def assign(self, view: SlotView) -> IntArray:
+        """The sub-channel of each client; (K,), distinct unless the scenario allows contention."""
+
+    def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
+        """Learn from the round just closed: `channels` (n,) on which a transmission came to its end, `good` whether it arrived.
+
+        In the order of the clients; n < K where some did not transmit, or were cut off by the end of the round.
+        """
+
+
+class Contribution(Protocol):
+    """What each client is worth to the model, from what the server has kept of its last delivery."""
+
+    def contribution(self) -> FloatArray:
+        """(K,) marginal contributions, each >= 0."""
+
+
+class AgeMeter(Stateful, Protocol):
+    """Measures a scheduler from outside: what an oracle would have reached on the same channel states."""
+
+    def measure(self, round: int, good: BoolArray) -> float:
+        """Sum of the oracle's ages after `round`, in which exactly the channels `good` (N,) let an update through (NaN: none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JamView:
+    """What a jammer may know as a dwell begins. Counts are of the time since its last dwell began."""
+
+    dwell: int
+    """Dwells count from 1."""
+    time_s: float
+    reach: IntArray
+    """(r,) the sub-channels it can jam, ascending."""
+    allowed: int
+    """How many of them it may jam in this dwell, by its budget."""
+    used: IntArray
+    """(N,) transmissions begun on each sub-channel."""
+    worked: IntArray
+    """(N,) updates delivered over each sub-channel."""
+    busy: BoolArray
+    """(N,) whether a transmission is under way right now."""
+    rng: np.random.Generator
+    """The jammer's own stream of this dwell; not to be kept."""
+
+
+class JammerLaw(Stateful, Protocol):
+    """Decides what to jam next."""
+
+    def choose(self, view: JamView) -> IntArray:
+        """Distinct sub-channels out of `view.reach`, at most `view.allowed`; may be empty."""

@@ -6,7 +6,7 @@ Every table states its name and format version in its metadata. Columns carry th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, get_type_hints
+from typing import Any, NamedTuple, Protocol, cast, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,10 +36,27 @@ class RoundRow(NamedTuple):
     genie_reward: float
     bytes_down: int
     bytes_up: int
+    sum_age: int | None = None
+    """Sum over clients of the age of information after the round (asynchronous server)."""
+    age_variance: float | None = None
+    """Sum over clients of (age - mean age)^2 after the round."""
+    oracle_sum_age: float | None = None
+    """The oracle's sum of ages on the same channel states; AoI regret is the sum of the differences."""
+    jammed: int | None = None
+    """Transmissions hit by a jammer."""
+    collided: int | None = None
+    """Transmissions lost because two used one sub-channel at once."""
+    jam_dwells: int | None = None
+    """What jamming cost: sub-channels times dwells, of all jammers."""
 
 
 class UpdateRow(NamedTuple):
-    """One client's part in a round: when each step began and ended, how it ended, what it cost."""
+    """One client's part in a round: when each step began and ended, how it ended, what it cost.
+
+    `age_rounds` is the age of information as the round began. With the asynchronous server every client present has a part in
+    every round, and an update may take several: a step is told, start and end, in the part in which it ended; a part that the
+    end of the round cut short, in computing or sending, is late.
+    """
 
     round: int
     client: int
@@ -57,16 +74,51 @@ class UpdateRow(NamedTuple):
     age_rounds: int
     epsilon: float
     leak: float
+    started_round: int | None = None
+    """The round in which the client was sent the model that its update starts from."""
+    channel: int | None = None
+    """The sub-channel given to the client."""
+    good: bool | None = None
+    """Whether that channel let transmissions through; null where none was begun."""
+    jammed: bool | None = None
+    """Whether a jammer hit the transmission."""
+    collided: bool | None = None
+    """Whether another transmission was on the same sub-channel at the same time."""
+    age_after_rounds: int | None = None
+    """Age of information after the round: 1 if delivered, else one more than before."""
+    age_after_s: float | None = None
+    """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
+
+
+class JamRow(NamedTuple):
+    """One dwell of one jammer on one sub-channel."""
+
+    round: int
+    jammer: str
+    channel: int
+    start_s: float
+    end_s: float
+    hit: int
+    """Transmissions it spoilt, each counted for the jammer that came first."""
+    destroyed: int
+    """Those among them whose channel was good."""
+
+
+def _plain(hint: Any) -> type:
+    """The type of a column: `int` of `int | None`."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    return cast("type", kinds[0])
 
 
 def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Schema:
     kinds = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-    fields = [pa.field(name, overrides.get(name, kinds[kind])) for name, kind in get_type_hints(row).items()]
+    fields = [pa.field(name, overrides.get(name) or kinds[_plain(kind)]) for name, kind in get_type_hints(row).items()]
     return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
 
 
 ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
 CLIENTS = _schema("clients", UpdateRow, {"outcome": pa.dictionary(pa.int8(), pa.string())})
+JAMS = _schema("jams", JamRow, {"jammer": pa.dictionary(pa.int8(), pa.string())})
 
 
 class Recorder(Protocol):
@@ -77,6 +129,9 @@ class Recorder(Protocol):
 
     def update(self, row: UpdateRow) -> None:
         """An update has ended, or the run has ended before it."""
+
+    def jam(self, row: JamRow) -> None:
+        """A dwell of a jammer has ended."""
 
     def close(self) -> None:
         """No more records will come."""
@@ -91,6 +146,9 @@ class NoRecorder:
     def update(self, row: UpdateRow) -> None:
         return None
 
+    def jam(self, row: JamRow) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -101,12 +159,16 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self.rounds: list[RoundRow] = []
         self.updates: list[UpdateRow] = []
+        self.jams: list[JamRow] = []
 
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
 
     def update(self, row: UpdateRow) -> None:
         self.updates.append(row)
+
+    def jam(self, row: JamRow) -> None:
+        self.jams.append(row)
 
     def close(self) -> None:
         return None
@@ -142,16 +204,18 @@ class _Table:
 
 
 class ParquetRecorder:
-    """Writes `rounds.parquet` and, unless `clients` is False, `clients.parquet` into an existing folder."""
+    """Writes into an existing folder: `rounds.parquet`, unless `clients` is False `clients.parquet`, and if `jams` `jams.parquet`."""
 
-    def __init__(self, folder: Path, *, clients: bool = True) -> None:
-        self._rounds = _Table(folder / "rounds.parquet", ROUNDS)
-        self._updates = _Table(folder / "clients.parquet", CLIENTS) if clients else None
-        self.round = self._rounds.append
-        self.update = self._updates.append if self._updates else NoRecorder().update
+    def __init__(self, folder: Path, *, clients: bool = True, jams: bool = False) -> None:
+        rounds = _Table(folder / "rounds.parquet", ROUNDS)
+        updates = _Table(folder / "clients.parquet", CLIENTS) if clients else None
+        dwells = _Table(folder / "jams.parquet", JAMS) if jams else None
+        self._tables = [table for table in (rounds, updates, dwells) if table is not None]
+        self.round = rounds.append
+        self.update = updates.append if updates else NoRecorder().update
+        self.jam = dwells.append if dwells else NoRecorder().jam
 
     def close(self) -> None:
         """Write what is buffered and the files' footers; the files are complete from here on."""
-        self._rounds.close()
-        if self._updates is not None:
-            self._updates.close()
+        for table in self._tables:
+            table.close()
