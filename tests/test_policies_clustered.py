@@ -162,6 +162,8 @@ def test_lost_updates_leave_the_representative_as_it_was() -> None:
     policy = ClusteredBySimilarity(clients=3, per_round=1, data_sizes=np.ones(3))
     policy.observe(outcome([2, 0], np.array([[1.0, 2.0]]), [True, False]))
     np.testing.assert_array_equal(policy.state_dict()["gradients"], [[1, 2], [0, 0], [0, 0]])
+    policy.observe(outcome([0, 1], np.array([[math.nan, 0.0], [1e300, 0.0]])))
+    np.testing.assert_array_equal(policy.state_dict()["gradients"], [[1, 2], [0, 0], [0, 0]])
     policy.observe(outcome([0], None, [True]))
     with pytest.raises(ValueError, match=r"^updates: "):
         policy.observe(outcome([0], None))

@@ -23,6 +23,8 @@ from models.policies.protocols import FloatArray, IntArray, Outcome, State, View
 
 MOST_CLIENTS = 10_000
 """More are refused: their distances would take more than 800 MB."""
+LARGEST = 1e12
+"""An update with a larger coordinate, or one that is not a number, leaves its client's representative as it was."""
 Similarity = Literal["arccos", "l2", "l1"]
 
 
@@ -122,7 +124,12 @@ class ClusteredBySimilarity:
             )
         if self._gradients.shape[1] != outcome.updates.shape[1]:
             self._gradients = np.zeros((len(self._shares), outcome.updates.shape[1]), np.float32)
-        self._gradients[delivered] = outcome.updates
+        # Privacy noise grows without bound: an update beyond single precision has no direction left to compare.
+        sound = np.max(np.abs(outcome.updates), axis=1, initial=0.0) < LARGEST
+        delivered = delivered[sound]
+        if len(delivered) == 0:
+            return
+        self._gradients[delivered] = outcome.updates[sound]
         rows = distances(self._kind, self._gradients[delivered], self._gradients)
         self._distances[delivered] = rows
         self._distances[:, delivered] = rows.T

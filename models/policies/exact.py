@@ -146,7 +146,7 @@ def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: floa
     if cutoff >= level:
         return slowest
     alive = _bound_reaches(ucb, modular, highest, cutoff)
-    return _sweep(ucb[alive], modular[alive], size, others + float(modular.max()))[0]
+    return _sweep(ucb[alive], modular[alive], size, others + least)[0]
 
 
 def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:
