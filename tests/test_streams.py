@@ -37,7 +37,7 @@ def test_draws_are_philox_blocks_at_the_address(seed: int, name: str, index: int
 def test_golden_values() -> None:
     expected = ["0x1.058a61ca05642p-1", "0x1.d02b21dae2900p-9", "0x1.b9dee8753e2b8p-4", "0x1.1da50d1169258p-4"]
     assert [float(u).hex() for u in Stream(seed=7, name="uplink").uniforms(3, 4)] == expected
-    assert Streams(7).generator("policy", 2).integers(0, 1000, 5).tolist() == [636, 560, 833, 204, 21]
+    assert Streams(7).generator("policy", 2).integers(0, 1000, 5).tolist() == [559, 123, 919, 245, 216]
     assert Streams(7).integer_seed("torch", 1) == 5503898760625282115
 
 
