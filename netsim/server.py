@@ -237,6 +237,21 @@ class SynchronousServer:
             )
         )
 
+    @property
+    def in_flight(self) -> int:
+        """Updates that have been started and have not ended."""
+        return len(self.clients.in_flight)
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = self.clients.recorder = recorder
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what is still in flight as such."""
+        for update in self.clients.in_flight.values():
+            update.outcome_s = self.clock.now
+            self.recorder.update(update.row("in_flight"))
+
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""
         return {

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
 
 from simpy.events import Event
 
 from netsim.clock import LAST, Clock
-from netsim.interfaces import State
-from netsim.server import NobodyLeftError, SynchronousServer
+from netsim.interfaces import State, Stateful
+from netsim.server import NobodyLeftError
 from netsim.trace import Recorder
 
 BY_ROUNDS, BY_TIME, BY_ABSENCE = "rounds", "time limit", "nobody left"
+
+
+class Server(Stateful, Protocol):
+    """A server's loop, round by round."""
+
+    round: int
+    """Rounds closed."""
+    last_round: int
+    """The round that will be the run's last."""
+
+    @property
+    def in_flight(self) -> int:
+        """Updates, or parts in the present round, that have not ended."""
+
+    def play_round(self) -> Generator[Any, Any, None]:
+        """One round, as a process of the clock; raises NobodyLeftError where there can never be another."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what has not ended."""
 
 
 class Simulation:
     """Plays up to `rounds` rounds, or until `time_limit_s` seconds have passed; a round cut by the limit is not recorded."""
 
     def __init__(
-        self, *, clock: Clock, server: SynchronousServer, recorder: Recorder, rounds: int, time_limit_s: float | None = None
+        self, *, clock: Clock, server: Server, recorder: Recorder, rounds: int, time_limit_s: float | None = None
     ) -> None:
         self.clock = clock
         self.server = server
@@ -32,7 +55,8 @@ class Simulation:
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
-        self.recorder = self.server.recorder = self.server.clients.recorder = recorder
+        self.recorder = recorder
+        self.server.record_to(recorder)
 
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Play until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
@@ -61,9 +85,7 @@ class Simulation:
 
     def close(self) -> None:
         """Record what is still in flight as such, and complete the files."""
-        for update in self.server.clients.in_flight.values():
-            update.outcome_s = self.clock.now
-            self.recorder.update(update.row("in_flight"))
+        self.server.record_unfinished()
         self.recorder.close()
 
     def state_dict(self) -> State:

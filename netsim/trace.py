@@ -204,7 +204,7 @@ class _Table:
 
 
 class ParquetRecorder:
-    """Writes into an existing folder: `rounds.parquet`, unless `clients` is False `clients.parquet`, and if `jams` `jams.parquet`."""
+    """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`."""
 
     def __init__(self, folder: Path, *, clients: bool = True, jams: bool = False) -> None:
         rounds = _Table(folder / "rounds.parquet", ROUNDS)

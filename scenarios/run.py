@@ -148,7 +148,7 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
             "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
             "regret": known(totals.regret),
         },
-        "totals": totals.counts | {"in_flight": len(built.simulation.server.clients.in_flight)},
+        "totals": totals.counts | {"in_flight": built.simulation.server.in_flight},
         "privacy": {
             "guarantee": guarantee_in_words(scenario, totals.max_leak, built.parameters),
             "parameters": built.parameters,
