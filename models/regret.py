@@ -18,7 +18,7 @@ class PauseRewardMeter:
     The genie plays beside the policy, on its own history: its counts and releases are those of its own sets, and it is measured
     on the same draws of latency. It may choose any client, whether the policy could or not; ties go to the lower client. The
     rewards g_k, p_k are those before the round, for both. A played set that is smaller or larger than m (few selectable
-    clients, policy `all`) is scored by the same formula, its sums divided by m.
+    clients, policy `all`) is scored with its own size in the place of m: by the means of g_k and p_k over the set.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class PauseRewardMeter:
         return reward, genie_reward
 
     def _reward(self, latency_s: FloatArray, modular: FloatArray) -> float:
-        return float(latency_ratio(self._tau_min_s, latency_s).min() + modular.sum())
+        to_mean = self._per_round / len(modular)
+        return float(latency_ratio(self._tau_min_s, latency_s).min() + modular.sum() * to_mean)
 
     def state_dict(self) -> State:
         return {

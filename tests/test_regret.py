@@ -86,6 +86,10 @@ def test_rewards_by_hand() -> None:
     assert played == pytest.approx(4.875)
     assert genie == pytest.approx(4.875)
     assert asked == [[0, 1], [0, 2]]
+    # Round 3 plays all three: their g and p by the mean over three. T = 1, 1, 2: d = 1/3, 1/3, 0, p = 1, 1, 1/4.
+    # Slowest ratio 1/4; 9 (1/9 + 1/9)/3 + 4 (2.25)/3 = 2/3 + 3.
+    played, _ = meter.measure(outcome(3, [0, 1, 2], latency_s), view(3, np.array([0, 0, 1])), common)
+    assert played == pytest.approx(0.25 + 2 / 3 + 3)
 
 
 def world(seed: int, clients: int) -> tuple[FloatArray, Callable[[int], FloatArray]]:
