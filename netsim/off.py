@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from netsim.interfaces import Deliveries, Evaluation, FloatArray, IntArray, RoundOutcome, RoundView, State
+from netsim.interfaces import BoolArray, Deliveries, Evaluation, FloatArray, IntArray, RoundOutcome, RoundView, State
 
 
 class _Stateless:
@@ -34,3 +34,10 @@ class NoMeter(_Stateless):
 
     def measure(self, outcome: RoundOutcome, view: RoundView, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
         return float("nan"), float("nan")
+
+
+class NoOracle(_Stateless):
+    """No oracle runs beside the scheduler."""
+
+    def measure(self, round: int, good: BoolArray) -> float:
+        return float("nan")

@@ -1,0 +1,290 @@
+"""The asynchronous server with ages: every round, every client that is present gets a sub-channel and sends what it has.
+
+A round is open, send, wait, aggregate, learn from what was seen. Clients whose update was delivered are sent the new model and
+train; the others keep theirs and send it again. A round lasts a fixed time, or until nothing is being sent any more. Where no
+phase takes time, the clock stands still and round t is round t of the untimed algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from simpy.events import Event
+
+from netsim.async_client import IDLE, AsyncClients, Part
+from netsim.client import OUTCOMES
+from netsim.clock import LAST, Call, Clock
+from netsim.interfaces import (
+    AgeMeter,
+    BoolArray,
+    ChannelScheduler,
+    Contribution,
+    Deliveries,
+    FloatArray,
+    IntArray,
+    Learner,
+    SlotView,
+    State,
+)
+from netsim.server import NobodyLeftError
+from netsim.streams import Streams
+from netsim.trace import Recorder, RoundRow
+
+_NAN = float("nan")
+
+
+def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
+    """The sub-channel of each client as a list; raises ValueError for what no scheduler may return."""
+    channels = np.asarray(channels)
+    if channels.shape != (clients,) or channels.dtype.kind not in "iu":
+        raise ValueError(f"scheduler: assign returned {channels!r}; expected the sub-channel of each of {clients} clients")
+    chosen: list[int] = channels.tolist()
+    if min(chosen) < 0 or max(chosen) >= count:
+        raise ValueError(f"scheduler: assign returned {chosen}; sub-channels count from 0 to {count - 1}")
+    if not contention and len(set(chosen)) < clients:
+        raise ValueError(f"scheduler: assign returned {chosen}; two clients must not share a sub-channel (contention is off)")
+    return chosen
+
+
+class AsynchronousServer:
+    """Rounds one after the other.
+
+    `round_s`: every round lasts so long, counted from the run's start; None: a round ends when nothing is being sent and
+    something was, or nobody has anything left to send. `wait_for_compute`: such a round also waits for everyone who still
+    prepares an update. `retain`: told after every round which model versions updates still start from.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        clients: AsyncClients,
+        scheduler: ChannelScheduler,
+        learner: Learner,
+        recorder: Recorder,
+        streams: Streams,
+        meter: AgeMeter,
+        contribution: Contribution | None = None,
+        retain: Callable[[list[int]], None] | None = None,
+        round_s: float | None = None,
+        wait_for_compute: bool = False,
+        payload_bytes: int = 0,
+    ) -> None:
+        if clients.count > clients.spectrum.count:
+            raise ValueError(f"channels = {clients.spectrum.count!r}: must be at least the {clients.count} clients")
+        if round_s is not None and not 0 < round_s < float("inf"):
+            raise ValueError(f"round_s = {round_s!r}: must be > 0 seconds and finite")
+        self.clock = clock
+        self.clients = clients
+        self.spectrum = clients.spectrum
+        self.jammers = clients.jammers
+        self.scheduler = scheduler
+        self.learner = learner
+        self.recorder = recorder
+        self.meter = meter
+        self.retain = retain
+        self.round_s = round_s
+        self.wait_for_compute = wait_for_compute
+        self.payload_bytes = payload_bytes
+        self.round = 0
+        """Rounds closed."""
+        self.last_round = 0
+        """The round that will be the run's last, so that its model is evaluated."""
+        self.ages: IntArray = np.ones(clients.count, np.int64)
+        """(K,) age of information after the last round, in rounds: 1 if delivered in it, and 1 at the start (eq. 8)."""
+        self.last_delivery_s: FloatArray = np.zeros(clients.count)
+        """(K,) when each client's last update arrived; 0 before the first."""
+        self._contribution = contribution
+        self._ones: FloatArray = np.ones(clients.count)
+        self._draws = streams["scheduler"]
+        self._start_s = 0.0
+        self._sent_before = 0
+        self._open = False
+        self._closing: Event | None = None
+        self._called = False
+        self._before: dict[str, int] = dict(clients.ended)
+        self._models_before = self._spent_before = 0
+        clients.on_change = self._changed
+
+    @property
+    def in_flight(self) -> int:
+        """Parts of the present round that have not ended; none between rounds."""
+        return sum(not part.outcome for part in self.clients.members) if self._open else 0
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = self.jammers.recorder = recorder
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what has not ended as such."""
+        if self._open:
+            for part in self.clients.members:
+                part.outcome_s = part.outcome_s if part.outcome else self.clock.now
+                self.recorder.update(part.row(self.round + 1, self._start_s, int(self.ages[part.client]), None, None))
+        self.jammers.stop()
+
+    def play_round(self) -> Generator[Any, Any, None]:
+        """One round, as a process of the clock. Raises NobodyLeftError if no client can ever take part again."""
+        clients, number = self.clients, self.round + 1
+        present = yield from self._wait_for_clients()
+        start_s = self._start_s = self.clock.now
+        self.jammers.open_round(number)
+        self.spectrum.open_round(number, start_s)
+        clients.medium.open_round(number, start_s)
+        oracle = self.meter.measure(number, self.spectrum.open_to_all())
+        contribution = self._ones if self._contribution is None else self._contribution.contribution()
+        view = SlotView(number, self.ages.copy(), contribution, self._draws.generator(number))
+        assigned = self.scheduler.assign(view)
+        channels = check_schedule(assigned, clients.count, self.spectrum.count, self.spectrum.contention)
+
+        self._sent_before = clients.sent
+        clients.open_round(number, self.learner.version, present, channels)
+        self._open = True
+        if self.round_s is not None:
+            # After everything else of that instant: who arrives exactly as the round ends is in time.
+            yield self.clock.call_at(max(number * self.round_s, start_s), _nothing, priority=LAST)
+        elif not self._over():
+            self._closing = self.clock.event()
+            yield self._closing
+        clients.close_round()
+        self._open = False
+        self._finish(number, view, oracle)
+
+    def _wait_for_clients(self) -> Generator[Any, Any, BoolArray]:
+        while True:
+            present = self.clients.present()
+            if present.any():
+                return present
+            next_s = float(self.clients.availability.next_change_s.min())
+            if next_s == float("inf") or not self.clients.able().any():
+                raise NobodyLeftError
+            if self.round_s is not None and next_s >= (self.round + 1) * self.round_s:
+                return present  # a round of fixed length passes whoever is there
+            yield self.clock.call_at(next_s, _nothing)
+
+    def _over(self) -> bool:
+        clients = self.clients
+        if clients.sending:
+            return False
+        return clients.preparing == 0 or (not self.wait_for_compute and clients.sent > self._sent_before)
+
+    def _changed(self) -> None:
+        # Not at once: who becomes ready in this very instant still belongs to the round.
+        if self._closing is not None and not self._called and self._over():
+            self._called = True
+            self.clock.call_at(self.clock.now, self._close, priority=LAST)
+
+    def _close(self, call: Call) -> None:
+        self._called = False
+        if self._closing is not None and self._over():
+            closing, self._closing = self._closing, None
+            closing.succeed()
+
+    def _finish(self, number: int, view: SlotView, oracle: float) -> None:
+        members = self.clients.members
+        delivered = [part for part in members if part.outcome == "delivered"]
+        if delivered:
+            self._aggregate(number, delivered)
+        tried = [part for part in members if part.outcome == "delivered" or (part.outcome == "lost" and part.good is not None)]
+        channels = np.array([part.channel for part in tried], np.int64)
+        self.scheduler.observe(view, channels, np.array([part.outcome == "delivered" for part in tried], np.bool_))
+        before = view.ages
+        self.ages = before + 1
+        for part in delivered:
+            self.ages[part.client] = 1
+            self.last_delivery_s[part.client] = part.outcome_s
+        self.round = number
+        if self.retain is not None:
+            self.retain([part.version for part in self.clients.parts if part.phase != IDLE])
+        self._record(number, before, oracle)
+
+    def _aggregate(self, number: int, delivered: list[Part]) -> None:
+        self.learner.aggregate(
+            Deliveries(
+                round=number,
+                clients=np.array([part.client for part in delivered]),
+                rounds=np.array([part.started_round for part in delivered]),
+                versions=np.array([part.version for part in delivered]),
+                epsilon=np.array([part.epsilon for part in delivered]),
+            ),
+            False,
+        )
+
+    def _record(self, number: int, before: IntArray, oracle: float) -> None:
+        clients, learner, start_s, end_s = self.clients, self.learner, self._start_s, self.clock.now
+        earlier, ages, last_s = before.tolist(), self.ages.tolist(), self.last_delivery_s.tolist()
+        jammed = collided = 0
+        for part in clients.members:
+            client = part.client
+            jammed += part.jammed is True
+            collided += part.collided is True
+            self.recorder.update(part.row(number, start_s, earlier[client], ages[client], end_s - last_s[client]))
+        evaluation = learner.evaluate(number, end_s, number == self.last_round)
+        total, squares = sum(ages), sum(age * age for age in ages)
+        spent = self.jammers.spent
+        ended = {name: clients.ended[name] - self._before[name] for name in OUTCOMES}
+        self.recorder.round(
+            RoundRow(
+                round=number,
+                start_s=start_s,
+                end_s=end_s,
+                selected=len(clients.members),
+                in_flight=0,
+                max_leak=clients.accountant.max_leak(),
+                version=learner.version,
+                accuracy=_NAN if evaluation is None else evaluation.accuracy,
+                loss=_NAN if evaluation is None else evaluation.loss,
+                reward=_NAN,
+                genie_reward=_NAN,
+                bytes_down=(clients.models_sent - self._models_before) * self.payload_bytes,
+                bytes_up=(clients.sent - self._sent_before) * self.payload_bytes,
+                sum_age=total,
+                # Whole numbers up to the last division, so that the sum of squares loses nothing.
+                age_variance=(clients.count * squares - total * total) / clients.count,
+                oracle_sum_age=oracle,
+                jammed=jammed,
+                collided=collided,
+                jam_dwells=spent - self._spent_before,
+                **ended,
+            )
+        )
+        self._before, self._models_before, self._spent_before = dict(clients.ended), clients.models_sent, spent
+
+    def state_dict(self) -> State:
+        """Everything at a round boundary: the server's counts and its parts'."""
+        return {
+            "round": self.round,
+            "ages": self.ages.copy(),
+            "last_delivery_s": self.last_delivery_s.copy(),
+            "before": dict(self._before),
+            "models_before": self._models_before,
+            "spent_before": self._spent_before,
+            "clients": self.clients.state_dict(),
+            "medium": self.clients.medium.state_dict(),
+            "spectrum": self.spectrum.state_dict(),
+            "jammers": self.jammers.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "learner": self.learner.state_dict(),
+            "meter": self.meter.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state of a round boundary; the clock must stand at its time."""
+        self.round = state["round"]
+        self.ages = state["ages"].copy()
+        self.last_delivery_s = state["last_delivery_s"].copy()
+        self._before = dict(state["before"])
+        self._models_before, self._spent_before = state["models_before"], state["spent_before"]
+        self.clients.medium.load_state_dict(state["medium"], self.round, self.clock.now)
+        self.spectrum.load_state_dict(state["spectrum"], self.round, self.clock.now)
+        self.clients.load_state_dict(state["clients"])
+        self.jammers.load_state_dict(state["jammers"], self.round)
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.learner.load_state_dict(state["learner"])
+        self.meter.load_state_dict(state["meter"])
+
+
+def _nothing(call: Call) -> None:
+    """What happens as a wait ends: only that it ends."""

@@ -1,0 +1,55 @@
+"""The oracle of AoI regret: a scheduler with knowledge, beside the policy, on the same sub-channel states, with its own ages."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from netsim.async_server import check_schedule
+from netsim.interfaces import BoolArray, ChannelScheduler, IntArray, SlotView, State
+from netsim.streams import Streams
+
+
+@runtime_checkable
+class SeesStates(Protocol):
+    """A scheduler that is shown the states of all sub-channels before it assigns them."""
+
+    def show(self, good: BoolArray) -> None:
+        """The states (N,) of the round to come."""
+
+
+class AgeOracle:
+    """Runs `scheduler` untimed: in every round each of its K clients sends, and succeeds exactly if its sub-channel lets it.
+
+    A sub-channel that is jammed as the round opens counts as Bad for the oracle too; jamming later in a round does not reach it.
+    A scheduler with a method `show` is shown the states first.
+    """
+
+    def __init__(self, *, scheduler: ChannelScheduler, clients: int, channels: int, streams: Streams) -> None:
+        self.scheduler = scheduler
+        self.ages: IntArray = np.ones(clients, np.int64)
+        self._channels = channels
+        self._contribution = np.ones(clients)
+        self._draws = streams["oracle"]
+
+    def measure(self, round: int, good: BoolArray) -> float:
+        """Sum of the oracle's ages after `round` on the states `good` (N,)."""
+        scheduler = self.scheduler
+        if isinstance(scheduler, SeesStates):
+            scheduler.show(good)
+        view = SlotView(round, self.ages, self._contribution, self._draws.generator(round))
+        channels = np.array(check_schedule(scheduler.assign(view), len(self.ages), self._channels, False))
+        arrived = good[channels]
+        scheduler.observe(view, channels, arrived)
+        self.ages = np.where(arrived, 1, self.ages + 1)
+        return float(self.ages.sum())
+
+    def state_dict(self) -> State:
+        """The oracle's ages and its scheduler's state."""
+        return {"ages": self.ages.copy(), "scheduler": self.scheduler.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.ages = state["ages"].copy()
+        self.scheduler.load_state_dict(state["scheduler"])
