@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
 from netsim.channel import Medium
 from netsim.client import Clients
 from netsim.clock import Clock
-from netsim.interfaces import FloatArray, Learner
+from netsim.interfaces import DelayLaw, FloatArray, Learner
 from netsim.off import NoLearner, NoMeter
 from netsim.server import SynchronousServer, WaitRule
 from netsim.simulation import Simulation
@@ -25,6 +26,7 @@ from scenarios.laws import Context, Population, resolve_knobs, timeline
 from scenarios.learning import plain
 from scenarios.parts import Part, construct
 from scenarios.schema import Scenario
+from scenarios.scripting import Phase, Replaceable
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,20 @@ class Built:
     """(K,) samples each client holds."""
     parameters: int | None
     """Numbers in one update; None without a learner."""
+    clients: Clients
+    delays: Mapping[Phase, Replaceable]
+    """The laws of the three phases of an update."""
+
+    def change_delay(self, phase: Phase, law: DelayLaw) -> None:
+        """From now on `phase` lasts as `law` says, in the engine and in `truth`; a phase that has begun ends when it would have.
+
+        For scripts: at a round boundary (`after_round`) or at a simulated time (`simulation.clock.call_at`). A saved state does
+        not hold the law: a script that goes on from one makes its changes again.
+        """
+        self.delays[phase].replace(law)
+        for update in self.clients.in_flight.values():
+            # What was drawn as the round began is no longer in force: it is looked up anew, at the same uniforms.
+            getattr(update.draws, phase).until_s = self.simulation.clock.now
 
 
 def data_folder() -> Path:
@@ -62,10 +78,10 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         payload = trained.payload_bytes if trained is not None else 0
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
-    delays = {
-        "download": timeline(scenario.downlink, "delay", "downlink", context, payload),
-        "compute": timeline(scenario.compute, "delay", "compute", context),
-        "upload": timeline(scenario.uplink, "delay", "uplink", context, payload),
+    delays: dict[Phase, Replaceable] = {
+        "download": Replaceable(timeline(scenario.downlink, "delay", "downlink", context, payload)),
+        "compute": Replaceable(timeline(scenario.compute, "delay", "compute", context)),
+        "upload": Replaceable(timeline(scenario.uplink, "delay", "uplink", context, payload)),
     }
     truth = Truth(phases=list(delays.values()), clients=count)
     private = scenario.privacy is not None and scenario.privacy.mechanism != "none"
@@ -90,7 +106,9 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         clock=clock,
         medium=Medium(
             clients=count,
-            **delays,
+            download=delays["download"],
+            compute=delays["compute"],
+            upload=delays["upload"],
             downlink=timeline(scenario.downlink, "channel", "downlink", context),
             uplink=timeline(scenario.uplink, "channel", "uplink", context),
             streams=streams,
@@ -120,7 +138,8 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     simulation = Simulation(
         clock=clock, server=server, recorder=recorder, rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
     )
-    return Built(simulation, truth, sizes, trained.payload_bytes // 4 if trained is not None else None)
+    parameters = trained.payload_bytes // 4 if trained is not None else None
+    return Built(simulation, truth, sizes, parameters, clients, delays)
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
