@@ -1,0 +1,175 @@
+"""Who talks to whom among the clients: an undirected graph as flat arrays over its directed edges, so that a million clients fit.
+
+A link is two directed edges, one each way. What depends on a directed edge (a latency, a message) is an array (E,) in the order
+of the edges; the edges into one client are contiguous, so that sums and maxima over what a client hears are one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PeerGraph:
+    """An undirected graph of K clients, E directed edges, sorted by (target, source). Built by `from_links`; read only."""
+
+    clients: int
+    source: IntArray
+    """(E,) the sender of each directed edge."""
+    target: IntArray
+    """(E,) its receiver; ascending."""
+    reverse: IntArray
+    """(E,) the position of the edge the other way."""
+    starts: IntArray
+    """(K+1,) the edges into client n are those from starts[n] to starts[n+1] - 1."""
+    distance_km: FloatArray
+    """(E,) the length of each edge."""
+    positions_km: FloatArray | None
+    """(K, 2) where the clients are; None: nowhere, only distances are known."""
+    address: IntArray
+    """(E,) each edge's number for addressed draws, a permutation of 0..E-1 that orders links by their higher client: links of one
+    more client at the end come last and renumber none. The draws of an exchange are `uniforms(k, E)[address]`."""
+    linked: IntArray
+    """Clients with at least one neighbour, ascending."""
+
+    @classmethod
+    def from_links(
+        cls,
+        *,
+        clients: int,
+        links: IntArray,
+        distance_km: FloatArray | None = None,
+        positions_km: FloatArray | None = None,
+        allow_disconnected: bool = False,
+    ) -> PeerGraph:
+        """A graph from its links (L, 2), each named once, in either direction.
+
+        Distances (L,) where given, else those between `positions_km` (K, 2). Raises ValueError for clients out of range, a link
+        of a client with itself, a link named twice, distances that are negative or not finite, and, unless
+        `allow_disconnected`, a graph in more than one piece.
+        """
+        if clients < 1:
+            raise ValueError(f"clients = {clients!r}: must be >= 1")
+        pairs = np.asarray(links, np.int64).reshape(-1, 2)
+        low, high = pairs.min(axis=1), pairs.max(axis=1)
+        outside = np.flatnonzero((low < 0) | (high >= clients))
+        if outside.size:
+            raise ValueError(f"links has {tuple(pairs[outside[0]].tolist())}: clients must lie in 0..{clients - 1}")
+        loops = np.flatnonzero(low == high)
+        if loops.size:
+            raise ValueError(f"links has {tuple(pairs[loops[0]].tolist())}: a client has no link with itself")
+        positions = _checked_positions(positions_km, clients)
+        if distance_km is not None:
+            length = np.asarray(distance_km, np.float64)
+            if length.shape != low.shape:
+                raise ValueError(f"distance_km has shape {length.shape}: must be {low.shape}, one distance a link")
+        elif positions is not None:
+            offset = positions[low] - positions[high]
+            length = np.hypot(offset[:, 0], offset[:, 1])
+        else:
+            raise ValueError("distance_km = None: must be given where there are no positions")
+        wrong = np.flatnonzero(~(np.isfinite(length) & (length >= 0)))
+        if wrong.size:
+            i = int(wrong[0])
+            link = f"{low[i]}-{high[i]}"
+            raise ValueError(f"distance_km = {float(length[i])!r} of link {link}: must be finite and >= 0 km")
+
+        by_high = np.argsort(high * clients + low, kind="stable")
+        low, high, length = low[by_high], high[by_high], length[by_high]
+        twice = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
+        if twice.size:
+            raise ValueError(f"links names {low[twice[0]]}-{high[twice[0]]} twice: each link must be named once")
+        # By address: edge 2l goes up link l (from the lower client to the higher), edge 2l + 1 comes down.
+        up_and_down = np.stack((low, high), axis=1)
+        source, target = up_and_down.ravel(), up_and_down[:, ::-1].ravel()
+        address = np.argsort(target * clients + source, kind="stable")
+        position = np.empty_like(address)
+        position[address] = np.arange(len(address))
+        degree = np.bincount(target, minlength=clients)
+        graph = cls(
+            clients=clients,
+            source=source[address],
+            target=target[address],
+            reverse=position[address ^ 1],
+            starts=np.concatenate(([0], np.cumsum(degree))).astype(np.int64),
+            distance_km=np.repeat(length, 2)[address],
+            positions_km=positions,
+            address=address,
+            linked=np.flatnonzero(degree),
+        )
+        for array in (graph.source, graph.target, graph.reverse, graph.starts, graph.distance_km, graph.address, graph.linked):
+            array.setflags(write=False)
+        if not allow_disconnected:
+            pieces = graph.components()
+            count = int(pieces.max()) + 1
+            if count > 1:
+                sizes = np.bincount(pieces)
+                raise ValueError(
+                    f"allow_disconnected = False: the graph of {clients} clients is in {count} pieces, the smallest of "
+                    f"{sizes.min()}; must be connected (more links), or allow_disconnected = true"
+                )
+        return graph
+
+    @property
+    def edges(self) -> int:
+        """E, the number of directed edges: twice the number of links."""
+        return len(self.source)
+
+    @property
+    def degree(self) -> IntArray:
+        """(K,) the number of each client's neighbours."""
+        return np.diff(self.starts)
+
+    def components(self) -> IntArray:
+        """(K,) the number, from 0, of the piece each client is in."""
+        matrix = csr_array((np.ones(self.edges, np.int8), self.source, self.starts), shape=(self.clients, self.clients))
+        _, labels = connected_components(matrix, directed=False)
+        return np.asarray(labels, np.int64)
+
+    def incoming(self, client: int) -> slice:
+        """Positions of the edges into `client`, in the order of its neighbours' numbers."""
+        return slice(int(self.starts[client]), int(self.starts[client + 1]))
+
+    def outgoing(self, clients: IntArray) -> IntArray:
+        """Positions of all edges that leave `clients` (n,), client by client, each in the order of its neighbours' numbers."""
+        first = self.starts[clients]
+        counts = self.starts[clients + 1] - first
+        begins = np.cumsum(counts) - counts
+        return self.reverse[np.repeat(first - begins, counts) + np.arange(int(counts.sum()))]
+
+    def sum_incoming(self, values: FloatArray) -> FloatArray:
+        """Sums over the edges into each client of `values` (E,); shape (K,), 0 where a client has no neighbour."""
+        out = np.zeros(self.clients)
+        # A segment sum knows no empty segment: clients without neighbours are left out.
+        if self.edges:
+            out[self.linked] = np.add.reduceat(values, self.starts[self.linked])
+        return out
+
+    def max_incoming(self, values: FloatArray) -> FloatArray:
+        """Maxima over the edges into each client of `values` (E,); shape (K,), -inf where a client has no neighbour."""
+        out = np.full(self.clients, -math.inf)
+        if self.edges:
+            out[self.linked] = np.maximum.reduceat(values, self.starts[self.linked])
+        return out
+
+
+def _checked_positions(positions_km: FloatArray | None, clients: int) -> FloatArray | None:
+    if positions_km is None:
+        return None
+    positions = np.array(positions_km, np.float64)
+    if positions.shape != (clients, 2):
+        raise ValueError(f"positions_km has shape {positions.shape}: must be ({clients}, 2), a point for each client")
+    if not np.isfinite(positions).all():
+        raise ValueError("positions_km is not finite everywhere: must be a point in the plane for each client")
+    positions.setflags(write=False)
+    return positions

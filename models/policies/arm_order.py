@@ -1,0 +1,173 @@
+"""The m-subsets of K clients in an order that is made as it is used: memory and time go by the subsets taken, not by C(K, m)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from typing import Literal
+
+import numpy as np
+
+from models.policies.protocols import FloatArray, State
+
+Arm = tuple[int, ...]
+Ties = Literal["random", "first"]
+
+
+def check_ties(name: str, ties: str) -> None:
+    """Raise ValueError, naming the parameter, unless `ties` is "random" or "first"."""
+    if ties not in ("random", "first"):
+        raise ValueError(f"{name} = {ties!r}: must be 'random' or 'first'")
+
+
+def subset_of_rank(rank: int, size: int, clients: int) -> Arm:
+    """The subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending."""
+    chosen: list[int] = []
+
+    def below(client: int) -> int:
+        return math.comb(client, size - len(chosen))
+
+    for k in range(size, 0, -1):
+        # The largest c with C(c, k) <= rank.
+        c = bisect_right(range(clients), rank, key=below) - 1
+        chosen.append(c)
+        rank -= math.comb(c, k)
+        clients = c
+    return tuple(reversed(chosen))
+
+
+class Shuffle:
+    """The numbers 0..count-1, each once: in uniformly random order (Fisher and Yates; only what was moved is kept) or rising."""
+
+    def __init__(self, count: int, ties: Ties) -> None:
+        self.count = count
+        self.drawn = 0
+        self._random = ties == "random"
+        self._moved: dict[int, int] = {}
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The next number; call while `drawn` < `count`."""
+        first = self.drawn
+        self.drawn += 1
+        if not self._random or first == self.count - 1:
+            return self._moved.pop(first, first)
+        chosen = first + _below(self.count - first, rng)
+        if chosen == first:
+            return self._moved.pop(first, first)
+        number = self._moved.get(chosen, chosen)
+        self._moved[chosen] = self._moved.pop(first, first)
+        return number
+
+    def state_dict(self) -> State:
+        # As text: there can be more subsets than a 64-bit number counts.
+        moved = [[str(place), str(number)] for place, number in self._moved.items()]
+        return {"drawn": str(self.drawn), "moved": moved}
+
+    def load_state_dict(self, state: State) -> None:
+        self.drawn = int(state["drawn"])
+        self._moved = {int(place): int(number) for place, number in state["moved"]}
+
+
+def _below(count: int, rng: np.random.Generator) -> int:
+    """A uniform integer in [0, count), of any size."""
+    if count <= 1 << 62:
+        return int(rng.integers(count))
+    bits = (count - 1).bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)
+        if number < count:
+            return number
+
+
+class ByMean:
+    """All m-subsets of the clients in decreasing mean of their members' values, each once.
+
+    Clients of equal value form a level; subsets with as many members of each level (a profile) have equal means. Profiles are
+    enumerated best first: the best takes the highest levels, and every other has one parent, in which its first member that is
+    not where the best has it is one level higher, so that none is reached twice and none before a better one. The subsets of a
+    profile come in uniformly random order (`ties` "random") or in a fixed one ("first"); profiles of equal mean come one after
+    the other, which first being random or fixed too. Sums are correctly rounded, so rounding changes no order.
+    """
+
+    def __init__(self, *, values: FloatArray, size: int, ties: Ties) -> None:
+        self._ties: Ties = ties
+        levels = np.unique(values)[::-1]
+        self._values = levels.tolist()
+        self._members = [np.flatnonzero(values == level).tolist() for level in levels]
+        self._size = size
+        self._home: Arm = tuple(level for level, who in enumerate(self._members) for _ in who)[:size]
+        self._heap: list[tuple[float, float, Arm]] = [(-self._mean(self._home), 0.0, self._home)]
+        self._profile: Arm = ()
+        self._value = math.nan
+        self._order = Shuffle(0, ties)
+
+    def best(self) -> float:
+        """The mean of the next subset; -inf where all have been taken."""
+        if self._order.drawn < self._order.count:
+            return self._value
+        return -self._heap[0][0] if self._heap else -math.inf
+
+    def take(self, rng: np.random.Generator) -> Arm:
+        """The next subset, ascending; call while `best` is finite."""
+        if self._order.drawn == self._order.count:
+            self._open(rng)
+        rank = self._order.draw(rng)
+        arm: list[int] = []
+        for level, count in _runs(self._profile):
+            who = self._members[level]
+            rank, here = divmod(rank, math.comb(len(who), count))
+            arm += [who[i] for i in subset_of_rank(here, count, len(who))]
+        return tuple(sorted(arm))
+
+    def _open(self, rng: np.random.Generator) -> None:
+        """Go to the next profile, and put its children where they belong."""
+        negative, _, profile = heapq.heappop(self._heap)
+        self._enter(profile, -negative)
+        for child in self._children(profile):
+            tie = float(rng.random()) if self._ties == "random" else 0.0
+            heapq.heappush(self._heap, (-self._mean(child), tie, child))
+
+    def _enter(self, profile: Arm, value: float) -> None:
+        self._profile, self._value = profile, value
+        self._order = Shuffle(math.prod(math.comb(len(self._members[v]), n) for v, n in _runs(profile)), self._ties)
+
+    def _children(self, profile: Arm) -> list[Arm]:
+        """The profiles in which one member, up to the first that is not at home, is one level lower."""
+        children = []
+        for j, level in enumerate(profile):
+            last_of_level = j + 1 == self._size or profile[j + 1] > level
+            lower = level + 1
+            if last_of_level and lower < len(self._members) and profile.count(lower) < len(self._members[lower]):
+                children.append((*profile[:j], lower, *profile[j + 1 :]))
+            if level != self._home[j]:
+                break
+        return children
+
+    def _mean(self, profile: Arm) -> float:
+        return math.fsum([self._values[level] for level in profile]) / self._size
+
+    def state_dict(self) -> State:
+        return {
+            "profiles": np.array([entry[2] for entry in self._heap], np.int64).reshape(-1, self._size),
+            "ties": np.array([entry[1] for entry in self._heap]),
+            "profile": np.array(self._profile, np.int64),
+            "order": self._order.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore what an enumeration of the same values had come to."""
+        profiles = [tuple(profile) for profile in state["profiles"].tolist()]
+        self._heap = [(-self._mean(p), tie, p) for p, tie in zip(profiles, state["ties"].tolist(), strict=True)]
+        heapq.heapify(self._heap)
+        profile = tuple(state["profile"].tolist())
+        if profile:
+            self._enter(profile, self._mean(profile))
+            self._order.load_state_dict(state["order"])
+        else:
+            self._profile, self._value, self._order = (), math.nan, Shuffle(0, self._ties)
+
+
+def _runs(profile: Arm) -> list[tuple[int, int]]:
+    """(level, number of members) of an ascending profile."""
+    return [(level, profile.count(level)) for level in dict.fromkeys(profile)]

@@ -1,0 +1,81 @@
+"""The super-arms played so far, and the best of them by eq. 11 of Tong et al. 2024: mean_a + mu sqrt(ln t / n_a).
+
+Between arms of equal n_a only the mean decides, so the arms of each n_a stand in a heap by mean and a round looks at the heads:
+after T plays at most sqrt(2T) values of n_a occur.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from models.policies.arm_order import Arm
+from models.policies.protocols import State
+
+
+def check_mu(mu: float) -> None:
+    """Raise ValueError unless `mu` is finite and >= 0."""
+    if not (math.isfinite(mu) and mu >= 0):
+        raise ValueError(f"mu = {mu!r}: must be finite and >= 0")
+
+
+class ArmTable:
+    """Counts and means of the arms played; memory goes by their number."""
+
+    def __init__(self) -> None:
+        self._by_count: dict[int, list[tuple[float, Arm]]] = {}
+        self._arms = 0
+
+    def __len__(self) -> int:
+        return self._arms
+
+    def best(self, width: float) -> tuple[float, int]:
+        """The greatest index mean_a + `width` / sqrt(n_a), with width = mu sqrt(ln t), and its n_a; (-inf, 0) if there is none.
+
+        Of equal indices the arm played less often comes first, then the one whose clients are lower.
+        """
+        best = (-math.inf, 0)
+        for count, heap in self._by_count.items():
+            index = -heap[0][0] + width / math.sqrt(count)
+            if index > best[0] or (index == best[0] and count < best[1]):
+                best = (index, count)
+        return best
+
+    def head(self, count: int) -> Arm:
+        """The arm of greatest mean of those played `count` times."""
+        return self._by_count[count][0][1]
+
+    def add(self, arm: Arm, count: int, mean: float) -> None:
+        """Enter an arm not yet in the table."""
+        heapq.heappush(self._by_count.setdefault(count, []), (-mean, arm))
+        self._arms += 1
+
+    def replay(self, count: int, reward: float) -> None:
+        """Count one more play of `head(count)`."""
+        heap = self._by_count[count]
+        negative, arm = heapq.heappop(heap)
+        if not heap:
+            del self._by_count[count]
+        self._arms -= 1
+        self.add(arm, count + 1, updated_mean(-negative, count, reward))
+
+    def state_dict(self) -> State:
+        rows = [(arm, count, -negative) for count, heap in sorted(self._by_count.items()) for negative, arm in heap]
+        return {
+            "arms": np.array([row[0] for row in rows], np.int64),
+            "counts": np.array([row[1] for row in rows], np.int64),
+            "means": np.array([row[2] for row in rows]),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._by_count, self._arms = {}, 0
+        rows = zip(state["arms"].tolist(), state["counts"].tolist(), state["means"].tolist(), strict=True)
+        for arm, count, mean in rows:
+            self.add(tuple(arm), count, mean)
+
+
+def updated_mean(mean: float, count: int, reward: float) -> float:
+    """The mean of `count` rewards and one more."""
+    return mean + (reward - mean) / (count + 1)

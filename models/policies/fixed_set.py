@@ -1,0 +1,32 @@
+"""The same set of clients in every round: with the best set, the optimum that regret is measured against (Tong et al. 2024,
+Section VI)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.slots import SlotView, check_members
+
+
+class FixedSet:
+    """Plays `members`, m different clients counted from 0, whether or not they are selectable."""
+
+    def __init__(self, *, clients: int, per_round: int, members: list[int]) -> None:
+        check_round(clients, per_round)
+        self._members = np.array(check_members("members", members, clients), np.int64)
+        if len(self._members) != per_round:
+            raise ValueError(f"members = {members!r}: must be {per_round} clients, as many as play in a round")
+
+    def select(self, view: SlotView) -> IntArray:
+        """The clients of the slot, ascending; shape (m,)."""
+        return self._members.copy()
+
+    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
+        """Learns nothing."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass

@@ -1,0 +1,54 @@
+"""What policies that learn from opinions share: what they see as a slot begins, and checks of what they are told at its end.
+
+Such a policy has `select(view)`, which gives the m clients of the slot, and `observe_opinions(round, clients, opinions)`, called
+once a slot after the model was tested: the clients that were selected (m,) and all clients' opinions (K,) in [0, 1].
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from models.policies.protocols import FloatArray, IntArray, check_at_least
+
+
+class SlotView(Protocol):
+    """The part of the engine's `RoundView` that these policies read."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def rng(self) -> np.random.Generator: ...
+
+
+def check_opinions(opinions: FloatArray, clients: int) -> FloatArray:
+    """`opinions` as float64 (K,); raises ValueError for another shape or a value outside [0, 1]."""
+    values = np.asarray(opinions, np.float64)
+    if values.shape != (clients,):
+        raise ValueError(f"opinions has shape {values.shape}: must be ({clients},), one opinion for each client")
+    good = (values >= 0) & (values <= 1)
+    if not good.all():
+        client = int(np.argmin(good))
+        raise ValueError(f"opinions = {float(values[client])!r} of client {client}: must lie in [0, 1]")
+    return values
+
+
+def check_played(clients: IntArray, pending: tuple[int, ...]) -> None:
+    """Raise ValueError unless `clients` are those the policy selected last, in any order."""
+    if tuple(sorted(np.asarray(clients).tolist())) != pending:
+        raise ValueError(f"clients = {np.asarray(clients).tolist()}: must be those selected in this slot, {list(pending)}")
+
+
+def check_members(name: str, members: list[int], clients: int) -> tuple[int, ...]:
+    """`members` ascending; raises ValueError, naming the parameter, unless they are distinct clients, at least one."""
+    if not members or len(set(members)) < len(members) or min(members) < 0 or max(members) >= clients:
+        raise ValueError(f"{name} = {members!r}: must be at least one client, each in 0..{clients - 1} and named once")
+    return tuple(sorted(members))
+
+
+def check_gaps(horizon: int, gap_min: float, gap_max: float) -> None:
+    """Raise ValueError unless `horizon` >= 1 and 0 < `gap_min` <= `gap_max`: what the bounds on regret are stated for."""
+    check_at_least("horizon", horizon, 1)
+    check_at_least("gap_min", gap_min, 0, strict=True)
+    check_at_least("gap_max", gap_max, gap_min)
