@@ -1,8 +1,8 @@
 """Laws of jammers: which sub-channels to jam in the next dwell.
 
-Each law has `choose(view)`: distinct sub-channels out of `view.reach`, at most `view.allowed` (the budget's word). How long a dwell
-lasts, what is in reach and what the budget allows are the engine's matter. An oblivious law (sweep, pulse, random, file) follows
-a plan of its own, a reactive one what it heard.
+Each law has `choose(view)`: distinct sub-channels out of `view.reach`, at most `view.allowed` (the budget's word). How long a
+dwell lasts, what is in reach and what the budget allows are the engine's matter. An oblivious law (sweep, pulse, random, file)
+follows a plan of its own, a reactive one what it heard.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _width(width: int) -> int:
 
 
 class Sweep(_Stateless):
-    """Walks over the sub-channels in reach: `width` neighbours at a time, on by `step` every dwell, from the last to the first."""
+    """Walks over the sub-channels in reach, round and round: `width` neighbours at a time, on by `step` every dwell."""
 
     def __init__(self, *, width: int = 1, step: int = 1) -> None:
         self._width = _width(width)
@@ -69,7 +69,7 @@ class Sweep(_Stateless):
 
 
 class Pulse(_Stateless):
-    """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; the first pulse begins at once."""
+    """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; it begins with a pulse."""
 
     def __init__(self, *, on: int = 1, off: int = 1, width: int = 1) -> None:
         self._width = _width(width)
@@ -104,11 +104,11 @@ class Random(_Stateless):
 
 
 class File(_Stateless):
-    """Follows a plan from a text file: a line a dwell, the sub-channels to jam separated by commas or blanks; an empty line: none.
+    """Follows a plan from a text file: a line a dwell, the sub-channels to jam separated by commas or blanks, or none.
 
-    After the last line the plan begins anew (`repeat`), or is over. What a line names beyond the budget is left out, from its end.
-    Lines that begin with # are passed over. Raises ValueError with file and line for anything else, and for a plan of no lines;
-    a sub-channel out of reach is refused when it is to be jammed.
+    After the last line the plan begins anew (`repeat`), or is over. What a line names beyond the budget is left out, from its
+    end. Lines that begin with # are passed over. Raises ValueError with file and line for anything else, and for a plan of no
+    lines; a sub-channel out of reach is refused when it is to be jammed.
     """
 
     def __init__(self, *, path: str, repeat: bool = False) -> None:
@@ -143,11 +143,11 @@ class File(_Stateless):
 
 
 class Reactive:
-    """Jams the `width` sub-channels in reach where it hears most; ties go to a draw, and where nothing was heard nothing is jammed.
+    """Jams the `width` sub-channels in reach where it hears most; ties go to a draw, and where it heard nothing it does nothing.
 
-    `target`: "used": where most transmissions began since the last dwell; "worked": where most updates got through; "busy": where
-    a transmission is under way as the dwell begins (for dwells in seconds). `memory`: the part of what it heard earlier that still
-    counts a dwell later: 0 is the last dwell only, 1 everything ever heard.
+    `target`: "used": where most transmissions began since the last dwell; "worked": where most updates got through; "busy":
+    where a transmission is under way as the dwell begins (for dwells in seconds). `memory`: the part of what it heard earlier
+    that still counts a dwell later: 0 is the last dwell only, 1 everything ever heard.
     """
 
     def __init__(self, *, target: Literal["used", "worked", "busy"] = "worked", width: int = 1, memory: float = 0.0) -> None:

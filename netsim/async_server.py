@@ -139,12 +139,15 @@ class AsynchronousServer:
         assigned = self.scheduler.assign(view)
         channels = check_schedule(assigned, clients.count, self.spectrum.count, self.spectrum.contention)
 
+        end_s = None if self.round_s is None else max(number * self.round_s, start_s)
+        if end_s is not None:
+            self.spectrum.round_ends_s = end_s
         self._sent_before = clients.sent
         clients.open_round(number, self.learner.version, present, channels)
         self._open = True
-        if self.round_s is not None:
+        if end_s is not None:
             # After everything else of that instant: who arrives exactly as the round ends is in time.
-            yield self.clock.call_at(max(number * self.round_s, start_s), _nothing, priority=LAST)
+            yield self.clock.call_at(end_s, _nothing, priority=LAST)
         elif not self._over():
             self._closing = self.clock.event()
             yield self._closing

@@ -73,7 +73,7 @@ class Spectrum:
     """N orthogonal sub-channels: their states of a round, who is on them, who jams them.
 
     `law` and `delay` have one entity for each sub-channel. `contention`: two transmissions may meet on one sub-channel, and then
-    both are lost; otherwise a schedule never lets it happen, and ValueError says that one did.
+    both are lost; otherwise no schedule may let it happen.
     """
 
     def __init__(
@@ -98,6 +98,8 @@ class Spectrum:
         self._delay: RoundDraw[float] | None = None
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
+        self.round_ends_s = _EVER
+        """When the present round will cut what is under way, if that is known."""
         self.under_way: list[list[Part]] = [[] for _ in range(channels)]
         self.jams: list[list[Jam]] = [[] for _ in range(channels)]
         """The jamming of each sub-channel under way, in order of beginning."""
@@ -136,16 +138,17 @@ class Spectrum:
         part.good = self._good[channel]
         part.jammed = part.collided = False
         self.begun[channel] += 1
-        others = self.under_way[channel]
-        if others:
-            if not self.contention:
-                raise ValueError(f"channel = {channel}: client {others[0].client} is still on it; a schedule must give it to one")
-            part.collided = True
-            for other in others:
-                other.collided = True
-        others.append(part)
+        holders = self.under_way[channel]
+        for other in holders:
+            if self._still_there(other, time_s):
+                part.collided = other.collided = True
+        holders.append(part)
         if self.jams[channel]:
             self.jams[channel][0].strike(part)
+
+    def _still_there(self, part: Part, time_s: float) -> bool:
+        # What ends or is cut in this very instant has left, but what has no length is there for its one instant.
+        return part.due_s > time_s < self.round_ends_s or part.upload_start_s == time_s
 
     def end(self, part: Part, *, delivered: bool) -> None:
         """A transmission leaves its sub-channel."""
@@ -158,7 +161,7 @@ class Spectrum:
         jam.order = self._jams_begun
         self.jams[jam.channel].append(jam)
         for part in self.under_way[jam.channel]:
-            if part.due_s > time_s or part.upload_start_s == time_s:
+            if self._still_there(part, time_s):
                 jam.strike(part)
 
     def clear(self, jam: Jam) -> None:
