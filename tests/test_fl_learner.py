@@ -11,7 +11,8 @@ from torch import nn
 
 from models.fl.build import build_learner
 from models.fl.data import Dataset
-from models.fl.learner import LOSS_CEILING, FederatedLearner
+from models.fl.evaluation import LOSS_CEILING
+from models.fl.learner import FederatedLearner
 from models.fl.losses import CrossEntropy
 from models.fl.mechanisms import NoMechanism, PerCoordinate
 from models.fl.networks import from_factory, mlp, svm
@@ -342,7 +343,7 @@ def test_digits_are_learned_and_private_overspending_is_not():
         ({"network": {"kind": "linear", "loss": "squared"}}, "network.loss = 'squared': must be one of cross-entropy, hinge"),
         ({"optimizer": {"kind": "adam"}}, "optimizer.learning_rate: missing"),
         ({"optimizer": {"kind": "sgd", "learning_rate": 0.1, "beta1": 0.1}}, "optimizer.beta1 = 0.1: unknown key"),
-        ({"mechanism": {"mode": "l2"}}, "mechanism.mode = 'l2': must be one of none, per_coordinate, l1"),
+        ({"mechanism": {"mode": "l3"}}, "mechanism.mode = 'l3': must be one of none, per_coordinate, l1, gaussian_per_coordinate, l2"),
         ({"mechanism": {"mode": "l1"}}, "mechanism.sensitivity: missing"),
         ({"mechanism": {"mode": "none", "sensitivity": 1.0}}, "mechanism.sensitivity = 1.0: unknown key"),
         ({"device": "tpu"}, "device = 'tpu': must be auto, cpu or cuda"),

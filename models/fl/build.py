@@ -10,14 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
+from models.fl.aggregation import AGGREGATIONS, STALENESS
+from models.fl.augmentation import Augmentation
 from models.fl.data import Dataset, load_dataset
-from models.fl.learner import FederatedLearner, Randomness
+from models.fl.evaluation import Randomness
+from models.fl.learner import BatchStatistics, FederatedLearner
 from models.fl.losses import Loss
-from models.fl.mechanisms import L1, Mechanism, NoMechanism, PerCoordinate
+from models.fl.mechanisms import MECHANISMS, Mechanism
 from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory
 from models.fl.optimizers import OPTIMIZERS, Optimizer
 from models.fl.options import check_options
 from models.fl.partition import make_partition
+from models.fl.server_optimizers import SERVER_OPTIMIZERS
+from models.fl.training import Precision
 
 Table = Mapping[str, Any]
 
@@ -70,7 +75,19 @@ def build_learner(
     batch_size: int = 20,
     epochs: int = 1,
     max_steps: int | None = None,
-    evaluate_every_rounds: int = 1,
+    proximal: float = 0.0,
+    precision: Precision = "float32",
+    augmentation: Augmentation = "none",
+    batch_statistics: BatchStatistics = "averaged",
+    aggregation: Table | None = None,
+    staleness: Table | None = None,
+    server_optimizer: Table | None = None,
+    buffer: int = 1,
+    contribution_samples: int = 0,
+    evaluate_every_rounds: int | None = None,
+    evaluate_every_s: float | None = None,
+    local_test_samples: int | None = None,
+    versions_kept: int = 1,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int = 1,
 ) -> FederatedLearner:
@@ -79,8 +96,10 @@ def build_learner(
     The tables: `data` goes to `data.load_dataset`, `partition` (by its "kind") to a function of `partition.PARTITIONS`, `network`
     (by "kind") to one of `networks.NETWORKS`, or its "kind" is a callable (input_shape, classes) -> module of the user's own; its
     "loss" is "cross-entropy" or "hinge" (the default for "svm"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, and
-    `mechanism` by "mode" ("none", "per_coordinate", "l1") to `mechanisms`. Draws are at the addresses "data", "partition" and
-    "network" of `streams`. `threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
+    `mechanism` by "mode" to `mechanisms.MECHANISMS`; `aggregation`, `staleness` and `server_optimizer` go by "kind" to the tables
+    of these names (absent: "size", "none", "sgd"). Evaluation goes by rounds or by simulated seconds (absent: every round). The
+    other keys are `FederatedLearner`'s. Draws are at the addresses "data", "partition" and "network" of `streams`. `threads` is
+    set for the whole process: on a CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -91,8 +110,12 @@ def build_learner(
     place = _device(device)
     check_options("data", load_dataset, data, given=("root", "generator"))
     rule: Optimizer = _call("optimizer", optimizer, "kind", OPTIMIZERS, {})
-    mechanisms: dict[str, Callable[..., Mechanism]] = {"none": NoMechanism, "per_coordinate": PerCoordinate, "l1": L1}
-    protection: Mechanism = _call("mechanism", mechanism, "mode", mechanisms, {})
+    protection: Mechanism = _call("mechanism", mechanism, "mode", MECHANISMS, {})
+    combine = _call("aggregation", aggregation or {"kind": "size"}, "kind", AGGREGATIONS, {})
+    discount = _call("staleness", staleness or {"kind": "none"}, "kind", STALENESS, {})
+    server = _call("server_optimizer", server_optimizer or {"kind": "sgd"}, "kind", SERVER_OPTIMIZERS, {})
+    if evaluate_every_rounds is not None and evaluate_every_s is not None:
+        raise ValueError(f"evaluate_every_s = {evaluate_every_s!r}: give either this or evaluate_every_rounds")
     torch.set_num_threads(threads)
     dataset = load_dataset(root=data_root, generator=streams.generator("data"), **data)
     labels = dataset.train_y.numpy().astype(np.int64)
@@ -109,6 +132,18 @@ def build_learner(
         batch_size=batch_size,
         epochs=epochs,
         max_steps=max_steps,
-        evaluate_every_rounds=evaluate_every_rounds,
+        proximal=proximal,
+        precision=precision,
+        augmentation=augmentation,
+        batch_statistics=batch_statistics,
+        aggregation=combine,
+        staleness=discount,
+        server_optimizer=server,
+        buffer=buffer,
+        contribution_samples=contribution_samples,
+        evaluate_every_rounds=1 if evaluate_every_rounds is None else evaluate_every_rounds,
+        evaluate_every_s=evaluate_every_s,
+        local_test_samples=local_test_samples,
+        versions_kept=versions_kept,
         device=place,
     )

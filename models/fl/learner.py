@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from models.fl.aggregation import Aggregation, Arrivals, BySize, NoStaleness, Staleness
+from models.fl.augmentation import Augmentation, draw_moves
+from models.fl.contribution import Contributions, on_validation
 from models.fl.data import Dataset
+from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness, local_sets
 from models.fl.losses import Loss
 from models.fl.mechanisms import Mechanism
 from models.fl.optimizers import Optimizer
-from models.fl.training import LocalTrainer, draw_batches
+from models.fl.server_optimizers import ServerOptimizer, ServerSgd
+from models.fl.training import LocalTrainer, Precision, draw_batches
+from models.fl.versions import Versions
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+BatchStatistics = Literal["averaged", "local"]
 
-_EVALUATION_BATCH = 1000
-LOSS_CEILING = 1e6
-"""The largest loss of a single sample that enters a mean; a loss that is no number counts as this."""
 # Far above any model that classifies, and far enough below the largest float32 for sums of models to stay finite.
 _PARAMETER_LIMIT = 1e30
-
-
-class Randomness(Protocol):
-    """Addressed random generators (`netsim.streams.Streams`)."""
-
-    def generator(self, name: str, *index: int) -> np.random.Generator: ...
-
-    def integer_seed(self, name: str, *index: int) -> int: ...
 
 
 class Delivered(Protocol):
@@ -47,23 +42,29 @@ class Delivered(Protocol):
     def epsilon(self) -> FloatArray: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """Accuracy in [0, 1] and mean loss on the test set; both are always finite."""
+class _Update(NamedTuple):
+    """One delivered update: whose, its address, where it started, what it may spend."""
 
-    accuracy: float
-    loss: float
+    client: int
+    round: int
+    version: int
+    epsilon: float
 
 
 class FederatedLearner:
-    """Trains the clients whose updates were delivered, all in one call, and averages what they sent by data size (PAUSE eq. 2).
+    """Trains the clients whose updates were delivered, all in one call, and folds what they sent into the model.
 
-    An update is theta_k - theta after local training; the mechanism protects it; the server adds to the model the mean of the
-    updates delivered, weighted by |D_k| over the delivered. An update that is not finite is refused: it counts in
-    `refused_updates` and in no mean. The content of an update depends on the seed, its client, the round it was started in, and
-    the model it started from (to rounding error: sums may be ordered differently in another company).
+    An update is theta_k - theta after local training; the mechanism protects it; `aggregation` makes one step of all of them
+    (by default the mean weighted by |D_k| over the delivered, PAUSE eq. 2), `staleness` says what those from old versions count,
+    and `server_optimizer` takes the step. An update that is not finite is refused: it counts in `refused_updates` and in no step.
+    The content of an update depends on the seed, its client, the round it was started in, and the model it started from (to
+    rounding error: sums may be ordered differently in another company).
 
-    In evaluation a sample whose scores are not finite counts as wrong, and no sample's loss as more than `LOSS_CEILING`.
+    `buffer`: deliveries wait until there are so many; all that wait are then trained and folded in together.
+    `batch_statistics`: running statistics of batch normalisation are part of an update, averaged like it and neither noised nor
+    touched by the server optimizer ("averaged"), or stay with each client ("local": Andreux et al. 2020), and the server, which
+    has none, evaluates with those of the test batch. `contribution_samples` > 0 keeps the clients' marginal contributions, each
+    on so many validation samples in the proportions of the client's labels.
     """
 
     def __init__(
@@ -76,19 +77,36 @@ class FederatedLearner:
         optimizer: Optimizer,
         mechanism: Mechanism,
         streams: Randomness,
+        aggregation: Aggregation | None = None,
+        staleness: Staleness | None = None,
+        server_optimizer: ServerOptimizer | None = None,
         batch_size: int = 20,
         epochs: int = 1,
         max_steps: int | None = None,
+        proximal: float = 0.0,
+        precision: Precision = "float32",
+        augmentation: Augmentation = "none",
+        batch_statistics: BatchStatistics = "averaged",
+        buffer: int = 1,
         evaluate_every_rounds: int = 1,
+        evaluate_every_s: float | None = None,
+        local_test_samples: int | None = None,
+        contribution_samples: int = 0,
         versions_kept: int = 1,
         device: torch.device | str = "cpu",
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("epochs", epochs), ("max_steps", 1 if max_steps is None else max_steps)):
+        for name, value in (
+            ("batch_size", batch_size),
+            ("epochs", epochs),
+            ("max_steps", 1 if max_steps is None else max_steps),
+            ("buffer", buffer),
+        ):
             if value < 1:
                 raise ValueError(f"{name} = {value!r}: must be >= 1")
-        for name, value in (("evaluate_every_rounds", evaluate_every_rounds), ("versions_kept", versions_kept)):
-            if value < 1:
-                raise ValueError(f"{name} = {value!r}: must be >= 1")
+        if augmentation not in ("none", "crop-flip"):
+            raise ValueError(f"augmentation = {augmentation!r}: must be none or crop-flip")
+        if batch_statistics not in ("averaged", "local"):
+            raise ValueError(f"batch_statistics = {batch_statistics!r}: must be averaged or local")
         self.data_sizes: IntArray = np.array([len(part) for part in partition], np.int64)
         """(K,) samples of each client."""
         if not len(partition) or self.data_sizes.min() < 1:
@@ -98,25 +116,49 @@ class FederatedLearner:
         self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.classes) for part in partition])
         """(K, classes) how many samples of each label each client holds."""
         self._mechanism, self._streams = mechanism, streams
+        self._aggregation = aggregation or BySize()
+        self._staleness = staleness or NoStaleness()
+        self._server = server_optimizer or ServerSgd()
         self._batch_size, self._epochs, self._max_steps = batch_size, epochs, max_steps
-        self._every, self._kept = evaluate_every_rounds, versions_kept
-        self._test_x, self._test_y = dataset.test_x.to(device), dataset.test_y.to(device)
-        self._loss = loss
+        self._augment = augmentation == "crop-flip"
+        self._buffer, self._waiting = buffer, list[_Update]()
+        self._device = torch.device(device)
         self._trainer = LocalTrainer(
             network=network.to(device),
             loss=loss,
             optimizer=optimizer,
             x=dataset.train_x.to(device),
             y=dataset.train_y.to(device),
+            proximal=proximal,
+            precision=precision,
         )
-        self.version = 0
+        self._local_statistics = batch_statistics == "local"
+        if self._local_statistics and not self._trainer.buffers:
+            raise ValueError("batch_statistics = 'local': the network keeps no running statistics; leave it out")
+        self._statistics: dict[int, Tensor] = {}
+        self._contributions = self._make_contributions(dataset, loss, contribution_samples)
+        self._evaluator = Evaluator(
+            trainer=self._trainer,
+            loss=loss,
+            x=dataset.test_x.to(device),
+            y=dataset.test_y.to(device),
+            label_counts=self.label_counts,
+            streams=streams,
+            every_rounds=evaluate_every_rounds,
+            every_s=evaluate_every_s,
+            local_samples=local_test_samples,
+        )
         self.trained_updates = 0
-        """Updates computed so far."""
+        """Updates computed and offered to the model so far."""
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
-        self._models: dict[int, Tensor] = {0: self._trainer.initial()}
-        self._known: tuple[int, Quality] | None = None
-        self.payload_bytes = 4 * self._models[0].numel()
+        self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
+        self.payload_bytes = 4 * (self._trainer.parameters + (0 if self._local_statistics else self._trainer.buffers))
+
+    @property
+    def version(self) -> int:
+        """Counts the aggregations that changed the model, from 0."""
+        return self._versions.newest
 
     @property
     def guarantee(self) -> str:
@@ -128,98 +170,180 @@ class FederatedLearner:
         """How the clients of an aggregation are trained: "vectorised", or "sequential" with the reason."""
         return "vectorised" if self._trainer.vectorised else f"sequential: {self._trainer.reason}"
 
+    @property
+    def notes(self) -> list[str]:
+        """What happened in training that a user should know."""
+        return list(self._trainer.notes)
+
+    def retain(self, versions: list[int]) -> None:
+        """All versions that updates under way started from, told after every aggregation; others may be dropped.
+
+        Raises:
+            ValueError: one of them is not there any more.
+        """
+        self._versions.retain(versions, holder="engine")
+
     def aggregate(self, deliveries: Delivered, want_updates: bool) -> FloatArray | None:
         """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.
 
-        Returns the protected updates (n, d) in the order of the deliveries if wanted (a refused one is all zeros).
+        Returns the protected updates (n, d) in the order of the deliveries if wanted (a refused one is all zeros). Where they are
+        wanted although they go on waiting in the buffer, they are computed now and again later.
 
         Raises:
             ValueError: an update starts from a version that is no longer kept.
+            MemoryError: the device cannot hold the updates.
         """
-        clients = deliveries.clients.tolist()
+        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon)
+        new = [_Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         width = self._trainer.parameters
-        if not clients:
+        if not new:
             return np.zeros((0, width)) if want_updates else None
-        rounds = deliveries.rounds.tolist()
-        start = torch.stack([self._model(version) for version in deliveries.versions.tolist()])
-        updates = self._trainer.train(
-            start,
-            [self._batches(client, round) for client, round in zip(clients, rounds, strict=True)],
-            [self._streams.integer_seed("network-draws", round, client) for client, round in zip(clients, rounds, strict=True)],
-        ).sub_(start)
-        updates[:, :width] = self._mechanism.protect(
-            updates[:, :width],
-            deliveries.epsilon,
-            lambda row: self._streams.generator("privacy-noise", rounds[row], clients[row]),
-        )
-        self.trained_updates += len(clients)
-        accepted = updates.isfinite().all(1).cpu().numpy()
+        try:
+            if len(self._waiting) + len(new) < self._buffer:
+                self._waiting += new
+                self._versions.retain([update.version for update in self._waiting], holder="buffer")
+                updates = self._content(new)[1] if want_updates else None
+            else:
+                waited, self._waiting = self._waiting, []
+                updates = self._fold(waited + new)[len(waited) :]
+                if waited:
+                    self._versions.retain([], holder="buffer")
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; use device = 'cpu'"
+            ) from error
+        return updates[:, :width].cpu().numpy().astype(np.float64) if want_updates and updates is not None else None
+
+    def _fold(self, updates: list[_Update]) -> Tensor:
+        starts, content, statistics = self._content(updates)
+        clients = np.array([update.client for update in updates])
+        width = self._trainer.parameters
+        if self._local_statistics:
+            self._statistics |= zip(clients.tolist(), statistics, strict=True)
+        self.trained_updates += len(updates)
+        accepted = content.isfinite().all(1).cpu().numpy()
+        refused = torch.from_numpy(~accepted).to(content.device)
+        content[refused] = 0.0
         self.refused_updates += int((~accepted).sum())
-        updates[torch.from_numpy(~accepted).to(updates.device)] = 0.0
-        weights = self.data_sizes[deliveries.clients] * accepted
-        if weights.any():
-            shares = torch.from_numpy((weights / weights.sum()).astype(np.float32)).to(updates.device)
-            self._advance((self._models[self.version] + shares @ updates).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
-        return updates[:, :width].cpu().numpy().astype(np.float64) if want_updates else None
+        if not accepted.any():
+            return content
+        kept = slice(None) if accepted.all() else ~refused
+        staleness = self.version - np.array([update.version for update in updates])[accepted]
+        zeta = self.contribution()[clients[accepted]] if self._aggregation.needs_contribution else None
+        arrivals = Arrivals(self.data_sizes[clients[accepted]], staleness, zeta)
+        model = self._versions.model
+        step = self._aggregation.step(model, starts[kept], content[kept], arrivals, self._staleness.factor(staleness))
+        step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+        step[:width] = self._server.step(step[:width])
+        if self._contributions is not None:
+            self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
+        self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
+        return content
+
+    def _content(self, updates: list[_Update]) -> tuple[Tensor, Tensor, Tensor]:
+        """Where each update started, what it is once protected, each (n, d), and the batch statistics its client ended with."""
+        width = self._trainer.parameters
+        starts = torch.stack([self._versions[update.version] for update in updates])
+        if self._local_statistics:
+            for row, update in zip(starts, updates, strict=True):
+                row[width:] = self._statistics.get(update.client, row[width:])
+        batches = [self._batches(update) for update in updates]
+        trained = self._trainer.train(
+            starts,
+            batches,
+            [self._streams.integer_seed("network-draws", update.round, update.client) for update in updates],
+            [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
+        )
+        statistics = trained[:, width:].clone()
+        content = trained.sub_(starts)
+        if self._local_statistics:
+            content[:, width:] = 0.0
+            # The server knows its own only, which never change.
+            starts[:, width:] = self._versions.model[width:]
+        content[:, :width] = self._mechanism.protect(
+            content[:, :width],
+            np.array([update.epsilon for update in updates]),
+            lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
+        )
+        return starts, content, statistics
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """Quality of the present model: due in the first and the last round and every `evaluate_every_rounds`; else None."""
-        if not (last or round == 1 or round % self._every == 0):
+        """Quality of the present model, or None where none is due.
+
+        It is due in the first and the last round, and every `evaluate_every_rounds` rounds; with `evaluate_every_s` instead of
+        these at the first round that closes at or after each multiple of so many simulated seconds.
+        """
+        if not self._evaluator.due(round, time_s, last):
             return None
-        if self._known is None or self._known[0] != self.version:
-            self._known = (self.version, self._measure(self._models[self.version]))
-        return self._known[1]
+        return self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._local_statistics)
+
+    def opinions(self, local: LocalTest) -> FloatArray:
+        """(K,) accuracy of the present model on every client's local test set, in [0, 1] (client analytics' opinions).
+
+        The sets are drawn once, from the test set: see `evaluation.local_sets`.
+        """
+        statistics = self._statistics if self._local_statistics else None
+        return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
+
+    def contribution(self) -> FloatArray:
+        """(K,) marginal contributions, each >= 0; ones where `contribution_samples` is 0."""
+        return np.ones(len(self._partition)) if self._contributions is None else self._contributions.contribution()
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
+        state = self._versions.state_dict() | {
             "trained_updates": self.trained_updates,
             "refused_updates": self.refused_updates,
-            "versions": list(self._models),
-            "models": np.stack([model.cpu().numpy() for model in self._models.values()]),
+            "due_s": self._evaluator.due_s,
+            "waiting": [list(update) for update in self._waiting],
+            "server_optimizer": self._server.state_dict(),
+            "statistics_of": list(self._statistics),
+            "statistics": [row.cpu().numpy().copy() for row in self._statistics.values()],
         }
+        return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        device = self._test_x.device
-        models = torch.from_numpy(np.array(state["models"], np.float32)).to(device)
-        if models.shape[1] != self._models[self.version].numel():
-            raise ValueError(f"models = {tuple(models.shape)}: this network has {self._models[self.version].numel()} numbers")
-        self.version = int(state["version"])
+        device = self._device
+        self._versions.load_state_dict(state)
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])
-        self._models = {int(version): model for version, model in zip(state["versions"], models, strict=True)}
-        self._known = None
+        self._evaluator.due_s = float(state["due_s"])
+        self._waiting = [_Update(int(c), int(r), int(v), float(e)) for c, r, v, e in state["waiting"]]
+        self._server.load_state_dict(state["server_optimizer"], device)
+        rows = (torch.from_numpy(np.array(row, np.float32)).to(device) for row in state["statistics"])
+        self._statistics = dict(zip(state["statistics_of"], rows, strict=True))
+        if self._contributions is not None:
+            self._contributions.load_state_dict(state["contributions"], device)
+        self._evaluator.forget()
 
-    def _batches(self, client: int, round: int) -> IntArray:
+    def _batches(self, update: _Update) -> IntArray:
         return draw_batches(
-            self._partition[client],
-            self._streams.generator("batches", round, client),
+            self._partition[update.client],
+            self._streams.generator("batches", update.round, update.client),
             batch_size=self._batch_size,
             epochs=self._epochs,
             max_steps=self._max_steps,
         )
 
-    def _model(self, version: int) -> Tensor:
-        model = self._models.get(version)
-        if model is None:
-            raise ValueError(
-                f"versions: an update starts from version {version}, but only {list(self._models)} are kept; raise versions_kept"
-            )
-        return model
+    def _moves(self, update: _Update, steps: int) -> IntArray:
+        generator = self._streams.generator("augmentation", update.round, update.client)
+        return draw_moves(generator, steps=steps, batch_size=self._batch_size)
 
-    def _advance(self, model: Tensor) -> None:
-        self.version += 1
-        self._models[self.version] = model
-        for old in list(self._models)[: -self._kept]:
-            del self._models[old]
-
-    def _measure(self, model: Tensor) -> Quality:
-        correct = torch.zeros((), dtype=torch.int64)
-        total = torch.zeros((), dtype=torch.float64)
-        for first in range(0, len(self._test_y), _EVALUATION_BATCH):
-            y = self._test_y[first : first + _EVALUATION_BATCH]
-            scores = self._trainer.scores(model, self._test_x[first : first + _EVALUATION_BATCH])
-            correct += ((scores.argmax(1) == y) & scores.isfinite().all(1)).sum().cpu()
-            losses = self._loss.value(scores, y).nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
-            total += losses.sum(dtype=torch.float64).cpu()
-        return Quality(int(correct) / len(self._test_y), float(total) / len(self._test_y))
+    def _make_contributions(self, dataset: Dataset, loss: Loss, samples: int) -> Contributions | None:
+        if samples < 0:
+            raise ValueError(f"contribution_samples = {samples!r}: must be >= 0")
+        if not samples:
+            if self._aggregation.needs_contribution:
+                raise ValueError("contribution_samples = 0: must be > 0 for aggregation by contribution")
+            return None
+        if not len(dataset.validation_y):
+            raise ValueError(f"contribution_samples = {samples!r}: there is no validation part; set data.validation_samples")
+        labels = dataset.validation_y.numpy()
+        generator = self._streams.generator("contribution-samples")
+        return on_validation(
+            trainer=self._trainer,
+            loss=loss,
+            x=dataset.validation_x.to(self._device),
+            y=dataset.validation_y.to(self._device),
+            sets=local_sets(labels, self.label_counts, "own", samples=samples, generator=generator),
+            batch_statistics=self._local_statistics,
+        )

@@ -13,6 +13,8 @@ from typing import Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from models.fl.deep_networks import cnn8, resnet18
+from models.fl.initialisation import from_seed, seeded
 from models.fl.losses import CrossEntropy, Hinge, Loss
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -86,26 +88,6 @@ class Cnn(nn.Module):
         return cast("Tensor", self.layers(x))
 
 
-def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Weights and biases of linear and convolutional layers uniform in +-1/sqrt(fan-in), torch's own default."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            bound = 1 / math.sqrt(layer.weight[0].numel())
-            with torch.no_grad():
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                if layer.bias is not None:
-                    layer.bias.uniform_(-bound, bound, generator=generator)
-
-
-def _from_seed(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    # Made on the meta device a module draws nothing from the global generator.
-    with torch.device("meta"):
-        module = make()
-    module = module.to_empty(device="cpu")
-    _initialise(module, torch.Generator().manual_seed(seed))
-    return module
-
-
 def _features(input_shape: tuple[int, ...]) -> int:
     return math.prod(input_shape)
 
@@ -132,7 +114,7 @@ def svm(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
 def mlp(input_shape: tuple[int, ...], classes: int, *, seed: int, hidden: list[int]) -> nn.Module:
     """Fully connected network; `hidden` holds the widths of the hidden layers ([32, 16] in PAUSE's MNIST study)."""
     _check_widths("hidden", hidden)
-    return _from_seed(lambda: Dense(features=_features(input_shape), hidden=hidden, classes=classes), seed)
+    return from_seed(lambda: Dense(features=_features(input_shape), hidden=hidden, classes=classes), seed)
 
 
 def cnn(
@@ -144,18 +126,24 @@ def cnn(
     _check_widths("hidden", [hidden])
     if len(input_shape) != 3:
         raise ValueError(f"network.kind = 'cnn': needs images (C, H, W), the data are {input_shape}")
-    return _from_seed(lambda: Cnn(input_shape=input_shape, channels=widths, hidden=hidden, classes=classes), seed)
+    return from_seed(lambda: Cnn(input_shape=input_shape, channels=widths, hidden=hidden, classes=classes), seed)
 
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"linear": linear, "svm": svm, "mlp": mlp, "cnn": cnn}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "linear": linear,
+    "svm": svm,
+    "mlp": mlp,
+    "cnn": cnn,
+    "cnn8": cnn8,
+    "resnet18": resnet18,
+}
 LossName = Literal["cross-entropy", "hinge"]
 LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge}
 
 
 def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
     """A user's module. Layers draw their parameters from torch's global generator: it is seeded for the call and put back."""
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+    with seeded(seed, torch.device("cpu")):
         return factory(input_shape, classes)
 
 

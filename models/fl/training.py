@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import cast
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -17,18 +18,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from models.fl.augmentation import crop_flip
+from models.fl.initialisation import seeded
 from models.fl.losses import Loss
 from models.fl.networks import HandStacked
 from models.fl.optimizers import Optimizer
 
 IntArray = NDArray[np.int64]
+Precision = Literal["float32", "bfloat16"]
+BatchNorm = nn.modules.batchnorm._BatchNorm
 
 # Above this many numbers a sample, convolutions on a CPU are faster client by client than stacked (15 clients, batches of 20:
 # 28x28x1 images take 0.7 to 0.8 times the sequential time stacked, 32x32x3 images 1.2 to 1.6 times).
 _STACKED_CPU_INPUT = 1024
 # Parameters, gradients and moments of the clients trained at once. On a CPU what stays in its cache is faster (300 clients of the
 # 784-32-16-10 network: 20 % slower all at once than 15 to 30 at a time); a GPU wants as many as fit.
-_CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 512 * 2**20}
+_CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 4 * 2**30}
 
 
 def draw_batches(
@@ -53,19 +58,43 @@ class LocalTrainer:
     the floating-point buffers (running statistics of batch normalisation), which a client trains along; such a network skips
     batches of a single sample, which have no variance.
     `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
+    `proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added.
+    `precision` "bfloat16" computes forward and backward in mixed precision; parameters, moments and evaluation stay float32.
+
+    On a CPU the result is the same bit for bit at the same number of threads. On CUDA sums may be taken in another order from run
+    to run, and convolutions may use TF32: results agree to rounding error only, which training amplifies.
     """
 
-    def __init__(self, *, network: nn.Module, loss: Loss, optimizer: Optimizer, x: Tensor, y: Tensor) -> None:
+    def __init__(
+        self,
+        *,
+        network: nn.Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        x: Tensor,
+        y: Tensor,
+        proximal: float = 0.0,
+        precision: Precision = "float32",
+    ) -> None:
+        if not 0 <= proximal < math.inf:
+            raise ValueError(f"proximal = {proximal!r}: must be a finite number >= 0")
+        if precision not in ("float32", "bfloat16"):
+            raise ValueError(f"precision = {precision!r}: must be float32 or bfloat16")
         self._network = network
         self._loss = loss
         self._optimizer = optimizer
         self._x, self._y = x, y
+        self._proximal = proximal
+        self._mixed = precision == "bfloat16"
+        self.notes: list[str] = []
+        """What happened in training that a user should know, once each."""
         tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
         self._names = [name for name, _ in tensors]
         self._shapes = [tensor.shape for _, tensor in tensors]
         self._count = len(list(network.parameters()))
         self.parameters = sum(shape.numel() for shape in self._shapes[: self._count])
         self.buffers = sum(shape.numel() for shape in self._shapes[self._count :])
+        self._normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
         self.reason = self._why_sequential()
         self.vectorised = self.reason is None
         row_bytes = 4 * self.parameters * (2 + optimizer.moments)
@@ -76,62 +105,112 @@ class LocalTrainer:
         state = self._network.state_dict()
         return torch.cat([state[name].detach().flatten() for name in self._names]).to(self._x.device, torch.float32)
 
-    def scores(self, row: Tensor, x: Tensor) -> Tensor:
-        """Scores (B, classes) of the network with the parameters of `row` (d,), as in evaluation."""
+    def scores(self, row: Tensor, x: Tensor, *, batch_statistics: bool = False) -> Tensor:
+        """Scores (B, classes) of the network with the parameters of `row` (d,), as in evaluation.
+
+        `batch_statistics`: batch normalisation uses the statistics of `x` in place of the running ones in `row`, unless `x` is a
+        single sample.
+        """
         self._network.eval()
+        if batch_statistics and len(x) > 1:
+            # In training mode these layers overwrite their running statistics: not those of the caller's row.
+            row = row.clone()
+            for layer in self._normalisers:
+                layer.train()
         with torch.no_grad():
             values = [view[0] for view in self._views(row.unsqueeze(0))]
             return cast("Tensor", functional_call(self._network, dict(zip(self._names, values, strict=True)), (x,)))
 
-    def train(self, start: Tensor, batches: Sequence[IntArray], seeds: Sequence[int]) -> Tensor:
+    def train(
+        self, start: Tensor, batches: Sequence[IntArray], seeds: Sequence[int], moves: Sequence[IntArray] | None = None
+    ) -> Tensor:
         """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
-        `seeds`: one a client, for networks that draw random numbers themselves (dropout).
+        `seeds`: one a client, for networks that draw random numbers themselves (dropout). `moves`: how each client's samples are
+        cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None: not at all.
+
+        Raises:
+            MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
+                many are trained at once, from then on, and a note says so.
         """
         self._network.train()
-        if self.buffers:
-            batches = [batch[(batch >= 0).sum(1) > 1] for batch in batches]
+        if self.buffers or self._normalisers:
+            kept = [(batch >= 0).sum(1) > 1 for batch in batches]
+            batches = [batch[k] for batch, k in zip(batches, kept, strict=True)]
+            moves = moves and [move[k] for move, k in zip(moves, kept, strict=True)]
         out = start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
-        for first in range(0, len(order), self._chunk):
-            rows = order[first : first + self._chunk]
-            if self.vectorised:
-                out[rows] = self._train_chunk(out[rows], [batches[k] for k in rows])
+        done = 0
+        while done < len(order):
+            rows = order[done : done + self._chunk]
+            try:
+                with self._drawing(seeds[rows[0]]):
+                    trained = self._train_chunk(
+                        out[rows], [batches[k] for k in rows], None if moves is None else [moves[k] for k in rows]
+                    )
+            except torch.OutOfMemoryError as error:
+                self._halve(len(rows), error)
                 continue
-            with torch.random.fork_rng(devices=[]):
-                torch.set_rng_state(torch.Generator().manual_seed(seeds[rows[0]]).get_state())
-                out[rows] = self._train_chunk(out[rows], [batches[k] for k in rows])
+            out[rows] = trained
+            done += len(rows)
         return out
 
-    def _train_chunk(self, rows: Tensor, batches: list[IntArray]) -> Tensor:
+    def _drawing(self, seed: int) -> AbstractContextManager[None]:
+        # A stacked network draws nothing; one that does gets torch's global generators, seeded with its client's own seed.
+        return nullcontext() if self.vectorised else seeded(seed, self._x.device)
+
+    def _halve(self, clients: int, error: torch.OutOfMemoryError) -> None:
+        if self._x.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if clients == 1:
+            raise MemoryError(
+                f"device = {self._x.device.type!r}: out of memory while training a single client; "
+                "use a smaller batch_size or network, or device = 'cpu'"
+            ) from error
+        self._chunk = clients // 2
+        self.notes.append(f"out of memory while training {clients} clients at once: from then on {self._chunk} at once")
+
+    def _train_chunk(self, rows: Tensor, batches: list[IntArray], moves: list[IntArray] | None) -> Tensor:
         steps = np.array([len(b) for b in batches])
-        samples = np.full((steps[0], len(batches), batches[0].shape[1]), -1, np.int64)
+        shape = (int(steps[0]), len(batches), batches[0].shape[1])
+        samples = np.full(shape, -1, np.int64)
         for k, batch in enumerate(batches):
             samples[: steps[k], k] = batch
         real = samples >= 0
         weights = torch.from_numpy((real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)).to(rows.device)
         # A missing sample, of weight 0, repeats its batch's first: no other client's data come near.
         chosen = torch.from_numpy(np.where(real, samples, samples[:, :, :1]).clip(0)).to(rows.device)
+        shifts = None
+        if moves is not None:
+            shift = np.zeros((*shape, 3), np.int64)
+            for k, move in enumerate(moves):
+                shift[: steps[k], k] = move
+            shifts = torch.from_numpy(shift).to(rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
+        anchor = theta.clone() if self._proximal else theta
         moments = [torch.zeros_like(theta) for _ in range(self._optimizer.moments)]
         compute = self._gradients()
         active = 0
         with torch.no_grad():
-            for step in range(int(steps[0])):
+            for step in range(shape[0]):
                 now = int((steps > step).sum())
                 if now != active:
                     active = now
                     views, slots = self._views(rows[:active]), self._views(gradient[:active])[: self._count]
                 index = chosen[step, :active]
-                x = self._x.index_select(0, index.flatten()).view(*index.shape, *self._x.shape[1:])
-                compute(views, slots, x, self._y[index], weights[step, :active])
-                now_moments = [moment[:active] for moment in moments]
-                self._optimizer.step(theta[:active], gradient[:active, : self.parameters], now_moments, step + 1)
+                x = self._x.index_select(0, index.flatten())
+                if shifts is not None:
+                    x = crop_flip(x, shifts[step, :active].flatten(0, 1))
+                compute(views, slots, x.reshape(*index.shape, *self._x.shape[1:]), self._y[index], weights[step, :active])
+                slope = gradient[:active, : self.parameters]
+                if self._proximal:
+                    slope.add_(theta[:active] - anchor[:active], alpha=self._proximal)
+                self._optimizer.step(theta[:active], slope, [moment[:active] for moment in moments], step + 1)
         return rows
 
     def _gradients(self) -> Callable[[list[Tensor], list[Tensor], Tensor, Tensor, Tensor], None]:
-        if isinstance(self._network, HandStacked):
-            network = self._network
+        network = self._network
+        if isinstance(network, HandStacked) and not self._mixed:
             return lambda views, slots, x, y, w: network.stacked_gradients(views, slots, x, y, w, self._loss)
         return self._stacked_gradients if self.vectorised else self._single_gradients
 
@@ -139,7 +218,9 @@ class LocalTrainer:
         # The clients' losses do not depend on each other's parameters: the gradient of their sum is every client's own.
         with torch.enable_grad():
             leaves = [view.detach().requires_grad_() for view in views]
-            total = (self._loss.value(self._stacked_scores(leaves, x), y) * weights).sum()
+            with self._autocast():
+                scores = self._stacked_scores(leaves, x)
+            total = (self._loss.value(scores.float(), y) * weights).sum()
         self._store(total, leaves, slots)
 
     def _stacked_scores(self, leaves: list[Tensor], x: Tensor) -> Tensor:
@@ -154,9 +235,15 @@ class LocalTrainer:
             leaves = [view[0].detach().requires_grad_() for view in views[: self._count]]
             # Buffers are given as views of the row, so that what the network writes into them stays there.
             values = [*leaves, *(view[0] for view in views[self._count :])]
-            scores = functional_call(self._network, dict(zip(self._names, values, strict=True)), (x[0][real],))
-            total = self._loss.value(cast("Tensor", scores), y[0][real]).mean()
+            with self._autocast():
+                scores = functional_call(self._network, dict(zip(self._names, values, strict=True)), (x[0][real],))
+            total = self._loss.value(cast("Tensor", scores).float(), y[0][real]).mean()
         self._store(total, leaves, [slot[0] for slot in slots])
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        # Without the cache of cast weights: every step has new ones.
+        kind = self._x.device.type
+        return torch.autocast(kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
 
     @staticmethod
     def _store(total: Tensor, leaves: list[Tensor], slots: list[Tensor]) -> None:
@@ -169,10 +256,13 @@ class LocalTrainer:
         return [part.view(len(rows), *shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def _why_sequential(self) -> str | None:
-        if isinstance(self._network, HandStacked):
+        if isinstance(self._network, HandStacked) and not self._mixed:
             return None
         if any(True for _ in self._network.buffers()):
             return "the network keeps running statistics"
+        if self._normalisers:
+            # The copies that fill up short batches would enter the statistics.
+            return "batch normalisation mixes the samples of a batch"
         convolves = any(isinstance(layer, nn.Conv2d) for layer in self._network.modules())
         if convolves and self._x.device.type == "cpu" and self._x[0].numel() > _STACKED_CPU_INPUT:
             return "convolutions of large images are faster client by client on a CPU"
@@ -180,7 +270,7 @@ class LocalTrainer:
         views = self._views(torch.stack([row, row]))
         self._network.train()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._autocast():
                 self._stacked_scores(views, self._x[:1].expand(2, 2, *self._x.shape[1:]))
         except (RuntimeError, ValueError, NotImplementedError) as error:
             return f"torch.func cannot stack the network ({str(error).splitlines()[0]})"

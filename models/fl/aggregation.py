@@ -1,0 +1,153 @@
+"""How delivered updates become one step of the model.
+
+An update is theta_k - theta, from the model theta its client started from. Weights are worked out over the delivered updates
+only, so that "size" is FedAvg (PAUSE eq. 2) and, where some uploads fail, FedAvg over the successes (client analytics, eq. 2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What is known of n delivered updates, in the order of their delivery."""
+
+    sizes: IntArray
+    """(n,) samples of each update's client."""
+    staleness: IntArray
+    """(n,) how many versions of the model were made since the one the update started from."""
+    contribution: FloatArray | None
+    """(n,) the clients' marginal contributions, for an aggregation that says `needs_contribution`."""
+
+
+class Staleness(Protocol):
+    """What an old update still counts for."""
+
+    def factor(self, staleness: IntArray) -> FloatArray:
+        """Factors (n,) in [0, 1], 1 for an update from the present version."""
+
+
+class NoStaleness:
+    """Old updates count in full."""
+
+    def factor(self, staleness: IntArray) -> FloatArray:
+        return np.ones(len(staleness))
+
+
+class Polynomial:
+    """(1 + s)^-exponent (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2; FedBuff: Nguyen et al. 2022, exponent 1/2)."""
+
+    def __init__(self, *, exponent: float = 0.5) -> None:
+        if not 0 < exponent < math.inf:
+            raise ValueError(f"staleness.exponent = {exponent!r}: must be a finite number > 0")
+        self._exponent = exponent
+
+    def factor(self, staleness: IntArray) -> FloatArray:
+        return np.asarray((1.0 + staleness) ** -self._exponent, np.float64)
+
+
+class HingeStaleness:
+    """1 up to staleness `free`, then 1/(slope (s - free) + 1) (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2)."""
+
+    def __init__(self, *, free: int = 4, slope: float = 10.0) -> None:
+        if free < 0:
+            raise ValueError(f"staleness.free = {free!r}: must be >= 0 versions")
+        if not 0 < slope < math.inf:
+            raise ValueError(f"staleness.slope = {slope!r}: must be a finite number > 0")
+        self._free, self._slope = free, slope
+
+    def factor(self, staleness: IntArray) -> FloatArray:
+        return 1.0 / (self._slope * np.maximum(staleness - self._free, 0) + 1.0)
+
+
+class Aggregation(Protocol):
+    """The step that one set of updates makes."""
+
+    needs_contribution: bool
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """What is to be added to `model` (d,); starts and updates (n, d), staleness factors (n,), n >= 1."""
+
+
+class _Weighted:
+    """The sum of w_i s_i update_i: weights w that sum to 1, times the staleness factors, which are not made to sum to 1 again."""
+
+    needs_contribution = False
+
+    def weights(self, arrivals: Arrivals) -> FloatArray:
+        raise NotImplementedError
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        weights = self.weights(arrivals) * factors
+        return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
+
+
+class BySize(_Weighted):
+    """w_i = |D_i| / sum |D_j|: FedAvg (McMahan et al. 2017)."""
+
+    def weights(self, arrivals: Arrivals) -> FloatArray:
+        return np.asarray(arrivals.sizes / arrivals.sizes.sum(), np.float64)
+
+
+class Equal(_Weighted):
+    """w_i = 1/n; with a buffer and a staleness factor it is FedBuff (Nguyen et al. 2022)."""
+
+    def weights(self, arrivals: Arrivals) -> FloatArray:
+        return np.full(len(arrivals.sizes), 1.0 / len(arrivals.sizes))
+
+
+class ByContribution(_Weighted):
+    """w_i = zeta_i made to sum to 1 over the delivered S, zeta_i = C_i / sum C (channel study, eq. 6, 7 and 43).
+
+    The study prints G_i = (w_0 - w_E)/eta and w - (1/|S|) sum zeta_i G_i, which steps 1/eta too far and divides twice; this is
+    w - eta sum over S of zeta_i G_i, and eta G_i is minus the update. Equal weights where all C_i are 0.
+    """
+
+    needs_contribution = True
+
+    def weights(self, arrivals: Arrivals) -> FloatArray:
+        zeta = arrivals.contribution
+        if zeta is None or not zeta.sum() > 0:
+            return np.full(len(arrivals.sizes), 1.0 / len(arrivals.sizes))
+        return np.asarray(zeta / zeta.sum(), np.float64)
+
+
+class Mixing:
+    """theta <- (1 - a) theta + a theta_k for each arriving model theta_k in turn, a = `alpha` times its staleness factor.
+
+    FedAsync (Xie, Koyejo and Gupta 2019, Algorithm 1).
+    """
+
+    needs_contribution = False
+
+    def __init__(self, *, alpha: float = 0.6) -> None:
+        if not 0 < alpha <= 1:
+            raise ValueError(f"aggregation.alpha = {alpha!r}: must be in (0, 1]")
+        self._alpha = alpha
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        mixed = model.clone()
+        for start, update, factor in zip(starts, updates, factors.tolist(), strict=True):
+            mixed.lerp_(start + update, self._alpha * factor)
+        return mixed.sub_(model)
+
+
+AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
+    "size": BySize,
+    "equal": Equal,
+    "contribution": ByContribution,
+    "mixing": Mixing,
+}
+STALENESS: dict[str, Callable[..., Staleness]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}

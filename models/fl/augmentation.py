@@ -1,0 +1,39 @@
+"""Random crops and flips of training images, drawn at the address of client and round and applied as the batches are formed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+Augmentation = Literal["none", "crop-flip"]
+IntArray = NDArray[np.int64]
+
+PADDING = 4
+"""Pixels added on every side before a crop of the first size is cut out: the common choice for 32x32 images."""
+
+
+def draw_moves(generator: np.random.Generator, *, steps: int, batch_size: int) -> IntArray:
+    """For every sample of every step: the crop's first row and column in 0..2 `PADDING`, and 1 where it is flipped.
+
+    Shape (steps, batch_size, 3).
+    """
+    return generator.integers(0, [2 * PADDING + 1, 2 * PADDING + 1, 2], (steps, batch_size, 3))
+
+
+def crop_flip(x: Tensor, moves: Tensor) -> Tensor:
+    """Images (N, C, H, W), each padded with zeros (the mean, where data are standardised), cropped and flipped left to right.
+
+    `moves` (N, 3) as `draw_moves` gives them; (PADDING, PADDING, 0) leaves an image as it is.
+    """
+    count, _, height, width = x.shape
+    rows = moves[:, 0, None] + torch.arange(height, device=x.device)
+    columns = torch.arange(width, device=x.device).expand(count, -1)
+    columns = moves[:, 1, None] + torch.where(moves[:, 2, None] == 1, columns.flip(1), columns)
+    padded = functional.pad(x, (PADDING,) * 4)
+    sample = torch.arange(count, device=x.device)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -1,0 +1,185 @@
+"""Quality of a model on the test set, and on the local test sets of all clients at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.losses import Loss
+from models.fl.training import LocalTrainer
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+LocalTest = Literal["iid", "own"]
+
+_BATCH = 1000
+LOSS_CEILING = 1e6
+"""The largest loss of a single sample that enters a mean; a loss that is no number counts as this."""
+
+
+class Randomness(Protocol):
+    """Addressed random generators (`netsim.streams.Streams`)."""
+
+    def generator(self, name: str, *index: int) -> np.random.Generator: ...
+
+    def integer_seed(self, name: str, *index: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Accuracy in [0, 1] and mean loss on the test set; both are always finite."""
+
+    accuracy: float
+    loss: float
+
+
+def measure(
+    trainer: LocalTrainer, model: Tensor, x: Tensor, y: Tensor, loss: Loss, batch_statistics: bool
+) -> tuple[BoolArray, float]:
+    """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
+
+    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `LOSS_CEILING`.
+    """
+    right, total = [], torch.zeros((), dtype=torch.float64, device=x.device)
+    for first in range(0, len(y), _BATCH):
+        labels = y[first : first + _BATCH]
+        scores = trainer.scores(model, x[first : first + _BATCH], batch_statistics=batch_statistics)
+        right.append((scores.argmax(1) == labels) & scores.isfinite().all(1))
+        losses = loss.value(scores, labels).nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
+        total += losses.sum(dtype=torch.float64)
+    # One transfer from the device for all batches.
+    return torch.cat(right).cpu().numpy(), float(total) / len(y)
+
+
+def local_sets(
+    labels: IntArray, label_counts: IntArray, local: LocalTest, *, samples: int, generator: np.random.Generator
+) -> IntArray:
+    """Local test sets of all clients out of samples with these labels: (K, samples) numbers in 0..len(labels)-1.
+
+    "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": drawn so that each
+    client's labels come in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow;
+    a label of which there is no sample is left out.
+
+    Raises:
+        ValueError: an unknown kind; "own" where there is no sample of any label that a client holds.
+    """
+    clients = len(label_counts)
+    if local == "iid":
+        orders = [generator.permutation(len(labels)) for _ in range(math.ceil(clients * samples / len(labels)))]
+        return np.concatenate(orders)[: clients * samples].reshape(clients, samples)
+    if local != "own":
+        raise ValueError(f"local = {local!r}: must be 'iid' or 'own'")
+    pools = [np.flatnonzero(labels == label) for label in range(label_counts.shape[1])]
+    present = np.array([len(pool) > 0 for pool in pools])
+    out = np.empty((clients, samples), np.int64)
+    for client, counts in enumerate(label_counts * present):
+        if not counts.any():
+            raise ValueError(f"local = 'own': there is no sample of any label that client {client} holds")
+        wanted = _whole_shares(counts / counts.sum(), samples)
+        drawn = [
+            generator.choice(pools[label], wanted[label], replace=bool(wanted[label] > len(pools[label])))
+            for label in np.flatnonzero(wanted).tolist()
+        ]
+        out[client] = np.concatenate(drawn)
+    return out
+
+
+def _whole_shares(share: FloatArray, total: int) -> IntArray:
+    """Whole numbers that sum to `total`, as near to share * total as largest remainders bring them; `share` sums to 1."""
+    exact = share * total
+    counts = np.floor(exact).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
+    return counts
+
+
+class Evaluator:
+    """Says when the model is evaluated, and evaluates it: on the whole test set, and on every client's local one.
+
+    `every_rounds`, or in its place `every_s` simulated seconds; `local_samples`: size of a local test set, None: an equal share.
+    """
+
+    def __init__(
+        self,
+        *,
+        trainer: LocalTrainer,
+        loss: Loss,
+        x: Tensor,
+        y: Tensor,
+        label_counts: IntArray,
+        streams: Randomness,
+        every_rounds: int,
+        every_s: float | None,
+        local_samples: int | None,
+    ) -> None:
+        if every_rounds < 1:
+            raise ValueError(f"evaluate_every_rounds = {every_rounds!r}: must be >= 1")
+        if every_s is not None and not 0 < every_s < math.inf:
+            raise ValueError(f"evaluate_every_s = {every_s!r}: must be > 0 seconds")
+        if local_samples is not None and local_samples < 1:
+            raise ValueError(f"local_test_samples = {local_samples!r}: must be >= 1")
+        self._trainer, self._loss, self._streams = trainer, loss, streams
+        self._x, self._y = x, y
+        self._label_counts = label_counts
+        self._every_rounds, self._every_s = every_rounds, every_s
+        self._local_samples = max(1, len(y) // len(label_counts)) if local_samples is None else local_samples
+        self._sets: dict[LocalTest, IntArray] = {}
+        self._known: tuple[int, BoolArray, Quality] | None = None
+        self.due_s = 0.0
+        """From when on the next evaluation is due, where that goes by simulated time."""
+
+    def due(self, round: int, time_s: float, last: bool) -> bool:
+        """Whether to evaluate now: always in the first and the last round; counts what is due as done."""
+        if self._every_s is None:
+            return last or round == 1 or round % self._every_rounds == 0
+        if not (last or round == 1 or time_s >= self.due_s):
+            return False
+        self.due_s = self._every_s * (math.floor(time_s / self._every_s) + 1)
+        return True
+
+    def forget(self) -> None:
+        """Measure anew, even a version number that was measured before."""
+        self._known = None
+
+    def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
+        """Quality of `model` (d,), of this version, on the test set."""
+        return self._measured(version, model, batch_statistics)[1]
+
+    def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
+        """(K,) accuracy on every client's local test set.
+
+        One pass over the test set serves all clients, unless `statistics` holds each one's own of batch normalisation.
+        """
+        sets = self._sets.get(local)
+        if sets is None:
+            sets = self._sets[local] = local_sets(
+                self._y.cpu().numpy(),
+                self._label_counts,
+                local,
+                samples=self._local_samples,
+                generator=self._streams.generator(f"local-tests-{local}"),
+            )
+        if statistics is None:
+            right: FloatArray = self._measured(version, model, False)[0][sets].mean(1)
+            return right
+        return np.array([self._own_opinion(model, statistics.get(client), rows) for client, rows in enumerate(sets)])
+
+    def _own_opinion(self, model: Tensor, statistics: Tensor | None, rows: IntArray) -> float:
+        if statistics is not None:
+            model = torch.cat([model[: self._trainer.parameters], statistics])
+        chosen = torch.from_numpy(rows).to(self._y.device)
+        right, _ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
+        return float(right.mean())
+
+    def _measured(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
+        if self._known is None or self._known[0] != version:
+            right, loss = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
+            self._known = (version, right, Quality(float(right.mean()), loss))
+        return self._known[1:]
