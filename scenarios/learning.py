@@ -22,6 +22,12 @@ class Data(Section):
     """digits comes with scikit-learn; the others are read from the folder named by the environment variable NETSIM_DATA."""
     samples: Count | None = None
     """Training samples kept, a seeded choice; absent: all."""
+    test_samples: Count | None = None
+    """Test samples kept, a seeded choice; absent: all."""
+    validation_samples: Annotated[int, Field(ge=0)] = 0
+    """Training samples held back for the server; no client gets them."""
+    scale: Literal["standard", "unit", "raw"] = "standard"
+    """standard: zero mean and unit variance per channel; unit: [0, 1]; raw: the stored numbers, 0..255 (digits: 0..16)."""
     download: bool = False
     """Fetch the data set through torchvision if it is absent."""
 
@@ -55,6 +61,24 @@ class Cnn(Part):
     hidden: Count = 64
 
 
+class Cnn8(Part):
+    """Eight 3x3 convolutions, pooling after every second, one dense layer (the channel study's network for CIFAR-10)."""
+
+    kind: Literal["cnn8"] = "cnn8"
+    channels: Annotated[list[Count], Field(min_length=8, max_length=8)] | None = None
+    """Absent: [32, 32, 64, 64, 128, 128, 256, 256]; the paper does not say."""
+    norm: Literal["batch", "group", "none"] = "group"
+    """Batch or group normalisation after each convolution, or none; the paper does not say."""
+
+
+class Resnet18(Part):
+    """torchvision's ResNet-18 with a 3x3 stem and no max-pooling, for 32x32 images."""
+
+    kind: Literal["resnet18"] = "resnet18"
+    norm: Literal["batch", "group"] = "batch"
+    """Batch normalisation (see batch_statistics), or group normalisation in its place; the paper does not say."""
+
+
 class OwnNetwork(Part):
     """A callable of your own, "package.module:name", called with (input_shape, classes); it returns a torch module."""
 
@@ -81,8 +105,84 @@ class Adam(Part):
     weight_decay: NonNegative = 0.0
 
 
-NETWORKS: dict[str, type[Part]] = {"linear": Linear, "svm": Svm, "mlp": Mlp, "cnn": Cnn}
+class BySize(Part):
+    """Weights proportional to the samples of the clients delivered: FedAvg, over the successes where uploads fail."""
+
+    kind: Literal["size"] = "size"
+
+
+class Equal(Part):
+    """Equal weights over the clients delivered."""
+
+    kind: Literal["equal"] = "equal"
+
+
+class ByContribution(Part):
+    """Weights proportional to the clients' marginal contributions; needs contribution_samples."""
+
+    kind: Literal["contribution"] = "contribution"
+
+
+class Mixing(Part):
+    """The model moves a share of the way to each arriving model in turn (FedAsync, Xie et al. 2019)."""
+
+    kind: Literal["mixing"] = "mixing"
+    alpha: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """The share, for an update of staleness 0."""
+
+
+class NoStaleness(Part):
+    """Updates from old versions of the model count in full."""
+
+    kind: Literal["none"] = "none"
+
+
+class Polynomial(Part):
+    """An update s versions old counts (1 + s)^-exponent (FedAsync; FedBuff with 1/2)."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    exponent: Positive = 0.5
+
+
+class HingeStaleness(Part):
+    """An update s versions old counts in full up to `free` versions, then 1/(slope (s - free) + 1) (FedAsync)."""
+
+    kind: Literal["hinge"] = "hinge"
+    free: Annotated[int, Field(ge=0)] = 4
+    slope: Positive = 10.0
+
+
+class ServerSgd(Part):
+    """The aggregated step times a rate; rate 1 is FedAvg."""
+
+    kind: Literal["sgd"] = "sgd"
+    learning_rate: Positive = 1.0
+
+
+class FedAvgM(Part):
+    """Server momentum (Hsu et al. 2019)."""
+
+    kind: Literal["fedavgm"] = "fedavgm"
+    learning_rate: Positive = 1.0
+    momentum: Fraction = 0.9
+
+
+class FedAdam(Part):
+    """Server Adam without bias correction (Reddi et al. 2021)."""
+
+    kind: Literal["fedadam"] = "fedadam"
+    learning_rate: Positive = 0.01
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.99
+    tau: Positive = 1e-3
+    """Added to the root of the second moment; that moment starts at its square."""
+
+
+NETWORKS: dict[str, type[Part]] = {"linear": Linear, "svm": Svm, "mlp": Mlp, "cnn": Cnn, "cnn8": Cnn8, "resnet18": Resnet18}
 OPTIMIZERS: dict[str, type[Part]] = {"sgd": Sgd, "adam": Adam}
+AGGREGATIONS: dict[str, type[Part]] = {"size": BySize, "equal": Equal, "contribution": ByContribution, "mixing": Mixing}
+STALENESS: dict[str, type[Part]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
+SERVER_OPTIMIZERS: dict[str, type[Part]] = {"sgd": ServerSgd, "fedavgm": FedAvgM, "fedadam": FedAdam}
 
 
 class Learner(Section):
@@ -101,9 +201,31 @@ class Learner(Section):
     """Local epochs of an update."""
     max_steps: Count | None = None
     """Most local steps of an update; absent: as many as the epochs take."""
-    evaluate_every_rounds: Count = 1
-    """Test-set accuracy after every n-th round and after the last."""
+    proximal: NonNegative = 0.0
+    """FedProx's mu: mu/2 times the squared distance from the model a client started from is added to its loss."""
+    augmentation: Literal["none", "crop-flip"] = "none"
+    """crop-flip: training images are padded by 4 pixels, cropped at random and flipped left to right in half of the cases."""
+    batch_statistics: Literal["averaged", "local"] = "averaged"
+    """Running statistics of batch normalisation: averaged with the updates, or kept by each client and never sent."""
+    aggregation: part_of("aggregation", described=AGGREGATIONS) = {"kind": "size"}  # type: ignore[valid-type]
+    """What weight each delivered update has."""
+    staleness: part_of("staleness", described=STALENESS) = {"kind": "none"}  # type: ignore[valid-type]
+    """What an update counts that started from an old version of the model; a factor of its weight."""
+    server_optimizer: part_of("server_optimizer", described=SERVER_OPTIMIZERS) = {"kind": "sgd"}  # type: ignore[valid-type]
+    """What the server makes of the aggregated step."""
+    buffer: Count = 1
+    """Deliveries wait until there are so many, and are then aggregated together."""
+    contribution_samples: Annotated[int, Field(ge=0)] = 0
+    """Validation samples held for each client, out of data.validation_samples, to measure marginal contributions; 0: none are."""
+    evaluate_every_rounds: Count | None = None
+    """Test-set accuracy after the first, the last and every n-th round; absent: every round, or as evaluate_every_s says."""
+    evaluate_every_s: Positive | None = None
+    """Test-set accuracy each time so many simulated seconds have passed, as the next round closes; and after first and last."""
+    local_test_samples: Count | None = None
+    """Test samples of each client's local test set, for opinions; absent: an equal share of the test set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16: local training in mixed precision; parameters and evaluation stay float32."""
     threads: Count | None = None
     """Threads of torch; absent: 1, so that runs side by side do not get in each other's way."""
 
