@@ -48,6 +48,37 @@ class RoundRow(NamedTuple):
     """Transmissions lost because two used one sub-channel at once."""
     jam_dwells: int | None = None
     """What jamming cost: sub-channels times dwells, of all jammers."""
+    members: int | None = None
+    """Clients that took part in the slot. Of servers with slots a row is a slot: its counts are over its communication rounds."""
+    opinion: float | None = None
+    """Average opinion of all clients at the end of the slot: its reward."""
+    opinion_s: float | None = None
+    """Seconds at the end of the slot for testing the model and uploading opinions."""
+    opinions_missing: int | None = None
+    """Opinions that did not reach the server in this slot."""
+    talk_s: float | None = None
+    """Seconds from the start of the slot to the start of its training: what the clients spent deciding."""
+    converged_s: float | None = None
+    """Seconds from the start of the slot until belief propagation had settled; null: it had not when the slot started."""
+    agreed_s: float | None = None
+    """Seconds from the start of the slot until all clients named the same top m; null: they did not when training started."""
+    exchanges: int | None = None
+    """Exchanges of belief propagation (asynchronous: the most messages on one edge)."""
+    residual: float | None = None
+    """The largest change of a message in the last exchange, in log-odds."""
+    disagreement: float | None = None
+    """Share of clients that did not name the true top m when training started."""
+    messages: int | None = None
+    """Messages sent between clients in the slot, every sending counted; sums over rows satisfy
+    messages = messages_delivered + messages_lost, + messages_in_flight of the last row."""
+    messages_delivered: int | None = None
+    messages_lost: int | None = None
+    messages_in_flight: int | None = None
+    """Messages in flight as the slot ends."""
+    messages_resent: int | None = None
+    """Of the messages sent: those that had been lost before."""
+    message_bytes: int | None = None
+    """Bytes of the messages sent between clients in the slot."""
 
 
 class UpdateRow(NamedTuple):
@@ -104,6 +135,27 @@ class JamRow(NamedTuple):
     """Those among them whose channel was good."""
 
 
+class MessageRow(NamedTuple):
+    """One sending of a message between two clients."""
+
+    round: int
+    protocol: str
+    source: int
+    target: int
+    number: int
+    """Belief propagation: the exchange (asynchronous: the how manieth message on this edge); push: the repetition; flooding: the
+    best client whose index it carries."""
+    resend: int
+    """How often the same message was sent before."""
+    sent_s: float
+    end_s: float
+    outcome: str
+    """delivered, lost or in_flight."""
+    cause: str | None
+    """Why it was lost: channel, cut or jammed."""
+    size_bytes: int
+
+
 def _plain(hint: Any) -> type:
     """The type of a column: `int` of `int | None`."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
@@ -117,8 +169,10 @@ def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Sche
 
 
 ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
-CLIENTS = _schema("clients", UpdateRow, {"outcome": pa.dictionary(pa.int8(), pa.string())})
-JAMS = _schema("jams", JamRow, {"jammer": pa.dictionary(pa.int8(), pa.string())})
+_NAMES = pa.dictionary(pa.int8(), pa.string())
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES})
+JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
+MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
 
 
 class Recorder(Protocol):
@@ -132,6 +186,9 @@ class Recorder(Protocol):
 
     def jam(self, row: JamRow) -> None:
         """A dwell of a jammer has ended."""
+
+    def message(self, row: MessageRow) -> None:
+        """A message between clients has ended, or the run has ended before it."""
 
     def close(self) -> None:
         """No more records will come."""
@@ -149,6 +206,9 @@ class NoRecorder:
     def jam(self, row: JamRow) -> None:
         return None
 
+    def message(self, row: MessageRow) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -160,6 +220,7 @@ class MemoryRecorder:
         self.rounds: list[RoundRow] = []
         self.updates: list[UpdateRow] = []
         self.jams: list[JamRow] = []
+        self.messages: list[MessageRow] = []
 
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
@@ -169,6 +230,9 @@ class MemoryRecorder:
 
     def jam(self, row: JamRow) -> None:
         self.jams.append(row)
+
+    def message(self, row: MessageRow) -> None:
+        self.messages.append(row)
 
     def close(self) -> None:
         return None
@@ -204,16 +268,19 @@ class _Table:
 
 
 class ParquetRecorder:
-    """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`."""
+    """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
+    `messages.parquet` if `messages`."""
 
-    def __init__(self, folder: Path, *, clients: bool = True, jams: bool = False) -> None:
+    def __init__(self, folder: Path, *, clients: bool = True, jams: bool = False, messages: bool = False) -> None:
         rounds = _Table(folder / "rounds.parquet", ROUNDS)
         updates = _Table(folder / "clients.parquet", CLIENTS) if clients else None
         dwells = _Table(folder / "jams.parquet", JAMS) if jams else None
-        self._tables = [table for table in (rounds, updates, dwells) if table is not None]
+        talk = _Table(folder / "messages.parquet", MESSAGES) if messages else None
+        self._tables = [table for table in (rounds, updates, dwells, talk) if table is not None]
         self.round = rounds.append
         self.update = updates.append if updates else NoRecorder().update
         self.jam = dwells.append if dwells else NoRecorder().jam
+        self.message = talk.append if talk else NoRecorder().message
 
     def close(self) -> None:
         """Write what is buffered and the files' footers; the files are complete from here on."""

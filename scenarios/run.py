@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim.simulation import Simulation
-from netsim.trace import FORMAT, JamRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
+from netsim.trace import FORMAT, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
 from scenarios.build import Built, build, guarantee_in_words
 from scenarios.errors import UserError
 from scenarios.reading import to_toml
@@ -58,6 +58,7 @@ class _Summing:
         self.totals = Totals()
         self.update: Callable[[UpdateRow], None] = inner.update
         self.jam: Callable[[JamRow], None] = inner.jam
+        self.message: Callable[[MessageRow], None] = inner.message
 
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)

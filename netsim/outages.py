@@ -1,0 +1,127 @@
+"""Links that fail and come back, and partitions, at given times: a schedule that is looked up, with no events of its own."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from netsim.interfaces import IntArray
+
+
+class Linked(Protocol):
+    """The part of a peer graph that outages read."""
+
+    @property
+    def clients(self) -> int: ...
+    @property
+    def source(self) -> IntArray: ...
+    @property
+    def target(self) -> IntArray: ...
+    @property
+    def address(self) -> IntArray: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Links are down over [start_s, end_s), both ways; end_s inf: for good.
+
+    Either `links`, pairs of neighbours, or `groups` of clients: then every link between two groups is down (a partition); who is
+    named in none belongs to one further group.
+    """
+
+    start_s: float
+    end_s: float = math.inf
+    links: Sequence[tuple[int, int]] = ()
+    groups: Sequence[Sequence[int]] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_s < math.inf:
+            raise ValueError(f"start_s = {self.start_s!r}: must be >= 0 seconds and finite")
+        if not self.end_s > self.start_s:
+            raise ValueError(f"end_s = {self.end_s!r}: must be after start_s = {self.start_s!r}")
+        if bool(self.links) == bool(self.groups):
+            raise ValueError(f"links = {list(self.links)!r}: give either links or groups")
+
+
+class Outages:
+    """When which link of a graph is down. Raises ValueError for a link that the graph does not have, or a client named twice."""
+
+    def __init__(self, *, graph: Linked, outages: Sequence[Outage] = ()) -> None:
+        self._graph = graph
+        spans: dict[int, list[tuple[float, float]]] = {}
+        for outage in outages:
+            for link in self._links(outage):
+                spans.setdefault(link, []).append((outage.start_s, outage.end_s))
+        self._starts: dict[int, list[float]] = {}
+        self._ends: dict[int, list[float]] = {}
+        returns: dict[float, list[int]] = {}
+        for link, parts in spans.items():
+            starts, ends = self._starts.setdefault(link, []), self._ends.setdefault(link, [])
+            for start, end in sorted(parts):
+                if ends and start <= ends[-1]:
+                    ends[-1] = max(ends[-1], end)
+                else:
+                    starts.append(start)
+                    ends.append(end)
+            for end in ends:
+                returns.setdefault(end, []).append(link)
+        self._returns = {time: sorted(links) for time, links in sorted(returns.items()) if time < math.inf}
+        self._times = list(self._returns)
+        self._all = sorted((s, e) for link in self._starts for s, e in zip(self._starts[link], self._ends[link], strict=True))
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def _links(self, outage: Outage) -> list[int]:
+        graph = self._graph
+        if outage.groups:
+            group_of = np.full(graph.clients, -1)
+            for i, members in enumerate(outage.groups):
+                for client in members:
+                    if not 0 <= client < graph.clients:
+                        raise ValueError(f"groups has {client!r}: clients must lie in 0..{graph.clients - 1}")
+                    if group_of[client] >= 0:
+                        raise ValueError(f"groups has {client!r} twice: each client belongs to one group")
+                    group_of[client] = i
+            between = group_of[graph.source] != group_of[graph.target]
+            return sorted(set((graph.address[between] >> 1).tolist()))
+        named = []
+        for a, b in outage.links:
+            edge = np.flatnonzero((graph.source == a) & (graph.target == b))
+            if not edge.size:
+                raise ValueError(f"links has {(a, b)}: these two are not neighbours; an outage needs a link of the graph")
+            named.append(int(graph.address[edge[0]]) >> 1)
+        return named
+
+    def cut(self, link: int, start_s: float, end_s: float) -> bool:
+        """Whether `link` is down at any instant of [start_s, end_s), or at start_s if the two are equal."""
+        starts = self._starts.get(link)
+        if starts is None:
+            return False
+        # The last outage that begins before the flight ends (or at its one instant).
+        i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
+        return i >= 0 and self._ends[link][i] > start_s
+
+    def quiet_until(self, time_s: float) -> float:
+        """Until when no link is down; -inf: one is down now."""
+        following = math.inf
+        for start, end in self._all:
+            if start <= time_s < end:
+                return -math.inf
+            if start > time_s:
+                following = min(following, start)
+        return following
+
+    def next_return_s(self, time_s: float) -> float:
+        """When, after `time_s`, a link next comes back; inf: never."""
+        i = bisect_right(self._times, time_s)
+        return self._times[i] if i < len(self._times) else math.inf
+
+    def returning(self, time_s: float) -> list[int]:
+        """The links that come back at exactly `time_s`, ascending."""
+        return self._returns.get(time_s, [])

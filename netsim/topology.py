@@ -1,0 +1,433 @@
+"""Peer links as a medium: how long a message between two clients takes, whether it gets through, and how often it is sent again.
+
+A message that is lost is sent again, up to a limit; each sending is a message of its own, and ends exactly once, as delivered or
+lost. Until then it is in flight, so that at every instant sent = delivered + lost + in flight. Loss is a bad channel, a link that
+is down, or jamming. Links are undirected and numbered as the graph addresses them; edges are their two directions.
+
+Reading: a sender notices a loss `resend_after_s` after the message would have arrived (acknowledgements take no time and are not
+lost). A link of `outages` that is down for any instant of a message's flight loses it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+from netsim.channel import Survivals
+from netsim.clock import Clock
+from netsim.interfaces import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+from netsim.outages import Outages
+from netsim.spectrum import Jam
+from netsim.streams import Stream, Streams
+from netsim.trace import MessageRow, NoRecorder, Recorder
+
+_EVER = math.inf
+_SLOT_BITS, _KEY_BITS, _ATTEMPT_BITS = 24, 24, 16
+_KEPT = ("name", "slot", "edge", "key", "attempt", "tries", "size_bytes", "sent_s", "due_s", "good", "jammed")
+
+
+class PeerGraph(Protocol):
+    """Who is whose neighbour: an undirected graph of K clients as E directed edges, sorted by (target, source)."""
+
+    @property
+    def clients(self) -> int: ...
+    @property
+    def edges(self) -> int: ...
+    @property
+    def source(self) -> IntArray: ...
+    @property
+    def target(self) -> IntArray: ...
+    @property
+    def reverse(self) -> IntArray: ...
+    @property
+    def starts(self) -> IntArray: ...
+    @property
+    def address(self) -> IntArray:
+        """(E,) each edge's number for addressed draws; half of it, rounded down, is the number of its link."""
+
+    @property
+    def distance_km(self) -> FloatArray: ...
+
+
+class Talk(Protocol):
+    """A protocol under way between the clients, and the sender of messages. While it is not `live`, nothing reaches it."""
+
+    draws: PeerDraws
+    live: bool
+
+    def arrived(self, message: Message) -> None:
+        """A message got through."""
+
+    def given_up(self, message: Message) -> None:
+        """A message was lost and will not be sent again."""
+
+
+class Message:
+    """One sending of one message over one directed edge."""
+
+    __slots__ = (*_KEPT, "content", "number", "talk")
+
+    def __init__(
+        self,
+        talk: Talk | None,
+        name: str,
+        slot: int,
+        edge: int,
+        key: int,
+        attempt: int,
+        tries: int,
+        size_bytes: int,
+        content: Any,
+        sent_s: float,
+        due_s: float,
+        good: bool,
+        number: int,
+    ) -> None:
+        self.talk = talk
+        self.name = name
+        self.slot = slot
+        self.edge = edge
+        self.key = key
+        """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
+        self.attempt = attempt
+        self.tries = tries
+        """How often this message was sent before."""
+        self.size_bytes = size_bytes
+        self.content = content
+        self.sent_s = sent_s
+        self.due_s = due_s
+        self.good = good
+        self.jammed = False
+        self.number = number
+
+
+class PeerDraws:
+    """The draws of one protocol: delay and survival of a message at (slot, key, attempt, edge), all edges in one call."""
+
+    def __init__(self, links: PeerLinks, name: str, streams: Streams) -> None:
+        self.links = links
+        self.name = name
+        self.slot = 0
+        self._delay_stream: Stream = streams[f"{name}.delay"]
+        self._loss_stream: Stream = streams[f"{name}.loss"]
+        self._delays: dict[int, FloatArray] = {}
+        self._goods: dict[int, list[bool]] = {}
+        self._until_s = -_EVER
+        self._no_delay = False
+        self._no_loss = False
+
+    def open_slot(self, slot: int, time_s: float) -> None:
+        """Forget the draws of the last slot."""
+        if not 0 <= slot < 1 << _SLOT_BITS:
+            raise ValueError(f"slot = {slot!r}: must lie in 0..{(1 << _SLOT_BITS) - 1}")
+        self.slot = slot
+        self._renew(time_s)
+
+    def _renew(self, time_s: float) -> None:
+        links = self.links
+        self._delays.clear()
+        self._goods.clear()
+        delay, delay_until_s = links.delay.at(self.slot, time_s)
+        channel, channel_until_s = links.channel.at(self.slot, time_s)
+        self._until_s = min(delay_until_s, channel_until_s)
+        everyone = np.arange(links.graph.clients)
+        self._no_delay = not delay.mean_s(everyone).any()
+        self._no_loss = bool((channel.success_probability(everyone) == 1.0).all())
+
+    def lossless_until(self, time_s: float) -> float:
+        """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
+        if time_s >= self._until_s:
+            self._renew(time_s)
+        return self._until_s if self._no_loss else -_EVER
+
+    def delays_s(self, key: int, attempt: int) -> FloatArray:
+        """The delays (E,) that the law in force draws at this address."""
+        index = self._index(key, attempt)
+        found = self._delays.get(index)
+        return found if found is not None else self._draw_delays(index)
+
+    def forget(self, key: int) -> None:
+        """Nobody will ask for first attempts of `key` again (they would be drawn anew, and be the same)."""
+        self._delays.pop(self._index(key, 0), None)
+
+    def latency_s(self, key: int, size_bytes: int) -> FloatArray:
+        """What the first sendings of `key` take over each edge, seconds (E,), with the laws in force."""
+        links = self.links
+        flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
+        return flight if self._no_delay else np.asarray(flight + self.delays_s(key, 0))
+
+    def of(self, edge: int, key: int, attempt: int, time_s: float) -> tuple[float, bool]:
+        """Delay in seconds and survival of the message sent at `time_s`."""
+        if time_s >= self._until_s:
+            self._renew(time_s)
+        if self._no_delay and self._no_loss:
+            return 0.0, True
+        index = self._index(key, attempt)
+        delay_s = 0.0
+        if not self._no_delay:
+            delays = self._delays.get(index)
+            delay_s = (delays if delays is not None else self._draw_delays(index)).item(edge)
+        if self._no_loss:
+            return delay_s, True
+        goods = self._goods.get(index)
+        return delay_s, (goods if goods is not None else self._draw_goods(index, time_s))[edge]
+
+    def _index(self, key: int, attempt: int) -> int:
+        return ((self.slot << _KEY_BITS) | key) << _ATTEMPT_BITS | attempt
+
+    def _draw_delays(self, index: int) -> FloatArray:
+        graph = self.links.graph
+        law, _ = self.links.delay.at(self.slot, self.links.clock.now)
+        delays = law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
+        self._delays[index] = delays
+        return delays
+
+    def _draw_goods(self, index: int, time_s: float) -> list[bool]:
+        graph = self.links.graph
+        u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
+        goods, _ = self.links.survivals.evaluate(self.slot, time_s, graph.source, u)
+        self._goods[index] = goods
+        return goods
+
+
+class PeerLinks:
+    """All links between clients. A parameter that differs between clients is the sender's.
+
+    A message takes distance / `speed_km_per_s` + bytes / `bandwidth_bytes_per_s` + a draw of `delay`, and survives if `channel`
+    lets it; the state of a channel with memory moves on once a slot. `max_resends`: how often a lost message is sent again.
+    `bandwidth_bytes_per_s` a number or one a client (K,). Raises ValueError where one of these is out of its range.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        graph: PeerGraph,
+        delay: Timeline[DelayLaw],
+        channel: Timeline[ChannelLaw],
+        streams: Streams,
+        speed_km_per_s: float = _EVER,
+        bandwidth_bytes_per_s: float | FloatArray = _EVER,
+        max_resends: int = 0,
+        resend_after_s: float = 0.0,
+        outages: Outages | None = None,
+        jammed: JammedLinks | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        if not speed_km_per_s > 0:
+            raise ValueError(f"speed_km_per_s = {speed_km_per_s!r}: must be > 0 km/s")
+        bandwidth = np.broadcast_to(np.asarray(bandwidth_bytes_per_s, np.float64), (graph.clients,))
+        if not (bandwidth > 0).all():
+            raise ValueError(f"bandwidth_bytes_per_s = {float(bandwidth.min())!r}: must be > 0 bytes/s")
+        if not 0 <= max_resends < 1000:
+            raise ValueError(f"max_resends = {max_resends!r}: must be between 0 and 999")
+        if not 0 <= resend_after_s < _EVER:
+            raise ValueError(f"resend_after_s = {resend_after_s!r}: must be >= 0 seconds and finite")
+        if graph.clients >= 1 << _KEY_BITS:
+            raise ValueError(f"graph has {graph.clients} clients: must be fewer than {1 << _KEY_BITS}")
+        self.clock = clock
+        self.graph = graph
+        self.delay = delay
+        self.channel = channel
+        self.max_resends = max_resends
+        self.resend_after_s = resend_after_s
+        self.outages = outages if outages is not None else Outages(graph=graph)
+        self.jammed = jammed
+        self.recorder: Recorder = recorder if recorder is not None else NoRecorder()
+        self.recording = False
+        """Whether every message is told to the recorder."""
+        self.propagation_s: FloatArray = graph.distance_km / speed_km_per_s
+        self.bandwidth_bytes_per_s: FloatArray = bandwidth[graph.source]
+        self.survivals = Survivals(
+            clients=graph.clients, law=channel, draws=streams["peers.loss"], state_draws=streams["peers.state"]
+        )
+        self.sent = self.delivered = self.lost = self.resent = 0
+        self.sent_bytes = 0
+        self.flying: dict[int, Message] = {}
+        """Messages in flight, in the order in which they were sent."""
+        self._propagation = self.propagation_s.tolist()
+        self._bandwidth = self.bandwidth_bytes_per_s.tolist()
+        self._link = (graph.address >> 1).tolist()
+        self._plain = jammed is None and not self.outages
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that were sent and have not ended."""
+        return len(self.flying)
+
+    def open_slot(self, slot: int, time_s: float) -> None:
+        """Let the channels move on to `slot`."""
+        self.survivals.open_round(slot, time_s)
+
+    def quiet_until(self, draws: PeerDraws, time_s: float) -> float:
+        """Until when every message of a protocol gets through undisturbed and no law changes; -inf: not even now.
+
+        Up to there the closed forms of `models.wave` hold.
+        """
+        if self.jammed is not None or self.recording:
+            return -_EVER
+        return min(draws.lossless_until(time_s), self.outages.quiet_until(time_s))
+
+    def count(self, messages: int, total_bytes: int) -> None:
+        """Messages that a closed form has played: all delivered."""
+        self.sent += messages
+        self.delivered += messages
+        self.sent_bytes += total_bytes
+
+    def send(
+        self, talk: Talk, edge: int, key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
+    ) -> None:
+        """Send a message of `size_bytes` over `edge`; what becomes of it is told to `talk`."""
+        clock, draws = self.clock, talk.draws
+        now: float = clock.now
+        delay_s, good = draws.of(edge, key, attempt, now)
+        due_s = now + (self._propagation[edge] + size_bytes / self._bandwidth[edge] + delay_s)
+        number = self.sent
+        message = Message(talk, draws.name, draws.slot, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number)
+        self.sent = number + 1
+        self.sent_bytes += size_bytes
+        self.flying[number] = message
+        if self.jammed is not None:
+            self.jammed.begin(message, self._link[edge])
+        clock.call_at(due_s, self._arrive, message)
+
+    def _arrive(self, message: Message) -> None:
+        del self.flying[message.number]
+        lost = not message.good
+        if not self._plain:
+            lost = self._disturbed(message) or lost
+        if self.recording:
+            self.recorder.message(self._row(message, "lost" if lost else "delivered"))
+        talk = message.talk
+        if not lost:
+            self.delivered += 1
+            if talk is not None and talk.live:
+                talk.arrived(message)
+            return
+        self.lost += 1
+        if talk is None or not talk.live:
+            return
+        if message.tries >= self.max_resends:
+            talk.given_up(message)
+        elif self.resend_after_s > 0:
+            self.clock.call_in(self.resend_after_s, self._resend, message)
+        else:
+            self._send_again(message, talk)
+
+    def _disturbed(self, message: Message) -> bool:
+        link = self._link[message.edge]
+        if self.jammed is not None:
+            self.jammed.end(message, link)
+        return message.jammed or self.outages.cut(link, message.sent_s, message.due_s)
+
+    def _resend(self, message: Message) -> None:
+        if message.talk is not None and message.talk.live:
+            self._send_again(message, message.talk)
+
+    def _send_again(self, message: Message, talk: Talk) -> None:
+        self.resent += 1
+        self.send(talk, message.edge, message.key, message.size_bytes, message.content, message.attempt + 1, message.tries + 1)
+
+    def _row(self, message: Message, outcome: str) -> MessageRow:
+        edge, graph = message.edge, self.graph
+        cause = None
+        if outcome == "lost":
+            cut = self.outages.cut(self._link[edge], message.sent_s, message.due_s)
+            cause = "jammed" if message.jammed else "cut" if cut else "channel"
+        return MessageRow(
+            message.slot,
+            message.name,
+            int(graph.source[edge]),
+            int(graph.target[edge]),
+            message.key,
+            message.tries,
+            message.sent_s,
+            self.clock.now,
+            outcome,
+            cause,
+            message.size_bytes,
+        )
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what is still in flight as such."""
+        if self.recording:
+            for message in self.flying.values():
+                self.recorder.message(self._row(message, "in_flight"))
+
+    def state_dict(self) -> State:
+        """Counts, the channels' state, and every message in flight. To be taken while no talk is live: nobody waits for them."""
+        return {
+            "sent": self.sent,
+            "delivered": self.delivered,
+            "lost": self.lost,
+            "resent": self.resent,
+            "sent_bytes": self.sent_bytes,
+            "survivals": self.survivals.state_dict(),
+            "flying": [{name: getattr(m, name) for name in _KEPT} | {"number": m.number} for m in self.flying.values()],
+        }
+
+    def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
+        """Go on from a saved state; what is in flight is put on the clock anew."""
+        self.sent, self.delivered, self.lost = state["sent"], state["delivered"], state["lost"]
+        self.resent, self.sent_bytes = state["resent"], state["sent_bytes"]
+        self.survivals.load_state_dict(state["survivals"], slot, time_s)
+        self.flying = {}
+        for saved in state["flying"]:
+            message = Message.__new__(Message)
+            message.talk = message.content = None
+            for name, value in saved.items():
+                setattr(message, name, value)
+            self.flying[message.number] = message
+            if self.jammed is not None:
+                self.jammed.under_way[self._link[message.edge]].append(message)
+            self.clock.call_at(message.due_s, self._arrive, message)
+
+
+class JammedLinks:
+    """What `netsim.jammer.Jammers` takes for a spectrum: every link is a sub-channel, in both directions at once."""
+
+    def __init__(self, *, graph: PeerGraph) -> None:
+        self.count = graph.edges // 2
+        self.under_way: list[list[Message]] = [[] for _ in range(self.count)]
+        self.jams: list[list[Jam]] = [[] for _ in range(self.count)]
+        self.begun: IntArray = np.zeros(self.count, np.int64)
+        """(L,) messages sent so far over each link."""
+        self.delivered: IntArray = np.zeros(self.count, np.int64)
+        """(L,) messages that got through so far."""
+        self._jams_begun = 0
+
+    def begin(self, message: Message, link: int) -> None:
+        """A message sets out."""
+        self.begun[link] += 1
+        self.under_way[link].append(message)
+        if self.jams[link]:
+            self.jams[link][0].strike(message)  # type: ignore[arg-type]
+
+    def end(self, message: Message, link: int) -> None:
+        """A message has come to its end."""
+        self.under_way[link].remove(message)
+        self.delivered[link] += message.good and not message.jammed
+
+    def jam(self, jam: Jam, time_s: float) -> None:
+        """Jamming begins: what is under way on that link is spoilt, save what ends in this very instant."""
+        self._jams_begun += 1
+        jam.order = self._jams_begun
+        self.jams[jam.channel].append(jam)
+        for message in self.under_way[jam.channel]:
+            if message.due_s > time_s or message.sent_s == time_s:
+                jam.strike(message)  # type: ignore[arg-type]
+
+    def clear(self, jam: Jam) -> None:
+        """Jamming ends."""
+        self.jams[jam.channel].remove(jam)
+
+    def state_dict(self) -> State:
+        """What has passed over each link."""
+        return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), "jams_begun": self._jams_begun}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.begun, self.delivered = state["begun"].copy(), state["delivered"].copy()
+        self._jams_begun = state["jams_begun"]
