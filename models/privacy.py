@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-NoiseMode = Literal["per_coordinate", "l1", "none"]
+NoiseMode = Literal["per_coordinate", "l1", "gaussian_per_coordinate", "l2", "none"]
 
 
 class Schedule(Protocol):
@@ -178,13 +178,16 @@ class NoPrivacy(Ledger):
         super().__init__(clients=clients, schedule=NoSchedule())
 
 
-def guarantee(*, mode: NoiseMode, leak: float, dimensions: int) -> str:
+def guarantee(*, mode: NoiseMode, leak: float, dimensions: int, delta: float | None = None) -> str:
     """The guarantee that holds for a client of composed leak `leak` (sum of its epsilon_i) and updates of `dimensions` numbers,
     in words.
 
     `per_coordinate` clamps each coordinate to +-Delta_f/2 and adds Laplace(Delta_f/epsilon_i) to it: epsilon_i-LDP for one
     coordinate, d epsilon_i for the vector. `l1` clips the whole update so that its L1 sensitivity is Delta_f: epsilon_i-LDP for
     the vector (PAUSE, Theorem 1). Several releases compose by the sum (Theorem 2).
+
+    `gaussian_per_coordinate` and `l2` do alike with Gaussian noise, calibrated exactly (Balle and Wang 2018, Theorem 8) to
+    (epsilon_i, `delta`)-LDP at L2 sensitivity Delta_f; both numbers compose by the sum.
     """
     if dimensions < 1:
         raise ValueError(f"dimensions = {dimensions!r}: must be >= 1")
@@ -203,4 +206,21 @@ def guarantee(*, mode: NoiseMode, leak: float, dimensions: int) -> str:
             f"Laplace noise of scale Delta_f/epsilon_i), {leak:.6g} in all releases of a client together; for the vector of "
             f"{dimensions} coordinates the same noise guarantees {dimensions} times as much, {dimensions * leak:.6g}."
         )
-    raise ValueError(f"mode = {mode!r}: must be 'per_coordinate', 'l1' or 'none'")
+    if mode not in ("l2", "gaussian_per_coordinate"):
+        raise ValueError(f"mode = {mode!r}: must be 'per_coordinate', 'l1', 'gaussian_per_coordinate', 'l2' or 'none'")
+    if delta is None or not 0 < delta < 1:
+        raise ValueError(f"delta = {delta!r}: must be in (0, 1)")
+    composed = (
+        f"{leak:.6g} in all releases of a client together, and {delta:.6g} in each of them, which add up to {delta:.6g} times "
+        "their number"
+    )
+    if mode == "l2":
+        return (
+            "(epsilon, delta)-LDP of the whole update: epsilon_i in each release (L2 sensitivity clipped to Delta_f, Gaussian "
+            f"noise calibrated to both), {composed}."
+        )
+    return (
+        "(epsilon, delta)-LDP of single coordinates only: epsilon_i for one coordinate in each release (clamped to +-Delta_f/2, "
+        f"Gaussian noise calibrated to both), {composed}; for the vector of {dimensions} coordinates the same noise guarantees, "
+        f"by adding up, {dimensions} times as much of both: {dimensions * leak:.6g} and {dimensions * delta:.6g} times that number."
+    )

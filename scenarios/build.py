@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from models.expectations import Truth
+from models.fl.data_files import require_files
 from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
 from netsim.channel import Medium
 from netsim.client import Clients
@@ -72,7 +73,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     count = population.count
     context = Context(population, streams, scenario.rounds, scenario.time_limit_s)
 
-    trained = _learner(scenario, streams) if learner and scenario.learner is not None else None
+    trained = _learner(scenario, streams, train=learner)
     payload = scenario.server.payload_bytes
     if payload is None:
         payload = trained.payload_bytes if trained is not None else 0
@@ -150,38 +151,50 @@ def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
     return sizes
 
 
-def _learner(scenario: Scenario, streams: Streams) -> Any:
+def _learner(scenario: Scenario, streams: Streams, *, train: bool) -> Any:
+    """What `[learner]` describes, or None; where it is not to be built, its data files are looked for and torch stays out."""
     section = scenario.learner
-    assert section is not None
+    if section is None:
+        return None
+    data = plain(section.data)
+    if not train:
+        try:
+            if not section.data.download:
+                require_files(data["kind"], data_folder())
+        except ValueError as error:
+            raise UserError(f"learner.{error}") from error
+        return None
     try:
         from models.fl.build import build_learner
     except ImportError as error:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
     network = plain(section.network)
     if ":" in network["kind"]:
-        from scenarios.registry import load_class
+        from scenarios.registry import load_own
 
-        network = {"kind": load_class(network["kind"])}
+        network = {"kind": load_own(network["kind"])}
     if section.loss is not None:
         network["loss"] = section.loss
+    mechanism: dict[str, Any] = {"mode": "none"}
     privacy = scenario.privacy
-    mode = "none" if privacy is None or privacy.mechanism == "none" else privacy.guarantee
+    if privacy is not None and privacy.mode != "none":
+        mechanism = {"mode": privacy.mode, "sensitivity": privacy.sensitivity}
+        if privacy.delta is not None:
+            mechanism["delta"] = privacy.delta
+    # The other keys of the table are arguments of the same names.
+    apart = ("data", "network", "loss", "threads")
+    given: dict[str, Any] = {name: getattr(section, name) for name in type(section).model_fields if name not in apart}
+    given |= {name: plain(value) for name, value in given.items() if isinstance(value, Part)}
     try:
         return build_learner(
             clients=scenario.clients.count,
-            data=plain(section.data),
+            data=data,
             data_root=data_folder(),
-            partition=plain(section.partition),
             network=network,
-            optimizer=plain(section.optimizer),
-            batch_size=section.batch_size,
-            epochs=section.epochs,
-            max_steps=section.max_steps,
-            evaluate_every_rounds=section.evaluate_every_rounds,
-            mechanism={"mode": mode} if privacy is None or mode == "none" else {"mode": mode, "sensitivity": privacy.sensitivity},
-            device=section.device,
+            mechanism=mechanism,
             threads=section.threads or 1,
             streams=streams,
+            **given,
         )
     except ValueError as error:
         raise UserError(f"learner.{error}") from error
@@ -190,5 +203,6 @@ def _learner(scenario: Scenario, streams: Streams) -> Any:
 def guarantee_in_words(scenario: Scenario, leak: float, parameters: int | None) -> str:
     """The privacy guarantee that holds for the client with the largest leak."""
     privacy = scenario.privacy
-    mode = "none" if privacy is None or privacy.mechanism == "none" else privacy.guarantee
-    return guarantee(mode=mode, leak=leak, dimensions=parameters or 1)
+    if privacy is None:
+        return guarantee(mode="none", leak=leak, dimensions=parameters or 1)
+    return guarantee(mode=privacy.mode, leak=leak, dimensions=parameters or 1, delta=privacy.delta)

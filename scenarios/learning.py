@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from scenarios.parts import Part, Section, part_of
+from scenarios.parts import Part, Section, part_of, problem
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -228,6 +228,16 @@ class Learner(Section):
     """bfloat16: local training in mixed precision; parameters and evaluation stay float32."""
     threads: Count | None = None
     """Threads of torch; absent: 1, so that runs side by side do not get in each other's way."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Learner:
+        if self.evaluate_every_s is not None and self.evaluate_every_rounds is not None:
+            raise problem(("evaluate_every_s",), self.evaluate_every_s, "give either this or evaluate_every_rounds")
+        if self.aggregation.kind == "contribution" and not self.contribution_samples:
+            raise problem(("contribution_samples",), 0, "must be > 0 for aggregation by contribution")
+        if self.contribution_samples and not self.data.validation_samples:
+            raise problem(("contribution_samples",), self.contribution_samples, "needs data.validation_samples > 0")
+        return self
 
 
 def plain(section: Any) -> dict[str, Any]:

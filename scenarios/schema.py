@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from models.privacy import NoiseMode
 from scenarios.learning import Learner
 from scenarios.parts import PerClientField, Section, part_of, problem
 
@@ -129,16 +130,37 @@ class Uplink(Downlink):
 class Privacy(Section):
     """Local differential privacy: what each release may spend and how it is protected."""
 
-    mechanism: Literal["laplace", "none"] = "laplace"
-    """laplace: Laplace noise; none: updates are released as they are, and nothing is spent."""
-    guarantee: Literal["per_coordinate", "l1"] = "per_coordinate"
-    """per_coordinate: each coordinate is clamped to +-sensitivity/2 (PAUSE's study); l1: the whole update is clipped."""
+    mechanism: Literal["laplace", "gaussian", "none"] = "laplace"
+    """laplace: epsilon-LDP; gaussian: (epsilon, delta)-LDP; none: updates are released as they are, and nothing is spent."""
+    guarantee: Literal["per_coordinate", "l1", "l2"] = "per_coordinate"
+    """per_coordinate: each coordinate is clamped to +-sensitivity/2 (PAUSE's study); l1 (with laplace) and l2 (with gaussian):
+    the whole update is clipped in this norm."""
     sensitivity: Positive
-    """Delta_f: the largest L1 distance of two clipped updates (l1) or of two values of a coordinate (per_coordinate)."""
+    """Delta_f: the largest distance of two clipped updates in the norm of the guarantee, or of two values of a coordinate."""
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The delta of each release, for gaussian, where it is required."""
     schedule: part_of("schedule")  # type: ignore[valid-type]
     """The budget of each participation."""
     charge_on: Literal["upload", "delivery"] = "upload"
     """When a participation is spent: as the upload begins (a message that left the device is released), or on delivery."""
+
+    @model_validator(mode="after")
+    def _one_mechanism(self) -> Privacy:
+        norm = {"laplace": "l1", "gaussian": "l2"}.get(self.mechanism)
+        if norm is not None and self.guarantee not in ("per_coordinate", norm):
+            raise problem(("guarantee",), self.guarantee, f"must be per_coordinate or {norm} for {self.mechanism} noise")
+        if self.mechanism == "gaussian" and self.delta is None:
+            raise problem(("delta",), None, "must be given for gaussian noise, in (0, 1)")
+        if self.mechanism == "laplace" and self.delta is not None:
+            raise problem(("delta",), self.delta, "must be left out: only gaussian noise has a delta")
+        return self
+
+    @property
+    def mode(self) -> NoiseMode:
+        """The noise mode, as `models.privacy` and the learner name it."""
+        if self.mechanism == "gaussian" and self.guarantee == "per_coordinate":
+            return "gaussian_per_coordinate"
+        return "none" if self.mechanism == "none" else self.guarantee
 
 
 class Metrics(Section):

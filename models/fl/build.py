@@ -47,7 +47,12 @@ def _network(spec: Table, dataset: Dataset, seed: int) -> tuple[nn.Module, Loss]
     if kind is not None and not isinstance(kind, str):
         check_options("network", lambda: None, options)
         factory: Factory = kind
-        module = from_factory(factory, dataset.input_shape, dataset.classes, seed=seed)
+        try:
+            module = from_factory(factory, dataset.input_shape, dataset.classes, seed=seed)
+        except Exception as error:  # whatever the user's own code does
+            raise ValueError(f"network.kind = {kind!r}: could not be made ({type(error).__name__}: {error})") from error
+        if not isinstance(module, nn.Module):
+            raise ValueError(f"network.kind = {kind!r}: returned {type(module).__name__}; it must return a torch module")
     else:
         module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
     check_fit(module, dataset.input_shape, dataset.classes)

@@ -158,7 +158,7 @@ def check_fit(module: nn.Module, input_shape: tuple[int, ...], classes: int) -> 
     try:
         with torch.no_grad():
             shape = tuple(module(torch.zeros(2, *input_shape)).shape)
-    except (RuntimeError, ValueError, IndexError) as error:
+    except Exception as error:  # a network may be the user's own, and fail in any way
         raise ValueError(f"network: does not fit input of shape {input_shape} ({error})") from error
     finally:
         module.train(was_training)
