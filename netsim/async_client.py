@@ -13,7 +13,7 @@ import numpy as np
 
 from netsim.channel import Medium, RoundDraw, Survivals
 from netsim.client import COMPUTE, DOWNLOAD, OUTCOMES, UPLOAD
-from netsim.clock import Call, Clock
+from netsim.clock import Clock
 from netsim.interfaces import Accountant, Availability, BoolArray, ChannelLaw, IntArray, State
 from netsim.jammer import Jammers
 from netsim.spectrum import Spectrum, Waits
@@ -274,8 +274,7 @@ class AsyncClients:
         part.order = self._order
         self.clock.call_at(part.due_s, self._due, part)
 
-    def _due(self, call: Call) -> None:
-        part: Part = call.payload
+    def _due(self, part: Part) -> None:
         now = self.clock.now
         if part.due_s != now:
             return  # the call of a transmission that was cut

@@ -15,7 +15,7 @@ from simpy.events import Event
 
 from netsim.async_client import IDLE, AsyncClients, Part
 from netsim.client import OUTCOMES
-from netsim.clock import LAST, Call, Clock
+from netsim.clock import LAST, Clock
 from netsim.interfaces import (
     AgeMeter,
     BoolArray,
@@ -147,7 +147,7 @@ class AsynchronousServer:
         self._open = True
         if end_s is not None:
             # After everything else of that instant: who arrives exactly as the round ends is in time.
-            yield self.clock.call_at(end_s, _nothing, priority=LAST)
+            yield self.clock.event_at(end_s, LAST)
         elif not self._over():
             self._closing = self.clock.event()
             yield self._closing
@@ -165,7 +165,7 @@ class AsynchronousServer:
                 raise NobodyLeftError
             if self.round_s is not None and next_s >= (self.round + 1) * self.round_s:
                 return present  # a round of fixed length passes whoever is there
-            yield self.clock.call_at(next_s, _nothing)
+            yield self.clock.event_at(next_s)
 
     def _over(self) -> bool:
         clients = self.clients
@@ -179,7 +179,7 @@ class AsynchronousServer:
             self._called = True
             self.clock.call_at(self.clock.now, self._close, priority=LAST)
 
-    def _close(self, call: Call) -> None:
+    def _close(self, payload: None) -> None:
         self._called = False
         if self._closing is not None and self._over():
             closing, self._closing = self._closing, None
@@ -287,7 +287,3 @@ class AsynchronousServer:
         self.scheduler.load_state_dict(state["scheduler"])
         self.learner.load_state_dict(state["learner"])
         self.meter.load_state_dict(state["meter"])
-
-
-def _nothing(call: Call) -> None:
-    """What happens as a wait ends: only that it ends."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from netsim.channel import Medium, RoundDraw
-from netsim.clock import Call, Clock
+from netsim.clock import Clock
 from netsim.interfaces import Accountant, Availability, BoolArray, IntArray, State
 from netsim.streams import Stream
 from netsim.trace import Recorder, UpdateRow
@@ -217,8 +217,7 @@ class Clients:
         else:
             self.clock.call_at(update.due_s, self._due, update)
 
-    def _due(self, call: Call) -> None:
-        update: Update = call.payload
+    def _due(self, update: Update) -> None:
         if update.phase == ENDED or update.due_s != self.clock.now:
             return  # the call of a wait that ended, or of an update that was called off
         if update.due_s == update.leaves_s:

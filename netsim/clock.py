@@ -1,39 +1,22 @@
-"""The clock of a run: a SimPy environment with a light path for timed callbacks.
+"""The clock of a run: a SimPy environment with a light path for timed calls.
 
-A message in flight is an event with one callback, not a process and not a Store: a process for each message costs several times
-as much, a Store for each mailbox about ten times (see the benchmark of the message path).
+A message in flight is an entry of the event queue, (time, priority, number, function, payload), beside SimPy's own entries: no
+event object, no process, no Store. A process for each message costs several times as much, a Store for each mailbox about ten
+times (see the benchmark of the message path).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any
 
 from simpy import Environment
-from simpy.events import Event
+from simpy.events import Event, EventPriority
 
 FIRST, NORMAL, LAST = 0, 1, 2
 """Priorities among events of one instant; within a priority they fire in scheduling order."""
-
-
-class Call(Event):
-    """A callback on its way: `fn(call)` at its time, with whatever it carries in `payload`."""
-
-    def __init__(self, clock: Clock, time_s: float, fn: Callable[[Call], None], payload: Any, priority: int) -> None:
-        # Event.__init__ is not called: it would only set these to "not yet triggered", and this path carries every message.
-        self.env = clock
-        self.callbacks = [fn]
-        self._value = payload
-        self._ok = True
-        # SimPy schedules by delay alone; an absolute time must arrive exactly, since now + (t - now) need not equal t.
-        entry: Any = (time_s, priority, next(clock._eid), self)
-        heappush(clock._queue, entry)
-
-    @property
-    def payload(self) -> Any:
-        """What was given to `call_at`."""
-        return self._value
+_CALL = 5  # entries of this length are timed calls, those of SimPy's events are shorter
 
 
 class Clock(Environment):
@@ -48,14 +31,67 @@ class Clock(Environment):
             raise ValueError(f"time_s = {time_s!r}: the clock can be set only while nothing is scheduled")
         self._now = time_s
 
-    def call_at(self, time_s: float, fn: Callable[[Call], None], payload: Any = None, priority: int = NORMAL) -> Call:
-        """Call `fn` at `time_s`; raises ValueError for a time that has passed."""
+    def call_at(self, time_s: float, fn: Callable[[Any], object], payload: Any = None, priority: int = NORMAL) -> int:
+        """Call `fn(payload)` at `time_s`; raises ValueError for a time that has passed.
+
+        Returns the call's number: of two calls of one instant and priority, that of the smaller number comes first.
+        """
+        # SimPy schedules by delay alone; an absolute time must arrive exactly, since now + (t - now) need not equal t.
         if not time_s >= self._now:
             raise ValueError(f"time_s = {time_s!r}: must be at or after the present time {self._now} s")
-        return Call(self, time_s, fn, payload, priority)
+        number = next(self._eid)
+        entry: Any = (time_s, priority, number, fn, payload)
+        heappush(self._queue, entry)
+        return number
 
-    def call_in(self, delay_s: float, fn: Callable[[Call], None], payload: Any = None) -> Call:
-        """Call `fn` after `delay_s` seconds; raises ValueError for a negative delay."""
+    def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: Any = None) -> int:
+        """Call `fn(payload)` after `delay_s` seconds; returns as `call_at`; raises ValueError for a negative delay."""
         if not delay_s >= 0:
             raise ValueError(f"delay_s = {delay_s!r}: must be >= 0 seconds")
-        return Call(self, self._now + delay_s, fn, payload, NORMAL)
+        number = next(self._eid)
+        entry: Any = (self._now + delay_s, NORMAL, number, fn, payload)
+        heappush(self._queue, entry)
+        return number
+
+    def event_at(self, time_s: float, priority: int = NORMAL) -> Event:
+        """An event that happens at `time_s`, for a process to wait for; raises ValueError for a time that has passed."""
+        if not time_s >= self._now:
+            raise ValueError(f"time_s = {time_s!r}: must be at or after the present time {self._now} s")
+        event = Event(self)
+        event._ok, event._value = True, None
+        heappush(self._queue, (time_s, EventPriority(priority), next(self._eid), event))
+        return event
+
+    def step(self) -> None:
+        """What comes next: one call or one event."""
+        queue: Any = self._queue
+        if queue and len(queue[0]) == _CALL:
+            self._now, _, _, fn, payload = heappop(queue)
+            fn(payload)
+        else:
+            super().step()
+
+    def run_until(self, over: Event, limit_s: float = float("inf")) -> bool:
+        """Go on until `over` has happened: True. False where it does not happen up to `limit_s`, at which the clock then stands.
+
+        Raises what `over` failed with; RuntimeError where nothing is left that could bring it about.
+        """
+        queue: Any = self._queue
+        event_step = super().step
+        over.defused = True  # a failure is raised from here, not wrapped by SimPy
+        while over.callbacks is not None:
+            if not queue:
+                raise RuntimeError(f"nothing is scheduled any more, and {over} has not happened")
+            entry = queue[0]
+            if entry[0] > limit_s:
+                self._now = limit_s
+                return False
+            if len(entry) == _CALL:
+                heappop(queue)
+                self._now = entry[0]
+                entry[3](entry[4])
+            else:
+                event_step()
+        if not over.ok:
+            raise over.value
+        return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from netsim.clock import Call, Clock
+from netsim.clock import Clock
 from netsim.interfaces import IntArray, JammerLaw, JamView, State
 from netsim.spectrum import Jam, Spectrum
 from netsim.streams import Stream
@@ -206,7 +206,7 @@ class Jammers:
             self._called_s = self.next_s
             self._clock.call_at(self.next_s, self._rings)
 
-    def _rings(self, call: Call) -> None:
+    def _rings(self, payload: None) -> None:
         self.catch_up()
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from netsim.client import OUTCOMES, Clients, Update
-from netsim.clock import LAST, Call, Clock
+from netsim.clock import LAST, Clock
 from netsim.interfaces import (
     BoolArray,
     Deliveries,
@@ -144,7 +144,7 @@ class SynchronousServer:
                 self.clock.call_at(next_change_s, self._wake)
             yield self._woken
 
-    def _wake(self, call: Call | None = None) -> None:
+    def _wake(self, payload: None = None) -> None:
         if self._woken is not None:
             self._woken.succeed()
             self._woken = None
@@ -180,7 +180,7 @@ class SynchronousServer:
             # After everything else of that instant: who arrives exactly at the deadline is in time.
             self.clock.call_at(self._deadline_s, self._ring, priority=LAST)
 
-    def _ring(self, call: Call) -> None:
+    def _ring(self, payload: None) -> None:
         self._alarm_set = False
         if self._open is not None and self.clock.now >= self._deadline_s:
             self._close()

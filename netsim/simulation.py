@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from simpy.events import Event
-
-from netsim.clock import LAST, Clock
+from netsim.clock import Clock
 from netsim.interfaces import State, Stateful
 from netsim.server import NobodyLeftError
 from netsim.trace import Recorder
@@ -51,7 +49,6 @@ class Simulation:
         self.ended: str | None = None
         """Why the run is over; None while it may go on."""
         server.last_round = rounds
-        self._limit: Event | None = None
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -61,27 +58,22 @@ class Simulation:
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Play until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
         stop = self.rounds if until_round is None else min(until_round, self.rounds)
+        limit_s = float("inf") if self.time_limit_s is None else self.time_limit_s
         while self.ended is None and self.server.round < stop:
+            if self.clock.now >= limit_s:
+                self.ended = BY_TIME
+                break
             # Every round is a process of its own, so that a run in pieces and a run in one go schedule the very same events.
             round_over = self.clock.process(self.server.play_round())
             try:
-                if self.time_limit_s is None:
-                    self.clock.run(until=round_over)
-                else:
-                    self._run_within(self.time_limit_s, round_over)
+                if not self.clock.run_until(round_over, limit_s):
+                    self.ended = BY_TIME
             except NobodyLeftError:
                 self.ended = BY_ABSENCE
             if self.ended is None and after_round is not None:
                 after_round(self)
         if self.ended is None and self.server.round >= self.rounds:
             self.ended = BY_ROUNDS
-
-    def _run_within(self, limit_s: float, round_over: Event) -> None:
-        if self._limit is None:
-            self._limit = self.clock.call_at(limit_s, lambda call: None, priority=LAST)
-        self.clock.run(until=self.clock.any_of([round_over, self._limit]))
-        if not round_over.processed:
-            self.ended = BY_TIME
 
     def close(self) -> None:
         """Record what is still in flight as such, and complete the files."""
