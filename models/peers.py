@@ -84,7 +84,7 @@ class PeerGraph:
             link = f"{low[i]}-{high[i]}"
             raise ValueError(f"distance_km = {float(length[i])!r} of link {link}: must be finite and >= 0 km")
 
-        by_high = np.argsort(high * clients + low, kind="stable")
+        by_high = np.argsort(high * clients + low)
         low, high, length = low[by_high], high[by_high], length[by_high]
         twice = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
         if twice.size:
@@ -92,7 +92,7 @@ class PeerGraph:
         # By address: edge 2l goes up link l (from the lower client to the higher), edge 2l + 1 comes down.
         up_and_down = np.stack((low, high), axis=1)
         source, target = up_and_down.ravel(), up_and_down[:, ::-1].ravel()
-        address = np.argsort(target * clients + source, kind="stable")
+        address = np.argsort(target * clients + source)
         position = np.empty_like(address)
         position[address] = np.arange(len(address))
         degree = np.bincount(target, minlength=clients)

@@ -148,9 +148,11 @@ class ByMean:
         return math.fsum([self._values[level] for level in profile]) / self._size
 
     def state_dict(self) -> State:
+        # Sorted: how a heap happens to lie is no state.
+        waiting = sorted(self._heap)
         return {
-            "profiles": np.array([entry[2] for entry in self._heap], np.int64).reshape(-1, self._size),
-            "ties": np.array([entry[1] for entry in self._heap]),
+            "profiles": np.array([entry[2] for entry in waiting], np.int64).reshape(-1, self._size),
+            "ties": np.array([entry[1] for entry in waiting]),
             "profile": np.array(self._profile, np.int64),
             "order": self._order.state_dict(),
         }

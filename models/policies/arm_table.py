@@ -62,7 +62,8 @@ class ArmTable:
         self.add(arm, count + 1, updated_mean(-negative, count, reward))
 
     def state_dict(self) -> State:
-        rows = [(arm, count, -negative) for count, heap in sorted(self._by_count.items()) for negative, arm in heap]
+        # Sorted: how a heap happens to lie is no state.
+        rows = [(arm, count, -negative) for count, heap in sorted(self._by_count.items()) for negative, arm in sorted(heap)]
         return {
             "arms": np.array([row[0] for row in rows], np.int64),
             "counts": np.array([row[1] for row in rows], np.int64),
