@@ -26,6 +26,7 @@ bench: $(VENV)/.test-ready
 
 docs: $(VENV)/.run-ready
 	$(BIN)/netsim schema --markdown > docs/scenario-reference.md
+	$(BIN)/netsim schema > docs/scenario.schema.json
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,92 @@
+"""The pages under docs/ and the README say what is so: generated pages are up to date, links lead somewhere, names exist."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from analysis.results import COLUMNS
+from netsim.trace import CLIENTS, FORMAT, ROUNDS
+from scenarios.reading import load
+from scenarios.reference import json_schema, reference
+from scenarios.run import run
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _defined(tree: ast.Module, name: str) -> bool:
+    body: list[ast.stmt] = tree.body
+    for part in name.split("."):
+        found = [n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef) and n.name == part]
+        if not found:
+            return False
+        body = found[0].body
+    return True
+
+
+def test_the_scenario_reference_is_up_to_date():
+    assert (ROOT / "docs/scenario-reference.md").read_text(encoding="utf-8") == reference(), "run `make docs`"
+
+
+def test_the_json_schema_is_up_to_date():
+    assert json.loads((ROOT / "docs/scenario.schema.json").read_text(encoding="utf-8")) == json_schema(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        place = page.parent / file if file else page
+        assert place.exists(), target
+        assert not anchor or anchor in _anchors(place), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_of_functions_and_classes_exist(page):
+    for module, name in re.findall(
+        r"`((?:netsim|models|scenarios|analysis)(?:\.\w+)+):([\w.]+)`", page.read_text(encoding="utf-8")
+    ):
+        file = ROOT / (module.replace(".", "/") + ".py")
+        assert file.exists(), module
+        assert _defined(ast.parse(file.read_text(encoding="utf-8")), name), f"{module}:{name}"
+
+
+def test_scenarios_point_editors_to_the_schema():
+    for file in (ROOT / "scenarios").glob("*.toml"):
+        first = file.read_text(encoding="utf-8").splitlines()[0]
+        assert first == "#:schema ../docs/scenario.schema.json", file.name
+
+
+@pytest.mark.parametrize(("table", "schema"), [("rounds", ROUNDS), ("clients", CLIENTS)])
+def test_every_column_is_documented_with_its_type(table, schema):
+    text = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
+    assert f"Format version **{FORMAT}**" in text
+    section = text.split(f"## {table}.parquet")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| (.+?) \|", section, re.MULTILINE)
+    documented = {name: kind for names, kind in rows for name in re.findall(r"`(\w+)`", names)}
+    kinds = {"double": "float64", "dictionary<values=string, indices=int8, ordered=0>": "dictionary of strings"}
+    assert documented == {field.name: kinds.get(str(field.type), str(field.type)) for field in schema}
+    assert set(COLUMNS[table]) <= set(documented)
+
+
+def test_every_key_of_a_summary_is_documented(tmp_path):
+    summary = run(load("unreliable", ["rounds=2"]), tmp_path / "run")
+    text = (ROOT / "docs/tables.md").read_text(encoding="utf-8").split("## summary.json")[1].split("\n## ")[0]
+    documented = {name.split(".")[0] for name in re.findall(r"`([\w.]+)`", text)}
+    assert set(summary) <= documented
+    assert {f"final.{key}" for key in summary["final"]} <= set(re.findall(r"`([\w.]+)`", text))
+    metadata = pq.read_schema(tmp_path / "run" / "rounds.parquet").metadata
+    assert metadata[b"netsim.table"] == b"rounds"
