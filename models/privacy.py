@@ -222,5 +222,5 @@ def guarantee(*, mode: NoiseMode, leak: float, dimensions: int, delta: float | N
     return (
         "(epsilon, delta)-LDP of single coordinates only: epsilon_i for one coordinate in each release (clamped to +-Delta_f/2, "
         f"Gaussian noise calibrated to both), {composed}; for the vector of {dimensions} coordinates the same noise guarantees, "
-        f"by adding up, {dimensions} times as much of both: {dimensions * leak:.6g}, and {dimensions * delta:.6g} in each release."
+        f"by adding up, {dimensions} times as much of both: {dimensions * leak:.6g} and {dimensions * delta:.6g} in each release."
     )

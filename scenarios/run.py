@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from netsim.simulation import Simulation
 from netsim.trace import FORMAT, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
 from scenarios.build import Built, build, guarantee_in_words
@@ -19,7 +23,7 @@ from scenarios.errors import UserError
 from scenarios.reading import to_toml
 from scenarios.schema import Scenario
 
-FILES = ("scenario.toml", "rounds.parquet", "clients.parquet", "summary.json")
+FILES = ("scenario.toml", "rounds.parquet", "clients.parquet", "partition.parquet", "summary.json")
 INTERRUPTED = "interrupted"
 
 
@@ -115,12 +119,15 @@ def play(
     (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
     recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table))
     simulation.record_to(recorder)
+    _write_partition(getattr(simulation.server, "learner", None), out)
     started = time.perf_counter()
     try:
         simulation.run(after_round=after_round)
         ended = simulation.ended or INTERRUPTED
     except KeyboardInterrupt:
         ended = INTERRUPTED
+    except MemoryError as error:
+        raise UserError(f"learner.{error}") from error
     finally:
         simulation.close()
     summary = _summary(built, scenario, recorder.totals, ended, time.perf_counter() - started)
@@ -154,7 +161,33 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
             "guarantee": guarantee_in_words(scenario, totals.max_leak, built.parameters),
             "parameters": built.parameters,
         },
+        "learner": _learner_notes(getattr(built.simulation.server, "learner", None)),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+    }
+
+
+def _write_partition(learner: Any, out: Path) -> None:
+    """`partition.parquet`: how many training samples of each label each client holds, a row where it holds any."""
+    counts = getattr(learner, "label_counts", None)
+    if counts is None:
+        return
+    clients, labels = np.nonzero(counts)
+    kinds = {"client": pa.int64(), "label": pa.int32(), "samples": pa.int64()}
+    schema = pa.schema(list(kinds.items()), metadata={"netsim.table": "partition", "netsim.format": str(FORMAT)})
+    values = (clients, labels, counts[clients, labels])
+    columns = [pa.array(column, type=kind) for column, kind in zip(values, kinds.values(), strict=True)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), out / "partition.parquet", compression="zstd")
+
+
+def _learner_notes(learner: Any) -> dict[str, Any] | None:
+    """How the clients were trained, where they were."""
+    if not hasattr(learner, "training_mode"):
+        return None
+    return {
+        "training": learner.training_mode,
+        "notes": learner.notes,
+        "trained_updates": learner.trained_updates,
+        "refused_updates": learner.refused_updates,
     }
 
 
