@@ -31,6 +31,7 @@ CAPTIONS = {
     "leak": "Largest privacy leak over clients against rounds",
     "latency": "Latency of a round over rounds, and its distribution",
     "regret": "Cumulative regret against rounds",
+    "partition": "Training samples by client and label",
 }
 
 

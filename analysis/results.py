@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams"]
+TableName = Literal["rounds", "clients", "jams", "partition"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -37,6 +37,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s"),
     ),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
+    "partition": ("client", "label", "samples"),
 }
 """The columns format 1 promises, by table; more may be there."""
 
@@ -80,6 +81,11 @@ class Run:
         """One row for each client's part in a round; ValueError where the run kept no such records (see `has_clients`)."""
         table: pd.DataFrame = self.arrow("clients").to_pandas()
         return table
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether the run trained clients, and so says who holds which training samples."""
+        return (self.path / "partition.parquet").is_file()
 
     @property
     def has_clients(self) -> bool:

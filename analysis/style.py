@@ -79,7 +79,7 @@ def new_figure(columns: Sequence[float] = (1.0,), *, size_in: tuple[float, float
 def headline(figure: Figure, title: str, note: str, lines: Sequence[tuple[Any, str]]) -> None:
     """Title with the legend in one or more rows below it, and a note in grey at the foot that says what was averaged."""
     handles, labels = [line for line, _ in lines], [label for _, label in lines]
-    for columns in range(len(lines), 0, -1):
+    for columns in range(max(1, len(lines)), 0, -1):
         legend = figure.legend(
             handles,
             labels,
