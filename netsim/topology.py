@@ -54,8 +54,10 @@ class PeerGraph(Protocol):
 class Talk(Protocol):
     """A protocol under way between the clients, and the sender of messages. While it is not `live`, nothing reaches it."""
 
-    draws: PeerDraws
-    live: bool
+    @property
+    def draws(self) -> PeerDraws: ...
+    @property
+    def live(self) -> bool: ...
 
     def arrived(self, message: Message) -> None:
         """A message got through."""
@@ -275,6 +277,17 @@ class PeerLinks:
         self.sent += messages
         self.delivered += messages
         self.sent_bytes += total_bytes
+
+    def put_in_flight(
+        self, draws: PeerDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
+    ) -> None:
+        """A message that a closed form has sent, and that is still on its way though nobody waits for it."""
+        number = self.sent
+        message = Message(None, draws.name, draws.slot, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, number)
+        self.sent = number + 1
+        self.sent_bytes += size_bytes
+        self.flying[number] = message
+        self.clock.call_at(due_s, self._arrive, message)
 
     def send(
         self, talk: Talk, edge: int, key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
