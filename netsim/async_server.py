@@ -104,7 +104,6 @@ class AsynchronousServer:
         self._open = False
         self._closing: Event | None = None
         self._called = False
-        self._before: dict[str, int] = dict(clients.ended)
         self._models_before = self._spent_before = 0
         clients.on_change = self._changed
 
@@ -219,15 +218,16 @@ class AsynchronousServer:
         clients, learner, start_s, end_s = self.clients, self.learner, self._start_s, self.clock.now
         earlier, ages, last_s = before.tolist(), self.ages.tolist(), self.last_delivery_s.tolist()
         jammed = collided = 0
+        ended = dict.fromkeys(OUTCOMES, 0)
         for part in clients.members:
             client = part.client
+            ended[part.outcome] += 1
             jammed += part.jammed is True
             collided += part.collided is True
             self.recorder.update(part.row(number, start_s, earlier[client], ages[client], end_s - last_s[client]))
         evaluation = learner.evaluate(number, end_s, number == self.last_round)
         total, squares = sum(ages), sum(age * age for age in ages)
         spent = self.jammers.spent
-        ended = {name: clients.ended[name] - self._before[name] for name in OUTCOMES}
         self.recorder.round(
             RoundRow(
                 round=number,
@@ -253,7 +253,7 @@ class AsynchronousServer:
                 **ended,
             )
         )
-        self._before, self._models_before, self._spent_before = dict(clients.ended), clients.models_sent, spent
+        self._models_before, self._spent_before = clients.models_sent, spent
 
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""
@@ -261,7 +261,6 @@ class AsynchronousServer:
             "round": self.round,
             "ages": self.ages.copy(),
             "last_delivery_s": self.last_delivery_s.copy(),
-            "before": dict(self._before),
             "models_before": self._models_before,
             "spent_before": self._spent_before,
             "clients": self.clients.state_dict(),
@@ -278,7 +277,6 @@ class AsynchronousServer:
         self.round = state["round"]
         self.ages = state["ages"].copy()
         self.last_delivery_s = state["last_delivery_s"].copy()
-        self._before = dict(state["before"])
         self._models_before, self._spent_before = state["models_before"], state["spent_before"]
         self.clients.medium.load_state_dict(state["medium"], self.round, self.clock.now)
         self.spectrum.load_state_dict(state["spectrum"], self.round, self.clock.now)
