@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from models.delays import ShiftedExponential
 from models.jammers import File, Pulse, Random, Reactive, Sweep
+from netsim.oracle import AgeOracle
 from tests.async_world import Shuffled, Table, world
 
 
@@ -145,6 +146,33 @@ def test_jamming_hits_exactly_what_it_overlaps_and_keeps_to_its_budget(seed: int
         starts = [j.start_s for j in jams if j.jammer == name]
         assert max(np.unique(starts, return_counts=True)[1], default=0) <= at_once
     assert sum(row.jam_dwells or 0 for row in it.recorder.rounds) == len(jams)
+
+
+def test_the_first_on_a_channel_keeps_the_credit_across_a_saved_state() -> None:
+    late = {"law": Sweep(), "dwell_rounds": 4, "start": 2.0}
+    early = {"law": Sweep(), "dwell_rounds": 5}
+
+    def fresh() -> Any:
+        return world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]] * 4, rounds=4, jammers=[late, early])
+
+    whole = fresh().play()
+    whole.simulation.close()
+    assert [(row.jammer, row.hit) for row in whole.recorder.jams] == [("j0", 0), ("j1", 4)]
+    resumed = fresh()
+    resumed.simulation.load_state_dict(fresh().play(2).simulation.state_dict())
+    resumed.play().simulation.close()
+    assert resumed.recorder.jams == whole.recorder.jams
+
+
+def test_the_oracle_meets_the_jamming_that_is_on_as_a_round_opens() -> None:
+    def meter(streams: Any) -> AgeOracle:
+        return AgeOracle(scheduler=Table([[0, 1]]), clients=2, channels=3, streams=streams)
+
+    jammer = {"law": Sweep(), "dwell_rounds": 1, "budget": 2}
+    it = world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]] * 3, rounds=3, jammers=[jammer], meter=meter).play()
+    # Channel 0 is jammed in round 1, channel 1 in round 2; the oracle uses the same two channels.
+    assert [row.oracle_sum_age for row in it.recorder.rounds] == [3, 3, 2]
+    assert [row.sum_age for row in it.recorder.rounds] == [3, 3, 2]
 
 
 def test_a_jammer_changes_no_channel_state() -> None:
