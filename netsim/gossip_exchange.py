@@ -65,9 +65,9 @@ class GossipRules:
     """How clients spread their indices.
 
     `forwarding` "flooding": `work_s` after its arrival a client tells all its neighbours what is new to it, but for the one
-    it has it from; when a link comes back from an outage, its two ends tell each other all they know. "push": every `interval_s` each
-    client tells one random neighbour all it knows; "push-pull": that neighbour answers with what it knew and the sender did not
-    show to know. `max_repetitions` of push. A message has `header_bytes` and `pair_bytes` for each pair.
+    it has it from; when a link comes back from an outage, its two ends tell each other all they know. "push": every
+    `interval_s` each client tells one random neighbour all it knows; "push-pull": that neighbour answers with what it knew and
+    the sender did not show to know. `max_repetitions` of push. A message has `header_bytes` and `pair_bytes` for each pair.
     """
 
     forwarding: Literal["flooding", "push", "push-pull"] = "flooding"

@@ -15,10 +15,11 @@ from typing import Any, Literal
 from netsim.belief_exchange import AsynchronousBelief, BeliefMath, BeliefRules, Settled, SynchronousBelief
 from netsim.clock import LAST
 from netsim.gossip_exchange import Flooding, GossipMath, GossipRules, Push
-from netsim.interfaces import FloatArray, IntArray
+from netsim.interfaces import FloatArray, IntArray, State
 from netsim.jammer import Jammers
 from netsim.streams import Streams
 from netsim.topology import PeerDraws, PeerLinks
+from netsim.trace import Recorder
 
 _NAN = math.nan
 _EVER = math.inf
@@ -214,3 +215,32 @@ class Conversation:
         yield self.links.clock.event_at(stop_s, LAST)
         gossip.take_wave(times, stop_s)
         return True
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.links.recorder = recorder
+        if self.jammers is not None:
+            self.jammers.recorder = recorder
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what is still in flight as such."""
+        self.links.record_unfinished()
+        if self.jammers is not None:
+            self.jammers.stop()
+
+    def state_dict(self) -> State:
+        """Between two slots' talks: the links, and the jammers on them."""
+        jammed = self.links.jammed
+        return {
+            "links": self.links.state_dict(),
+            "jammed": None if jammed is None else jammed.state_dict(),
+            "jammers": None if self.jammers is None else self.jammers.state_dict(),
+        }
+
+    def load_state_dict(self, state: State, slot: int) -> None:
+        """Take the state at the close of `slot`."""
+        if self.links.jammed is not None:
+            self.links.jammed.load_state_dict(state["jammed"])
+        self.links.load_state_dict(state["links"], slot, self.links.clock.now)
+        if self.jammers is not None:
+            self.jammers.load_state_dict(state["jammers"], slot)

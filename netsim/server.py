@@ -131,9 +131,13 @@ class SynchronousServer:
         self.round = number
         self._record(outcome, *self.meter.measure(outcome, view, self._latency_s(number, start_s)))
 
+    def _able(self) -> BoolArray:
+        """(K,) who may be selected now."""
+        return self.clients.selectable(busy_too=self.reselect_busy)
+
     def _wait_for_clients(self) -> Generator[Any, Any, BoolArray]:
         while True:
-            selectable = self.clients.selectable(busy_too=self.reselect_busy)
+            selectable = self._able()
             if int(np.count_nonzero(selectable)) >= self.need:
                 return selectable
             next_change_s = float(self.clients.availability.next_change_s.min())

@@ -57,11 +57,11 @@ class RoundRow(NamedTuple):
     opinions_missing: int | None = None
     """Opinions that did not reach the server in this slot."""
     talk_s: float | None = None
-    """Seconds from the start of the slot to the start of its training: what the clients spent deciding."""
+    """Seconds the clients spent deciding who takes part, before the slot's training."""
     converged_s: float | None = None
-    """Seconds from the start of the slot until belief propagation had settled; null: it had not when the slot started."""
+    """Seconds from the start of the talk until belief propagation had settled; null: it had not when training started."""
     agreed_s: float | None = None
-    """Seconds from the start of the slot until all clients named the same top m; null: they did not when training started."""
+    """Seconds from the start of the talk until all clients named the same top m; null: they did not when training started."""
     exchanges: int | None = None
     """Exchanges of belief propagation (asynchronous: the most messages on one edge)."""
     residual: float | None = None
