@@ -31,7 +31,6 @@ _KEPT = (
     "version",
     "due_s",
     "leaves_s",
-    "order",
     "reached",
     "charged",
     "epsilon",
@@ -63,7 +62,7 @@ class Part:
     def __init__(self, client: int) -> None:
         self.client = client
         self.phase = IDLE
-        self.started_round = self.version = self.order = 0
+        self.started_round = self.version = 0
         self.due_s = self.leaves_s = _EVER
         self.reached = True
         """Whether the model gets through to the client."""
@@ -194,7 +193,6 @@ class AsyncClients:
         self._draws: dict[int, _Draws] = {}
         self._up: RoundDraw[float] | None = None
         self._up_link: RoundDraw[bool] | None = None
-        self._order = 0
         self._settled = False
         self._leaves: list[float] = []
 
@@ -270,8 +268,6 @@ class AsyncClients:
         due = now + duration_s
         # Presence is [comes, goes): whoever would end at the very moment of leaving has left.
         part.due_s = due if due < part.leaves_s else part.leaves_s
-        self._order += 1
-        part.order = self._order
         self.clock.call_at(part.due_s, self._due, part)
 
     def _due(self, part: Part) -> None:
@@ -381,7 +377,7 @@ class AsyncClients:
                 self._end(part, "late", now)
         if not self._draws:
             return
-        needed = {part.started_round for part in self.members if part.phase in (DOWNLOAD, COMPUTE)}
+        needed = {part.started_round for part in self.members if part.phase == DOWNLOAD}
         self._draws = {round: draws for round, draws in self._draws.items() if round in needed}
 
     def state_dict(self) -> State:
@@ -399,13 +395,13 @@ class AsyncClients:
                 for round, draws in self._draws.items()
             ],
             "ended": dict(self.ended),
-            "counts": [self.started, self.sent, self.models_sent, self._order],
+            "counts": [self.started, self.sent, self.models_sent],
             "availability": self.availability.state_dict(),
             "accountant": self.accountant.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take the state over; who is busy is put on the clock anew, in the order in which that was done first."""
+        """Take the state over; who is busy is put on the clock anew (of one instant, in whichever order: records do not tell)."""
         for part, saved in zip(self.parts, state["parts"], strict=True):
             for name in _KEPT:
                 setattr(part, name, saved[name])
@@ -420,9 +416,9 @@ class AsyncClients:
                 None if compute is None else self._compute.redraw(round, started_s, clients, compute),
             )
         self.ended = dict(state["ended"])
-        self.started, self.sent, self.models_sent, self._order = state["counts"]
+        self.started, self.sent, self.models_sent = state["counts"]
         self.availability.load_state_dict(state["availability"])
         self.accountant.load_state_dict(state["accountant"])
-        for part in sorted(self.parts, key=lambda part: part.order):
+        for part in self.parts:
             if part.phase in (DOWNLOAD, COMPUTE) and part.due_s < _EVER:
                 self.clock.call_at(part.due_s, self._due, part)

@@ -107,6 +107,31 @@ def test_computing_spans_rounds_of_a_fixed_length() -> None:
     assert [row[1] for row in it.table("age_after_rounds")] == [2, 3, 4, 1, 2, 3]
 
 
+def test_a_download_that_spans_rounds_is_followed_by_its_own_computing_time() -> None:
+    def fresh() -> World:
+        return world(
+            scheduler=Table([[0]]), clients=1, states=[[1, 1, 1]] * 4, download_s=3.0, compute_s=2.5, rounds=4, round_s=2.0
+        )
+
+    resumed = fresh()
+    resumed.simulation.load_state_dict(fresh().play(1).simulation.state_dict())
+    for it in (fresh().play(), resumed.play()):
+        # Until 3 the model is on its way, until 5.5 the client computes; then all begins anew at 6.
+        assert it.column("outcome")[-3:] == ["late", "delivered", "late"]
+        assert it.recorder.updates[-2].outcome_s == 5.5
+
+
+def test_an_update_survives_if_neither_the_channel_nor_the_own_link_loses_it() -> None:
+    link = Bernoulli(success=np.array([0.0, 1.0]))
+    lost = world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]] * 2, rounds=2, uplink=link).play()
+    assert lost.table("outcome") == [["lost", "delivered"]] * 2
+    assert lost.table("good") == [[True, True]] * 2
+    unreached = world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]] * 2, rounds=2, downlink=link).play()
+    assert unreached.table("outcome") == [["lost", "delivered"]] * 2
+    assert unreached.table("started_round") == [[1, 1], [2, 2]]
+    assert unreached.scheduler.seen[0][2:] == ([1], [True])
+
+
 @pytest.mark.parametrize("timed", [False, True])
 def test_without_delays_it_is_the_untimed_algorithm(timed: bool) -> None:
     clients, channels, rounds, seed = 4, 7, 400, 11
