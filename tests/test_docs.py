@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.results import COLUMNS
-from netsim.trace import CLIENTS, FORMAT, ROUNDS
+from netsim.trace import CLIENTS, FORMAT, ROUNDS, RoundRow, UpdateRow
 from scenarios.reading import load
 from scenarios.reference import json_schema, reference
 from scenarios.run import run
@@ -70,16 +70,18 @@ def test_scenarios_point_editors_to_the_schema():
         assert first == "#:schema ../docs/scenario.schema.json", file.name
 
 
-@pytest.mark.parametrize(("table", "schema"), [("rounds", ROUNDS), ("clients", CLIENTS)])
-def test_every_column_is_documented_with_its_type(table, schema):
+@pytest.mark.parametrize(("table", "schema", "row"), [("rounds", ROUNDS, RoundRow), ("clients", CLIENTS, UpdateRow)])
+def test_every_column_that_all_servers_fill_is_documented_with_its_type(table, schema, row):
     text = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
     assert f"Format version **{FORMAT}**" in text
     section = text.split(f"## {table}.parquet")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.+?) \| (.+?) \|", section, re.MULTILINE)
     documented = {name: kind for names, kind in rows for name in re.findall(r"`(\w+)`", names)}
     kinds = {"double": "float64", "dictionary<values=string, indices=int8, ordered=0>": "dictionary of strings"}
-    assert documented == {field.name: kinds.get(str(field.type), str(field.type)) for field in schema}
-    assert set(COLUMNS[table]) <= set(documented)
+    types = {field.name: kinds.get(str(field.type), str(field.type)) for field in schema}
+    filled = [name for name in row._fields if name not in row._field_defaults]
+    assert documented == {name: types[name] for name in filled}
+    assert set(COLUMNS[table]) == set(filled)
 
 
 def test_every_key_of_a_summary_is_documented(tmp_path):
