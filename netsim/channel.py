@@ -7,7 +7,7 @@ call as the round begins; a phase that begins after a change point of the law is
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -25,9 +25,9 @@ class RoundDraw(Generic[ValueT]):
 
     __slots__ = ("_source", "_u", "clients", "round", "until_s", "values")
 
-    def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, u: FloatArray, time_s: float) -> None:
-        self._source = source
-        self._u = u
+    def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float) -> None:
+        self._source: Any = source
+        self._u: FloatArray | None = None
         self.round = round
         self.clients = clients
         self.values: list[ValueT] = []
@@ -35,7 +35,14 @@ class RoundDraw(Generic[ValueT]):
         self._renew(time_s)
 
     def _renew(self, time_s: float) -> None:
-        self.values, self.until_s = self._source.evaluate(self.round, time_s, self.clients, self._u)  # type: ignore[assignment]
+        source = self._source
+        value, self.until_s = source.certain(self.round, time_s)
+        if value is not None:
+            self.values = [value] * len(self.clients)
+            return
+        if self._u is None:
+            self._u = source.uniforms(self.round, self.clients)
+        self.values, self.until_s = source.evaluate(self.round, time_s, self.clients, self._u)
 
     def at(self, i: int, time_s: float) -> ValueT:
         """The value of the round's i-th client under the law in force at `time_s`."""
@@ -60,10 +67,23 @@ class Durations:
         self.clients = clients
         self.law = law
         self._draws = draws
+        self._judged: DelayLaw | None = None
+        self._nothing = False
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
-        return RoundDraw(self, round, clients, self._draws.uniforms_at(round, clients, self.clients), time_s)
+        return RoundDraw(self, round, clients, time_s)
+
+    def uniforms(self, round: int, clients: IntArray) -> FloatArray:
+        """The draws of `clients` (n,) in `round`."""
+        return self._draws.uniforms_at(round, clients, self.clients)
+
+    def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
+        """Zero where the law in force takes no time for anyone (most studies leave some phase out), else None; and until when."""
+        law, until_s = self.law.at(round, time_s)
+        if law is not self._judged:
+            self._judged, self._nothing = law, not law.mean_s(np.arange(self.clients)).any()
+        return (0.0 if self._nothing else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[list[float], float]:
         """Durations at uniforms `u` under the law in force, and until when it is in force."""
@@ -80,6 +100,8 @@ class Survivals:
         self._draws = draws
         self._state_draws = state_draws
         self._current: ChannelLaw | None = None
+        self._judged: ChannelLaw | None = None
+        self._lossless = False
 
     def _in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
         law, until_s = self.law.at(round, time_s)
@@ -98,7 +120,19 @@ class Survivals:
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[bool]:
         """Whether the transmissions of `clients` (n,) in `round` survive."""
-        return RoundDraw(self, round, clients, self._draws.uniforms_at(round, clients, self.clients), time_s)
+        return RoundDraw(self, round, clients, time_s)
+
+    def uniforms(self, round: int, clients: IntArray) -> FloatArray:
+        """The draws of `clients` (n,) in `round`."""
+        return self._draws.uniforms_at(round, clients, self.clients)
+
+    def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
+        """True where the law in force, without memory, loses nothing of anyone, else None; and until when."""
+        law, until_s = self._in_force(round, time_s)
+        if law is not self._judged:
+            everyone = np.arange(self.clients)
+            self._judged, self._lossless = law, law.memoryless and bool((law.success_probability(everyone) >= 1.0).all())
+        return (True if self._lossless else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[list[bool], float]:
         """Survival at uniforms `u` under the law in force, and until when it is in force."""

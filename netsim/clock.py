@@ -79,7 +79,8 @@ class Clock(Environment):
         queue: Any = self._queue
         event_step = super().step
         over.defused = True  # a failure is raised from here, not wrapped by SimPy
-        while over.callbacks is not None:
+        awaited: Any = over
+        while awaited.callbacks is not None:
             if not queue:
                 raise RuntimeError(f"nothing is scheduled any more, and {over} has not happened")
             entry = queue[0]
@@ -92,6 +93,6 @@ class Clock(Environment):
                 entry[3](entry[4])
             else:
                 event_step()
-        if not over.ok:
-            raise over.value
+        if not awaited.ok:
+            raise awaited.value
         return True

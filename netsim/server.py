@@ -91,17 +91,16 @@ class SynchronousServer:
         """Rounds closed."""
         self.last_round = 0
         """The round that will be the run's last, so that its model is evaluated."""
-        self._open: int | None = None
         self._closing = clock.event()
         self._due = 0
         self._arrived = 0
         self._deadline_s = 0.0
         self._alarm_set = False
         self._woken: Event | None = None
+        self._wake_s = -1.0
         self._policy_draws = streams["policy"]
         self._before = dict.fromkeys(OUTCOMES, 0)
         self._uploads_before = 0
-        clients.accepts = self._accepts
         clients.on_end = self._ended
 
     def play_round(self) -> Generator[Any, Any, None]:
@@ -113,7 +112,7 @@ class SynchronousServer:
         chosen = self._checked(self.policy.select(view), selectable)
 
         self.clients.medium.open_round(number, start_s)
-        self._open, self._due, self._arrived = number, len(chosen), 0
+        self.clients.open_round, self._due, self._arrived = number, len(chosen), 0
         self._closing = closing = self.clock.event()
         updates = self.clients.start(number, chosen, self.learner.version)
         if self.wait.deadline_s is not None:
@@ -123,9 +122,7 @@ class SynchronousServer:
 
         end_s = self.clock.now
         if self.stragglers == "cancel":
-            for update in updates:
-                if not update.outcome:
-                    self.clients.call_off(update)
+            self.clients.call_off([update for update in updates if not update.outcome])
         outcome = self._outcome(number, start_s, end_s, chosen, updates)
         self.policy.observe(outcome)
         self.round = number
@@ -141,35 +138,37 @@ class SynchronousServer:
             if int(np.count_nonzero(selectable)) >= self.need:
                 return selectable
             next_change_s = float(self.clients.availability.next_change_s.min())
-            if next_change_s == float("inf") and not self.clients.in_flight:
+            nothing_moves = next_change_s == float("inf") and not self.clients.in_flight
+            if nothing_moves or self.clients.ever_selectable() < self.need:
                 raise NobodyLeftError
             self._woken = self.clock.event()
-            if next_change_s < float("inf"):
-                self.clock.call_at(next_change_s, self._wake)
+            if next_change_s < float("inf") and next_change_s != self._wake_s:
+                self._wake_s = next_change_s
+                # After everything else of that instant, so that it does not matter since when this call has been on the clock.
+                self.clock.call_at(next_change_s, self._wake, priority=LAST)
             yield self._woken
 
     def _wake(self, payload: None = None) -> None:
-        if self._woken is not None:
-            self._woken.succeed()
-            self._woken = None
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            woken.succeed()
 
     def _checked(self, chosen: IntArray, selectable: BoolArray) -> IntArray:
         # A policy may be the user's own: what it returns is checked before it can do harm.
         chosen = np.asarray(chosen)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
             raise ValueError(f"policy: select returned {chosen!r}; expected a non-empty 1-d array of client indices")
-        if chosen.min() < 0 or chosen.max() >= self.clients.count or not selectable[chosen].all():
+        listed = chosen.tolist()
+        if min(listed) < 0 or max(listed) >= self.clients.count or not selectable[chosen].all():
             raise ValueError(f"policy: select returned {chosen!r}; every client must be selectable now")
-        if len(set(chosen.tolist())) < len(chosen):
+        if len(set(listed)) < len(listed):
             raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
         return chosen.astype(np.int64, copy=False)
 
-    def _accepts(self, update: Update) -> bool:
-        return update.round == self._open
-
     def _ended(self, update: Update) -> None:
-        self._wake()
-        if update.round != self._open:
+        if self._woken is not None:
+            self._wake()
+        if update.round != self.clients.open_round:
             return
         self._due -= 1
         self._arrived += update.outcome == "delivered"
@@ -179,20 +178,20 @@ class SynchronousServer:
     def _set_alarm(self) -> None:
         # One alarm at a time: that of a round that closed early rings into a later one, and is then set anew. Otherwise a long
         # deadline over short rounds would fill the clock with alarms that nobody waits for.
-        if not self._alarm_set and self._open is not None:
+        if not self._alarm_set and self.clients.open_round is not None:
             self._alarm_set = True
             # After everything else of that instant: who arrives exactly at the deadline is in time.
             self.clock.call_at(self._deadline_s, self._ring, priority=LAST)
 
     def _ring(self, payload: None) -> None:
         self._alarm_set = False
-        if self._open is not None and self.clock.now >= self._deadline_s:
+        if self.clients.open_round is not None and self.clock.now >= self._deadline_s:
             self._close()
         self._set_alarm()
 
     def _close(self) -> None:
         # At once, not when the server's process wakes: what arrives later in this very instant is late already.
-        self._open = None
+        self.clients.open_round = None
         self._closing.succeed()
 
     def _outcome(self, number: int, start_s: float, end_s: float, chosen: IntArray, updates: list[Update]) -> RoundOutcome:
@@ -209,8 +208,8 @@ class SynchronousServer:
                 ),
                 self.policy.needs_updates,
             )
-        censored = np.array([u.outcome != "delivered" for u in updates])
-        latency = np.array([(end_s if u.outcome != "delivered" else u.outcome_s) - start_s for u in updates])
+        censored = np.array([u.censored for u in updates])
+        latency = np.array([(end_s if u.censored else u.outcome_s) - start_s for u in updates])
         return RoundOutcome(number, start_s, end_s, chosen, latency, censored, vectors)
 
     def _latency_s(self, number: int, start_s: float) -> Any:
@@ -252,7 +251,7 @@ class SynchronousServer:
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
-        for update in self.clients.in_flight.values():
+        for update in sorted(self.clients.in_flight.values(), key=lambda update: (update.round, update.place)):
             update.outcome_s = self.clock.now
             self.recorder.update(update.row("in_flight"))
 
