@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,12 @@ from netsim.simulation import Simulation
 from netsim.streams import Streams
 from netsim.trace import NoRecorder
 from scenarios.errors import UserError
-from scenarios.laws import Context, Population, resolve_knobs, timeline
+from scenarios.laws import timeline
+from scenarios.learning import Learner as LearnerSection
 from scenarios.learning import plain
 from scenarios.parts import Part, construct
+from scenarios.population import Context, Population, resolve_knobs
+from scenarios.registry import load_own
 from scenarios.schema import Scenario
 from scenarios.scripting import Phase, Replaceable
 
@@ -121,11 +125,16 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         recorder=recorder,
         charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
     )
+    policy = part(scenario.policy, "policy")
+    if policy.needs_updates and scenario.learner is None:
+        raise UserError(
+            f"policy.kind = {scenario.policy.kind!r}: chooses by the content of updates, and nothing is trained; add a [learner]"
+        )
     working: Learner = trained if trained is not None else NoLearner(payload_bytes=payload)
     server = SynchronousServer(
         clock=clock,
         clients=clients,
-        policy=part(scenario.policy, "policy"),
+        policy=policy,
         learner=working,
         recorder=recorder,
         streams=streams,
@@ -144,10 +153,12 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
-    values = population.values(scenario.clients.data_sizes, "clients.data_sizes")
+    given = scenario.clients.data_sizes
+    values = population.values(1.0 if given is None else given, "clients.data_sizes")
     sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
     if not (sizes > 0).all():
-        raise UserError(f"clients.data_sizes = {sizes.min()!r}: every client must hold more than 0 samples")
+        client = int(sizes.argmin())
+        raise UserError(f"clients.data_sizes = {sizes[client]} for client {client}: every client must hold more than 0 samples")
     return sizes
 
 
@@ -158,11 +169,11 @@ def _learner(scenario: Scenario, streams: Streams, *, train: bool) -> Any:
         return None
     data = plain(section.data)
     if not train:
-        try:
-            if not section.data.download:
+        if not section.data.download:
+            try:
                 require_files(data["kind"], data_folder())
-        except ValueError as error:
-            raise UserError(f"learner.{error}") from error
+            except ValueError as error:
+                raise UserError(f"learner.{error}") from error
         return None
     try:
         from models.fl.build import build_learner
@@ -170,8 +181,6 @@ def _learner(scenario: Scenario, streams: Streams, *, train: bool) -> Any:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
     network = plain(section.network)
     if ":" in network["kind"]:
-        from scenarios.registry import load_own
-
         network = {"kind": load_own(network["kind"])}
     if section.loss is not None:
         network["loss"] = section.loss
@@ -197,12 +206,28 @@ def _learner(scenario: Scenario, streams: Streams, *, train: bool) -> Any:
             **given,
         )
     except ValueError as error:
-        raise UserError(f"learner.{error}") from error
+        refused = _at_key(section, str(error))
+        if refused is None:
+            raise
+        raise UserError(refused) from error
+
+
+def _at_key(section: LearnerSection, message: str) -> str | None:
+    """The learner's complaint, which begins with the name of an argument, as one about a key; None if it does not."""
+    named = re.match(r"[a-z_]+", message)
+    word = named[0] if named is not None else ""
+    if word in ("clients", "mechanism"):
+        return {"clients": "clients.count", "mechanism": "privacy"}[word] + message[len(word) :]
+    if word in section.partition.knobs():
+        return f"learner.partition.{message}"
+    return f"learner.{message}" if word in type(section).model_fields else None
 
 
 def guarantee_in_words(scenario: Scenario, leak: float, parameters: int | None) -> str:
     """The privacy guarantee that holds for the client with the largest leak."""
     privacy = scenario.privacy
+    if parameters is None:
+        return "Nothing is trained, so nothing is released: the leak is what releases would have spent."
     if privacy is None:
-        return guarantee(mode="none", leak=leak, dimensions=parameters or 1)
-    return guarantee(mode=privacy.mode, leak=leak, dimensions=parameters or 1, delta=privacy.delta)
+        return guarantee(mode="none", leak=leak, dimensions=parameters)
+    return guarantee(mode=privacy.mode, leak=leak, dimensions=parameters, delta=privacy.delta)

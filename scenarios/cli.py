@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from scenarios.errors import UserError
+from scenarios.errors import UserError, located
 
 if TYPE_CHECKING:
     from netsim.simulation import Simulation
@@ -26,8 +28,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out_console = Console()
-err_console = Console(stderr=True)
+out_console = Console(markup=False)
+err_console = Console(stderr=True, markup=False)
+MOST_SEEDS = 10_000
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        out_console.print(f"netsim {version('netsim')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def netsim(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """A discrete-event simulator of federated learning over unreliable networks."""
+
 
 ScenarioFile = Annotated[str, typer.Argument(metavar="SCENARIO", help="A file, or the name of one that comes with netsim.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be repeated.")]
@@ -45,22 +64,26 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Play one scenario into a folder."""
-    from scenarios.reading import load
-    from scenarios.run import INTERRUPTED
-    from scenarios.run import run as play
+    from scenarios.build import build
+    from scenarios.folders import check_run
+    from scenarios.reading import override, parse, read
+    from scenarios.run import INTERRUPTED, play
 
-    study = load(scenario, [*(settings or []), *([f"seed={seed}"] if seed is not None else [])])
+    study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
     folder = out or Path("runs") / study.name
+    check_run(folder, overwrite)
+    with located(scenario):
+        built = build(study)
     with _progress({study.policy.kind: study.rounds}, quiet) as advance:
 
         def after_round(simulation: Simulation) -> None:
             advance(study.policy.kind, simulation.server.round)
 
-        summary = play(study, folder, overwrite=overwrite, after_round=after_round)
+        summary = play(built, study, folder, overwrite=overwrite, after_round=after_round)
     out_console.print(_summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        err_console.print(f"interrupted after {summary['rounds']} rounds; the files hold these")
+        _complain(f"interrupted after {summary['rounds']} rounds; the files hold these")
         raise typer.Exit(130)
 
 
@@ -79,19 +102,12 @@ def sweep(
     figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
 ) -> None:
     """Play variants of a scenario with the same seeds, and compare them."""
-    from scenarios.reading import override, parse_assignment, parse_value, read_file
-    from scenarios.sweep import plan
+    from scenarios.reading import read
+    from scenarios.sweep import complete, plan, with_grid
     from scenarios.sweep import sweep as play
 
-    tables = override(read_file(scenario), dict(parse_assignment(text) for text in settings or []))
-    for text in grid or []:
-        key, values = parse_assignment(text)
-        if isinstance(values, str):
-            values = [parse_value(value) for value in values.split(",")]
-        chosen = {**tables.get("sweep", {}).get("grid", {}), key: values if isinstance(values, list) else [values]}
-        tables = override(tables, {"sweep.grid": chosen})
-    if seeds is not None:
-        tables = override(tables, {"sweep.seeds": _seeds(seeds)})
+    added = dict(_values(text) for text in grid or ())
+    tables = with_grid(read(scenario, settings or ()), added, None if seeds is None else _seeds(seeds))
     planned = plan(tables, scenario)
     folder = out or Path("runs") / planned.name
     totals: dict[str, int] = {}
@@ -106,7 +122,11 @@ def sweep(
             for label, count in done.items():
                 advance(label, count)
 
-        play(planned, folder, overwrite=overwrite, jobs=jobs, progress=show)
+        try:
+            play(planned, folder, overwrite=overwrite, jobs=jobs, progress=show)
+        except KeyboardInterrupt:
+            _complain(f"interrupted; {len(complete(planned, folder))} of {len(planned.runs)} runs are complete: {folder}")
+            raise typer.Exit(130) from None
     _compare(folder, figures)
 
 
@@ -117,20 +137,32 @@ def report(
     target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep."""
-    from analysis import write_report
+    from analysis import is_sweep, open_run, open_sweep, write_report
 
-    written = _from_files(lambda: write_report(folder, out or folder / "report", target_accuracy=target_accuracy))
+    try:
+        # Opened before the report is begun, so that a wrong folder is left as it was.
+        opened = list(open_sweep(folder)) if is_sweep(folder) else [open_run(folder)]
+        for run in opened:
+            run.arrow("rounds", ["round"])
+        if not opened:
+            raise ValueError(f"{folder}: the sweep has no complete run to report on; play it to the end")
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    try:
+        written = write_report(folder, out or folder / "report", target_accuracy=target_accuracy)
+    except OSError as error:
+        raise UserError(f"the report cannot be written: {error}; name another folder with --out") from error
     out_console.print(f"report: {written}", soft_wrap=True)
 
 
 @app.command()
 def check(scenario: ScenarioFile, settings: Settings = None) -> None:
     """Read and build a scenario (all its variants, too) without running it."""
-    from scenarios.reading import override, parse_assignment, read_file
+    from scenarios.changes import never_reached
+    from scenarios.reading import read
     from scenarios.sweep import plan
 
-    tables = override(read_file(scenario), dict(parse_assignment(text) for text in settings or []))
-    planned = plan(tables, scenario)
+    planned = plan(read(scenario, settings or ()), scenario)
     variants = dict.fromkeys(p.variant for p in planned.runs)
     study = planned.runs[0].scenario
     out_console.print(
@@ -138,6 +170,8 @@ def check(scenario: ScenarioFile, settings: Settings = None) -> None:
         f"{len(variants)} variants ({', '.join(variants)}), {len(planned.runs)} runs in a sweep.",
         soft_wrap=True,
     )
+    for note in never_reached(study):
+        out_console.print(f"note: {note}", soft_wrap=True)
 
 
 @app.command(name="list")
@@ -175,13 +209,24 @@ def schema(
 
 
 def _seeds(text: str) -> list[int]:
-    try:
-        if ".." in text:
-            first, last = (int(part) for part in text.split(".."))
-            return list(range(first, last + 1))
+    match = re.fullmatch(r"(\d{1,19})\.\.(\d{1,19})", text)
+    if match is not None and 0 <= int(match[2]) - int(match[1]) < MOST_SEEDS:
+        return list(range(int(match[1]), int(match[2]) + 1))
+    if re.fullmatch(r"\d{1,19}(,\d{1,19})*", text):
         return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UserError(f"--seeds {text!r}: must be a list such as 1,2,3 or a range such as 1..10") from error
+    raise UserError(f"--seeds {text!r}: must be a list such as 1,2,3 or a range such as 1..10, of {MOST_SEEDS:,} at most")
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    from scenarios.reading import parse_assignment, parse_value
+
+    key, values = parse_assignment(text, "--grid")
+    if isinstance(values, str):
+        # A list need not be written as one: 1,10 or pause,random.
+        values = [parse_value(value.strip()) for value in values.split(",")]
+    if values in ([], [""]):
+        raise UserError(f"--grid {text!r}: gives no values; list them, such as policy.alpha=1,10")
+    return key, values if isinstance(values, list) else [values]
 
 
 def _summary_table(summary: dict[str, Any]) -> Table:
@@ -206,7 +251,7 @@ def _summary_table(summary: dict[str, Any]) -> Table:
 def _compare(folder: Path, figures: bool) -> None:
     from analysis import compare, comparison_table, difference_table, draw_all, open_sweep, write_comparison
 
-    done = _from_files(lambda: open_sweep(folder))
+    done = open_sweep(folder)
     comparison = compare(done)
     out_console.print(comparison_table(comparison))
     if comparison.differences:
@@ -218,32 +263,34 @@ def _compare(folder: Path, figures: bool) -> None:
     out_console.print(f"runs: {folder}", soft_wrap=True)
 
 
-def _from_files(read: Callable[[], Any]) -> Any:
-    # What is wrong with a folder of results is the user's to mend, as with a scenario.
-    try:
-        return read()
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
-
-
 @contextmanager
 def _progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err_console, disable=quiet) as progress:
         tasks = {label: progress.add_task(label, total=total) for label, total in totals.items()}
         yield lambda label, rounds: progress.update(tasks[label], completed=rounds)
 
 
+def _complain(text: str) -> None:
+    err_console.print(text, style="red", highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     """Entry point of the command."""
+    # What asks the process to end, as a service manager does, is treated like Ctrl-C.
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except UserError as error:
-        err_console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        _complain(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        err_console.print("interrupted")
-        sys.exit(130)
 
 
 if __name__ == "__main__":

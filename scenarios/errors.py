@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class UserError(Exception):
@@ -16,4 +18,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(names)}"
+    return f"known: {', '.join(names)}" if names else "there are none"
+
+
+@contextmanager
+def located(source: str) -> Iterator[None]:
+    """Say in front of a refusal which file (and variant) it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from error
+
+
+def in_own_words(error: BaseException) -> str:
+    """An exception out of a user's own class: its type and text, and the line it comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

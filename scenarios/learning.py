@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from scenarios.parts import Part, Section, part_of, problem
+from scenarios.parts import OWN_CLASS, Part, part_of
+from scenarios.section import Section, problem
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -59,6 +60,7 @@ class Cnn(Part):
     channels: Annotated[list[Count], Field(min_length=1)] | None = None
     """Absent: [32, 64, 64] for colour images, [16, 32, 32] otherwise."""
     hidden: Count = 64
+    """Width of the first dense layer."""
 
 
 class Cnn8(Part):
@@ -82,7 +84,7 @@ class Resnet18(Part):
 class OwnNetwork(Part):
     """A callable of your own, "package.module:name", called with (input_shape, classes); it returns a torch module."""
 
-    kind: str = Field(pattern=r"^[\w.]+:\w+$")
+    kind: str = Field(pattern=OWN_CLASS)
 
 
 class Sgd(Part):
@@ -90,8 +92,11 @@ class Sgd(Part):
 
     kind: Literal["sgd"] = "sgd"
     learning_rate: Positive
+    """Step size."""
     momentum: Fraction = 0.0
+    """Share of the last step that the next one keeps."""
     weight_decay: NonNegative = 0.0
+    """Multiple of the parameters added to the gradient."""
 
 
 class Adam(Part):
@@ -99,10 +104,15 @@ class Adam(Part):
 
     kind: Literal["adam"] = "adam"
     learning_rate: Positive
+    """Step size."""
     beta1: Fraction = 0.9
+    """Decay of the mean of gradients."""
     beta2: Fraction = 0.999
+    """Decay of the mean of squared gradients."""
     epsilon: Positive = 1e-8
+    """Added to the root of the latter."""
     weight_decay: NonNegative = 0.0
+    """Multiple of the parameters added to the gradient."""
 
 
 class BySize(Part):
@@ -189,14 +199,17 @@ class Learner(Section):
     """What is trained, on what, and how. An update is computed when it is delivered; what nobody will use is never trained."""
 
     data: Data = Data()
-    partition: part_of("partition") = {"kind": "equal"}  # type: ignore[valid-type]
+    """The samples."""
+    partition: part_of("partition", closed=True) = {"kind": "equal"}  # type: ignore[valid-type]
     """Who holds which training samples."""
     network: part_of("network", described=NETWORKS, own=OwnNetwork)  # type: ignore[valid-type]
+    """What is trained."""
     optimizer: part_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
     """The clients' optimizer."""
     loss: Literal["cross-entropy", "hinge"] | None = None
     """Absent: hinge for the svm, cross-entropy for every other network."""
     batch_size: Count = 20
+    """Samples of a local step."""
     epochs: Count = 1
     """Local epochs of an update."""
     max_steps: Count | None = None

@@ -7,11 +7,13 @@ the part's knobs, and they are its keys in the scenario file. So a user's own pa
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from scenarios.errors import UserError, did_you_mean
+from scenarios.errors import UserError, did_you_mean, in_own_words
 
 INJECTED = frozenset({"clients", "per_round", "data_sizes", "schedule", "truth", "labels", "generator"})
 """Arguments that are not knobs: K, m, samples each client holds (K,), the privacy schedule, expected latencies; for partitions
@@ -74,6 +76,11 @@ def known(group: str) -> dict[str, str]:
     return registered | BUILT_IN[group]
 
 
+def is_own(group: str, kind: str) -> bool:
+    """Whether the class behind `kind` is somebody else's: what goes wrong in it is not a fault of netsim."""
+    return kind not in BUILT_IN[group]
+
+
 def resolve(group: str, kind: str) -> Any:
     """The class (for partitions the function) behind a name or a "package.module:Class"; raises UserError if there is none."""
     place = kind if ":" in kind else known(group).get(kind)
@@ -81,18 +88,31 @@ def resolve(group: str, kind: str) -> Any:
         raise UserError(
             f"unknown {group} {kind!r}; {did_you_mean(kind, known(group))}, or name a class as 'package.module:Class'"
         )
-    return load_class(place)
+    if not is_own(group, kind):
+        return load(place)
+    target = load_own(place)
+    if not inspect.isclass(target):
+        raise UserError(f"{place!r} is {type(target).__name__} {target!r}, not a class; name a class as 'package.module:Class'")
+    return target
 
 
-def load_class(place: str) -> Any:
-    """The object at "package.module:Name"; raises UserError where it cannot be had."""
+def load(place: str) -> Any:
+    """The object at "package.module:Name"."""
+    module_name, _, name = place.partition(":")
+    return getattr(importlib.import_module(module_name), name)
+
+
+def load_own(place: str) -> Any:
+    """The user's own object at "package.module:Name"; raises UserError where it cannot be had."""
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
+        raise UserError(f"{place!r} is not of the form 'package.module:Class'")
     module_name, _, name = place.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UserError(f"{place!r} cannot be imported: {error}; check that the package is installed or on PYTHONPATH") from error
-    except ValueError as error:
-        raise UserError(f"{place!r} is not of the form 'package.module:Class'") from error
+    except Exception as error:  # whatever the user's module does when it is imported
+        raise UserError(f"{place!r} cannot be imported: {in_own_words(error)}; mend the module") from error
     if not hasattr(module, name):
         raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")
     return getattr(module, name)

@@ -20,10 +20,12 @@ from netsim.simulation import Simulation
 from netsim.trace import FORMAT, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
 from scenarios.build import Built, build, guarantee_in_words
 from scenarios.errors import UserError
+from scenarios.folders import check_run, open_run
+from scenarios.interrupts import stop_requests
 from scenarios.reading import to_toml
+from scenarios.registry import is_own
 from scenarios.schema import Scenario
 
-FILES = ("scenario.toml", "rounds.parquet", "clients.parquet", "partition.parquet", "summary.json")
 INTERRUPTED = "interrupted"
 
 
@@ -72,24 +74,6 @@ class _Summing:
         self._inner.close()
 
 
-def prepare_folder(out: Path, overwrite: bool) -> None:
-    """Make `out` ready for a run; raises UserError where it holds anything else, or a run and `overwrite` is not given."""
-    present = [name for name in FILES if (out / name).exists()]
-    if present and not overwrite:
-        raise UserError(f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder")
-    try:
-        if out.is_dir() and not present and any(out.iterdir()):
-            raise UserError(f"--out {str(out)!r}: is a folder with other things in it; name a new or an empty folder")
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
-        for name in present:
-            (out / name).unlink()
-    except OSError as error:
-        raise UserError(f"--out {str(out)!r}: cannot be written ({error.strerror or error}); name another folder") from error
-
-
 def run(
     scenario: Scenario,
     out: str | Path,
@@ -99,9 +83,10 @@ def run(
 ) -> dict[str, Any]:
     """Play `scenario` into the folder `out` and return its summary.
 
-    A keyboard interrupt ends the run in good order: the files hold the rounds done, and the summary says so. Raises UserError,
-    with nothing written, for whatever the user can mend.
+    Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
+    Raises UserError, with nothing written and nothing deleted, for whatever the user can mend.
     """
+    check_run(Path(out), overwrite)
     return play(build(scenario), scenario, Path(out), overwrite=overwrite, after_round=after_round)
 
 
@@ -115,17 +100,30 @@ def play(
 ) -> dict[str, Any]:
     """As `run`, for a simulation that is built already (and perhaps changed by a script)."""
     simulation = built.simulation
-    prepare_folder(out, overwrite)
+    check_run(out, overwrite)
+    open_run(out)
     (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
     recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table))
     simulation.record_to(recorder)
     _write_partition(getattr(simulation.server, "learner", None), out)
     started = time.perf_counter()
     try:
-        simulation.run(after_round=after_round)
+        with stop_requests() as stop:
+
+            def between_rounds(simulation: Simulation) -> None:
+                if after_round is not None:
+                    after_round(simulation)
+                stop.check()
+
+            simulation.run(after_round=between_rounds)
         ended = simulation.ended or INTERRUPTED
     except KeyboardInterrupt:
         ended = INTERRUPTED
+    except ValueError as error:
+        kind, text = scenario.policy.kind, str(error)
+        if not (is_own("policy", kind) and text.startswith("policy: ")):
+            raise
+        raise UserError(f"policy.kind = {kind!r}: {text.removeprefix('policy: ')}; mend its select") from error
     except MemoryError as error:
         raise UserError(f"learner.{error}") from error
     finally:

@@ -4,24 +4,49 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from models.privacy import NoiseMode
 from scenarios.learning import Learner
-from scenarios.parts import PerClientField, Section, part_of, problem
+from scenarios.parts import part_of
+from scenarios.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
+from scenarios.section import Section, problem, refusal
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+=-]*$", max_length=100)]
+LARGEST = 2**63 - 1
+"""Largest whole number of a Parquet column, and of TOML."""
+
+
+def _read_clients(value: Any) -> Any:
+    whole = isinstance(value, list) and all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in value)
+    if not (whole or isinstance(value, str)):
+        raise refusal("must be a group's name, or a list of client numbers from 0")
+    return value
+
+
+def _read_changed(value: Any) -> Any:
+    # Parameters that are no numbers may change as well: the law itself knows what it allows.
+    return read_per_client(value) if isinstance(value, dict) else value
+
+
+_CLIENTS_JSON: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]}
+_CHANGED_JSON: dict[str, Any] = {"anyOf": [*PER_CLIENT_JSON["anyOf"], {"type": "string"}, {"type": "boolean"}]}
+SomeClients = Annotated[Any, BeforeValidator(_read_clients), WithJsonSchema(_CLIENTS_JSON)]
+Changed = Annotated[Any, BeforeValidator(_read_changed), WithJsonSchema(_CHANGED_JSON)]
 
 
 class Group(Section):
     """A named group of clients: consecutive indices, in the order of the list."""
 
-    name: str = Field(pattern=r"^[A-Za-z][\w-]*$")
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
+    """What other keys call the group by."""
     share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Part of all clients; the last group takes what rounding leaves."""
+    """Part of all clients; a group's size is its share of them to within one, and the groups fill up `clients.count`."""
     count: Count | None = None
+    """Number of clients, in place of a share."""
 
     @model_validator(mode="after")
     def _one_size(self) -> Group:
@@ -33,18 +58,19 @@ class Group(Section):
 class Clients(Section):
     """Who takes part."""
 
-    count: Count
+    count: Annotated[int, Field(ge=1, le=10_000_000)]
     """K, the number of clients."""
     groups: list[Group] = []
     """Groups whose parameters differ; empty: one group named "all"."""
-    data_sizes: PerClientField = 1.0
-    """Samples each client holds, for a study without a learner (with one, its partition says)."""
+    data_sizes: PerClientField | None = None
+    """Samples each client holds, for a study without a learner (with one, its partition says). Absent: all hold as many."""
 
 
 class Server(Section):
     """The server's loop. A round waits for all selected clients, unless a deadline or a count of deliveries closes it earlier."""
 
     kind: Literal["synchronous"] = "synchronous"
+    """synchronous: rounds one after the other, each with the clients selected for it."""
     per_round: Count
     """m, clients selected a round."""
     deadline_s: Positive | None = None
@@ -68,12 +94,12 @@ class Change(Section):
     """First round with the new values."""
     at_s: Positive | None = None
     """Time of the change."""
-    clients: str | list[Annotated[int, Field(ge=0)]] | None = None
+    clients: SomeClients | None = None
     """A group's name or client indices; absent: all clients."""
-    delay: dict[str, PerClientField] = {}
-    """New values of parameters of the delay law."""
-    channel: dict[str, PerClientField] = {}
-    """New values of parameters of the channel law."""
+    delay: dict[str, Changed] = {}
+    """New values of parameters of the delay law, by their names."""
+    channel: dict[str, Changed] = {}
+    """New values of parameters of the channel law, by their names."""
     bandwidth_bytes_per_s: PerClientField | None = None
     """New bandwidth (links only)."""
 
@@ -89,35 +115,48 @@ class Change(Section):
 class RandomChanges(Section):
     """Change points drawn from the run's seed: when, and by which factor one parameter is multiplied (of its first value)."""
 
-    count: Count
+    count: Annotated[int, Field(ge=1, le=100_000)]
+    """How many change points."""
     unit: Literal["rounds", "seconds"] = "rounds"
-    horizon: Positive | None = None
-    """Changes fall before this round or second; absent: the run's rounds, or its time_limit_s."""
+    """What `horizon` and `min_spacing` are in."""
+    horizon: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    """Last round of a change, or the time before which all fall; absent: the run's rounds, or its time_limit_s."""
     min_spacing: NonNegative = 0.0
     """Least distance between changes, and of the first from the start, in `unit`."""
     parameter: str
     """Which parameter changes, as "delay.NAME" or "channel.NAME"."""
     factor_low: Positive = 0.5
+    """Smallest factor; factors are drawn with a uniform logarithm."""
     factor_high: Positive = 2.0
-    """Factors are drawn log-uniformly between these two."""
-    clients: str | list[Annotated[int, Field(ge=0)]] | None = None
+    """Largest factor."""
+    clients: SomeClients | None = None
     """A group's name or client indices; absent: all clients."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RandomChanges:
+        if self.factor_high < self.factor_low:
+            raise problem(("factor_high",), self.factor_high, f"must be at least factor_low = {self.factor_low}")
+        return self
 
 
 class Compute(Section):
     """Local training as time: how long a client computes."""
 
     delay: part_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
+    """How long it takes, in seconds (for a link, beside the time that the bandwidth takes)."""
     changes: list[Change] = []
+    """Change points, in order of time."""
     random_changes: RandomChanges | None = None
+    """Change points drawn from the seed."""
 
 
 class Downlink(Compute):
     """A link between server and clients: bytes over bandwidth, plus a delay, over a channel that may lose the transmission."""
 
     bandwidth_bytes_per_s: PerClientField | None = None
-    """Absent: unlimited."""
+    """What a client sends or receives in a second. Absent: unlimited."""
     channel: part_of("channel") = {"kind": "perfect"}  # type: ignore[valid-type]
+    """Whether a transmission gets through."""
 
 
 class Uplink(Downlink):
@@ -180,8 +219,10 @@ class Output(Section):
 class Variant(Section):
     """One way to change the scenario, compared with the others on common random numbers."""
 
-    name: str = Field(pattern=r"^[\w.+-]+$")
+    name: Name
+    """Names its folder."""
     label: str = ""
+    """What tables and figures call it; absent: its name."""
     set: dict[str, Any] = {}
     """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x."""
 
@@ -189,33 +230,43 @@ class Variant(Section):
 class Sweep(Section):
     """Runs of one scenario that `netsim sweep` compares."""
 
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [1]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=LARGEST)]], Field(min_length=1, max_length=10_000)] | None = None
+    """Seeds of the runs of every variant; absent: the scenario's own `seed` alone."""
     variants: list[Variant] = []
-    grid: dict[str, list[Any]] = {}
+    """What is compared; empty: the scenario as it stands."""
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Keys with lists of values; every combination is a variant (of every variant above, if there are any)."""
     baseline: str | None = None
     """The variant others are compared with; absent: the first."""
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Compare the simulated seconds to this test accuracy."""
 
 
 class Scenario(Section):
     """A whole study. Times are seconds, sizes bytes; clients count from 0, rounds from 1."""
 
-    name: str = Field(pattern=r"^[\w.+-]+$")
+    name: Name
+    """Names the study; its results go to runs/NAME unless `--out` says otherwise."""
     description: str = ""
-    seed: Annotated[int, Field(ge=0)] = 1
+    """What it shows, in a line."""
+    seed: Annotated[int, Field(ge=0, le=LARGEST)] = 1
     """Everything random in a run follows from it."""
-    rounds: Count
+    rounds: Annotated[int, Field(ge=1, le=10**12)]
     """Rounds to play at most."""
     time_limit_s: Positive | None = None
     """Stop at this simulated time, even in mid-round."""
     clients: Clients
+    """Who takes part."""
     server: Server
+    """How rounds go."""
     policy: part_of("policy")  # type: ignore[valid-type]
     """Who is selected."""
     downlink: Downlink = Downlink()
+    """The way of the model to the clients."""
     compute: Compute = Compute()
+    """Local training as time."""
     uplink: Uplink = Uplink()
+    """The way of the updates to the server."""
     availability: part_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """When clients are present."""
     privacy: Privacy | None = None
@@ -223,8 +274,11 @@ class Scenario(Section):
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
     metrics: Metrics = Metrics()
+    """What is measured beside the tables."""
     output: Output = Output()
+    """What a run leaves."""
     sweep: Sweep = Sweep()
+    """What `netsim sweep` compares; `netsim run` plays the scenario as it stands."""
 
     @model_validator(mode="after")
     def _fits(self) -> Scenario:
@@ -238,4 +292,9 @@ class Scenario(Section):
             raise problem(
                 ("server", "first"), self.server.first, f"must be at most the {self.server.per_round} clients of server.per_round"
             )
+        payload, sizes = self.server.payload_bytes, self.clients.data_sizes
+        if (payload or 0) * self.clients.count > LARGEST:
+            raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
+        if self.learner is not None and sizes is not None:
+            raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
         return self

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
+import math
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ import numpy as np
 
 from netsim.simulation import Simulation
 from scenarios.build import build
-from scenarios.errors import UserError, did_you_mean
+from scenarios.errors import UserError, did_you_mean, located
+from scenarios.folders import check_sweep, ended, open_sweep, write_manifest
 from scenarios.reading import override, parse
-from scenarios.run import INTERRUPTED, prepare_folder, run
+from scenarios.run import INTERRUPTED, run
 from scenarios.schema import Scenario
 
-MANIFEST = "sweep.json"
+MOST_VARIANTS = 1000
+_TAKEN = ("figures", "report", "comparison.parquet", "sweep.json")
 
 
 @dataclass(frozen=True)
@@ -52,35 +55,82 @@ class Plan:
 def plan(tables: Mapping[str, Any], source: str) -> Plan:
     """The runs that the `[sweep]` table asks for; raises UserError for any wrong key of any variant."""
     base = parse(tables, source)
-    sweep = base.sweep
-    without = {key: value for key, value in tables.items() if key != "sweep"}
-    variants = [(v.name, v.label or v.name, dict(v.set)) for v in sweep.variants] or [("", "", {})]
-    keys = list(sweep.grid)
-    named: dict[str, tuple[str, dict[str, Any]]] = {}
-    for (name, label, changes), values in itertools.product(variants, itertools.product(*sweep.grid.values())):
-        setting = dict(zip(keys, values, strict=True))
-        suffix = [f"{key.rsplit('.', 1)[-1]}={_word(value)}" for key, value in setting.items()]
-        full_name = "+".join([*([name] if name else []), *suffix]) or base.policy.kind
-        full_label = ", ".join([*([label] if label else []), *suffix]) or base.policy.kind
-        if full_name in named:
-            raise UserError(f"{source}: sweep.variants: two variants are named {full_name!r}; give each its own name")
-        named[full_name] = (full_label, changes | setting)
-    baseline = sweep.baseline or next(iter(named))
+    named = _variants(base, source)
+    section = base.sweep
+    baseline = section.baseline or next(iter(named))
     if baseline not in named:
         raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
-    if len(set(sweep.seeds)) < len(sweep.seeds):
-        raise UserError(f"{source}: sweep.seeds = {sweep.seeds}: names a seed twice; give each once")
+    seeds = section.seeds or [base.seed]
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
+    without = {key: value for key, value in tables.items() if key != "sweep"}
     runs = []
     for name, (label, changes) in named.items():
-        changed = parse(override(without, changes), f"{source} (variant {name})")
-        build(changed, learner=False)
-        runs += [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in sweep.seeds]
-    return Plan(base.name, runs, baseline, sweep.target_accuracy)
+        place = f"{source} (variant {name})" if len(named) > 1 else source
+        with located(place):
+            changed_tables = override(without, changes)
+        changed = parse(changed_tables, place)
+        with located(place):
+            build(changed, learner=False)
+        runs += [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
+    return Plan(base.name, runs, baseline, section.target_accuracy)
 
 
-def _word(value: Any) -> str:
-    text = str(value)
-    return "".join(c if c.isalnum() or c in ".-" else "_" for c in text)
+def _variants(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every variant's label and the keys it changes, by its name."""
+    section = base.sweep
+    variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
+    short = _short(list(section.grid))
+    values = [[(key, value, _word(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
+    number = math.prod([len(variants), *map(len, section.grid.values())])
+    if number > MOST_VARIANTS:
+        raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
+    named: dict[str, tuple[str, dict[str, Any]]] = {}
+    labels: dict[str, str] = {}
+    for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
+        suffix = [f"{short[key]}={word}" for key, _, word in setting]
+        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.policy.kind, 0)
+        full_label = ", ".join([*([label] if label else []), *suffix]) or base.policy.kind
+        if full_name in named:
+            raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
+        if full_name in _TAKEN:
+            raise UserError(
+                f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant"
+            )
+        if full_label in labels:
+            both = f"{labels[full_label]} and {full_name}"
+            raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
+        changes = changes | {key: value for key, value, _ in setting}
+        shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
+        if shared:
+            raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
+        named[full_name] = (full_label, changes)
+        labels[full_label] = full_name
+    return named
+
+
+def _short(keys: list[str]) -> dict[str, str]:
+    """Each key by its last part where that is enough to tell it from the others, else in full."""
+    last = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
+
+
+def _word(value: Any, position: int) -> str:
+    """A value as part of a folder's name; one that is no short word goes by its position in the list."""
+    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in str(value))
+    return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
+
+
+def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+    """A scenario's tables with more keys in the sweep's grid, and other seeds."""
+    changes: dict[str, Any] = {}
+    if grid:
+        table = tables.get("sweep", {})
+        before = table.get("grid", {}) if isinstance(table, dict) else {}
+        changes["sweep.grid"] = {**before, **grid} if isinstance(before, dict) else grid
+    if seeds is not None:
+        changes["sweep.seeds"] = seeds
+    return override(tables, changes)
 
 
 def sweep(
@@ -93,67 +143,83 @@ def sweep(
 ) -> Path:
     """Play all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
 
-    `progress` is called some times a second with the rounds done of every run. Interrupted, the sweep keeps the runs that are
-    complete. Raises UserError, with nothing written, for whatever the user can mend.
+    `progress` is called some times a second with the rounds done of every run. Interrupted (KeyboardInterrupt), the sweep keeps
+    the runs that are complete, and `sweep.json` lists these. Raises UserError, with nothing written and nothing deleted, for
+    whatever the user can mend.
     """
     from joblib import Parallel, delayed
 
     folder = Path(out)
-    jobs = jobs or os.cpu_count() or 1
-    prepare_sweep(folder, planned, overwrite)
+    workers = Parallel(n_jobs=min(jobs or os.cpu_count() or 1, len(planned.runs)))
+    check_sweep(folder, overwrite)
+    # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
+    workers(delayed(_try)(p) for p in _learners(planned.runs))
+    open_sweep(folder, _manifest(planned, []))
+    with _counting(len(planned.runs), progress) as counts_file:
+        try:
+            tasks = (delayed(_play)(p, folder / p.path, counts_file, i) for i, p in enumerate(planned.runs))
+            workers(tasks)
+        finally:
+            write_manifest(folder, _manifest(planned, complete(planned, folder)))
+    return folder
+
+
+def complete(planned: Plan, folder: Path) -> list[Planned]:
+    """The runs of a sweep that have ended otherwise than by an interrupt."""
+    return [p for p in planned.runs if ended(folder / p.path) not in (None, INTERRUPTED)]
+
+
+@contextmanager
+def _counting(runs: int, progress: Callable[[list[int]], None] | None) -> Iterator[str]:
+    """A file with a number for each run, which the runs' processes write and `progress` is told of."""
     with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
-        counts = np.memmap(Path(scratch) / "rounds", np.int64, "w+", shape=(len(planned.runs),))
+        file = str(Path(scratch) / "rounds")
+        counts = np.memmap(file, np.int64, "w+", shape=(runs,))
         stop = threading.Event()
 
         def watch() -> None:
-            while not stop.wait(0.2):
-                if progress is not None:
-                    progress(counts.tolist())
+            while progress is not None and not stop.wait(0.2):
+                progress(counts.tolist())
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            tasks = (delayed(_play)(p, folder / p.path, str(counts.filename), i) for i, p in enumerate(planned.runs))
-            ended = Parallel(n_jobs=min(jobs, len(planned.runs)))(tasks)
+            yield file
         finally:
             stop.set()
             watcher.join()
-            _write_manifest(planned, folder)
-        if progress is not None:
-            progress(counts.tolist())
-    if INTERRUPTED in ended:
-        raise KeyboardInterrupt
-    return folder
+            if progress is not None:
+                progress(counts.tolist())
 
 
-def prepare_sweep(folder: Path, planned: Plan, overwrite: bool) -> None:
-    """Make the folders of a sweep ready; raises UserError before anything is written."""
-    if (folder / MANIFEST).exists() and not overwrite:
-        raise UserError(f"--out {str(folder)!r}: already holds a sweep; give --overwrite or another folder")
-    if folder.is_dir() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
-        raise UserError(f"--out {str(folder)!r}: is a folder with other things in it; name a new or an empty folder")
-    for p in planned.runs:
-        prepare_folder(folder / p.path, overwrite)
-    (folder / MANIFEST).unlink(missing_ok=True)
+def _learners(runs: Iterable[Planned]) -> list[Planned]:
+    """One run for each learner that the runs of a sweep train."""
+    different = {repr((s.learner, s.privacy, s.clients)): p for p in runs if (s := p.scenario).learner is not None}
+    return list(different.values())
 
 
-def _play(planned: Planned, out: Path, counts_file: str, index: int) -> str:
+def _try(planned: Planned) -> None:
+    with located(f"variant {planned.variant}"):
+        build(planned.scenario)
+
+
+def _play(planned: Planned, out: Path, counts_file: str, index: int) -> None:
     counts = np.memmap(counts_file, np.int64, "r+")
 
     def count(simulation: Simulation) -> None:
         counts[index] = simulation.server.round
 
-    summary = run(planned.scenario, out, overwrite=True, after_round=count)
-    return str(summary["ended"])
+    with located(f"variant {planned.variant}, seed {planned.seed}"):
+        summary = run(planned.scenario, out, overwrite=True, after_round=count)
+    if summary["ended"] == INTERRUPTED:
+        raise KeyboardInterrupt
 
 
-def _write_manifest(planned: Plan, folder: Path) -> None:
-    done = [p for p in planned.runs if (folder / p.path / "summary.json").exists()]
-    manifest = {
+def _manifest(planned: Plan, runs: list[Planned]) -> dict[str, Any]:
+    return {
         "format": 1,
         "name": planned.name,
         "baseline": planned.baseline,
         "target_accuracy": planned.target_accuracy,
-        "runs": [{"variant": p.variant, "label": p.label, "seed": p.seed, "path": p.path} for p in done],
+        "runs": [{"variant": p.variant, "label": p.label, "seed": p.seed, "path": p.path} for p in runs],
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
