@@ -30,16 +30,28 @@ def make_optimizer(kind: str, parameters, options: dict[str, float]) -> torch.op
 
 
 def train_one(
-    module: nn.Module, x, y, batches: np.ndarray, *, kind: str, options: dict[str, float], loss=functional.cross_entropy
+    module: nn.Module,
+    x,
+    y,
+    batches: np.ndarray,
+    *,
+    kind: str,
+    options: dict[str, float],
+    loss=functional.cross_entropy,
+    proximal: float = 0.0,
 ) -> nn.Module:
     """A trained copy of `module`."""
+    start = [p.detach().clone() for p in module.parameters()]
     module = copy.deepcopy(module)
     module.train()
     optimizer = make_optimizer(kind, module.parameters(), options)
     for batch in batches:
         index = torch.from_numpy(batch[batch >= 0])
         optimizer.zero_grad()
-        loss(module(x[index]), y[index]).backward()
+        value = loss(module(x[index]), y[index])
+        if proximal:
+            value = value + proximal / 2 * sum(((p - q) ** 2).sum() for p, q in zip(module.parameters(), start, strict=True))
+        value.backward()
         optimizer.step()
     return module
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from models.fl.aggregation import ByContribution
 from models.fl.build import build_learner
 from models.fl.data import Dataset
 from models.fl.evaluation import LOSS_CEILING
@@ -17,6 +19,7 @@ from models.fl.losses import CrossEntropy
 from models.fl.mechanisms import NoMechanism, PerCoordinate
 from models.fl.networks import from_factory, mlp, svm
 from models.fl.optimizers import Adam, Sgd
+from models.fl.server_optimizers import FedAdam, FedAvgM
 from models.fl.training import draw_batches
 from netsim.interfaces import Deliveries
 from netsim.streams import Streams
@@ -28,9 +31,10 @@ SIZES = [10, 30, 25, 35]
 
 def make_data(samples: int = 100) -> Dataset:
     g = torch.Generator().manual_seed(0)
-    x = torch.randn(samples + 50, 1, 4, 4, generator=g)
+    x = torch.randn(samples + 80, 1, 4, 4, generator=g)
     y = (x.flatten(1) @ torch.randn(16, 5, generator=g)).argmax(1)
-    return Dataset("made", 5, x[:samples], y[:samples], x[samples:], y[samples:], x[:0], y[:0])
+    test, held = slice(samples, samples + 50), slice(samples + 50, None)
+    return Dataset("made", 5, x[:samples], y[:samples], x[test], y[test], x[held], y[held])
 
 
 def make(mechanism=None, seed=0, network=None, optimizer=None, **options) -> FederatedLearner:
@@ -54,7 +58,7 @@ def deliver(round, clients, version, epsilon=math.inf, rounds=None) -> Deliverie
         round,
         np.array(clients, np.int64),
         np.full(n, round) if rounds is None else np.array(rounds),
-        np.full(n, version),
+        np.array(np.broadcast_to(version, n)),
         np.full(n, float(epsilon)),
     )
 
@@ -150,38 +154,54 @@ def test_same_seed_same_bits():
     assert run() == run()
 
 
-@pytest.mark.parametrize("batchnorm", [False, True])
-def test_state_taken_out_in_mid_run_continues_exactly(batchnorm):
-    def network():
-        if not batchnorm:
-            return None
-        return from_factory(
-            lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.Linear(6, classes)),
-            (1, 4, 4),
-            5,
-            seed=1,
-        )
+def batchnorm_network():
+    return from_factory(
+        lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.Linear(6, classes)),
+        (1, 4, 4),
+        5,
+        seed=1,
+    )
 
+
+# Everything that carries state from round to round.
+STATEFUL = {
+    "plain": dict,
+    "batchnorm": lambda: {"network": batchnorm_network()},
+    "batchnorm-local": lambda: {"network": batchnorm_network(), "batch_statistics": "local"},
+    "fedavgm": lambda: {"server_optimizer": FedAvgM()},
+    "fedadam": lambda: {"server_optimizer": FedAdam()},
+    "buffer": lambda: {"buffer": 3},
+    "by-seconds": lambda: {"evaluate_every_s": 2.5},
+    "contribution": lambda: {"aggregation": ByContribution(), "contribution_samples": 6},
+}
+
+
+@pytest.mark.parametrize("case", STATEFUL)
+def test_state_taken_out_in_mid_run_continues_exactly(case):
     def play(learner, rounds):
         out = []
         for round in rounds:
             learner.aggregate(deliver(round, [round % 4, (round + 2) % 4], learner.version, epsilon=50.0), False)
             out.append(learner.evaluate(round, float(round), False))
+            out += [*learner.opinions("own").tolist(), *learner.contribution().tolist()]
         return out
 
     mechanism = PerCoordinate(sensitivity=0.05)
-    whole = make(mechanism, network=network())
-    play(whole, range(1, 5))
+    whole = make(mechanism, **STATEFUL[case]())
+    play(whole, range(1, 6))
     state = whole.state_dict()
-    kept = {key: np.copy(value) for key, value in state.items()}
-    tail = play(whole, range(5, 9))
-    assert all(np.array_equal(state[key], kept[key]) for key in state)
-    fresh = make(mechanism, network=network())
+    kept = copy.deepcopy(state)
+    tail = play(whole, range(6, 10))
+    np.testing.assert_equal(state, kept)
+    fresh = make(mechanism, **STATEFUL[case]())
     fresh.load_state_dict(state)
     state["models"][:] = 0
-    assert play(fresh, range(5, 9)) == tail
+    for value in [*state["server_optimizer"].values(), *state["statistics"], *state.get("contributions", {}).get("models", [])]:
+        value[:] = 0
+    assert play(fresh, range(6, 10)) == tail
     assert model(fresh).tobytes() == model(whole).tobytes()
-    assert (fresh.version, fresh.trained_updates) == (whole.version, whole.trained_updates) == (8, 16)
+    assert (fresh.version, fresh.trained_updates) == (whole.version, whole.trained_updates)
+    assert whole.trained_updates == (16 if case == "buffer" else 18)
 
 
 def test_state_of_another_network_is_refused():
@@ -208,7 +228,7 @@ def test_batchnorm_statistics_are_averaged_and_get_no_noise():
 
 
 def test_other_versions_need_to_be_kept():
-    learner = make()
+    learner = make(versions_kept=1)
     learner.aggregate(deliver(1, [0], 0), False)
     with pytest.raises(ValueError, match=r"version 0, but only \[1\] are kept"):
         learner.aggregate(deliver(2, [1], 0), False)
@@ -220,6 +240,48 @@ def test_other_versions_need_to_be_kept():
     np.testing.assert_allclose(updates, make().aggregate(deliver(1, [1], 0), True), atol=1e-6)
     np.testing.assert_allclose(model(longer) - before, updates[0], atol=1e-6)
     assert longer.state_dict()["versions"] == [1, 2]
+
+
+def test_retained_versions_stay_and_no_others():
+    learner = make()
+    starts = {0: model(learner)}
+    # What an asynchronous engine does: clients start from the newest version, and after each aggregation it tells what is in use.
+    in_flight = dict.fromkeys(range(4), 0)
+    for round, delivered in enumerate(([0, 1], [0, 2], [], [1], [3], [2, 0]), start=1):
+        for client, version in in_flight.items():
+            in_flight[client] = learner.version if version < 0 else version
+        versions = np.array([in_flight[client] for client in delivered], np.int64)
+        learner.aggregate(deliver(round, delivered, versions, rounds=versions + 1), False)
+        starts[learner.version] = model(learner)
+        in_flight |= dict.fromkeys(delivered, -1)
+        used = [version for version in in_flight.values() if version >= 0]
+        learner.retain(used)
+        state = learner.state_dict()
+        assert set(state["versions"]) == {learner.version, max(0, learner.version - 1), *used}
+        for version, held in zip(state["versions"], state["models"], strict=True):
+            assert np.array_equal(held, starts[version])
+    with pytest.raises(ValueError, match="version 0, but only"):
+        learner.retain([0])
+
+
+def test_one_call_trains_updates_of_several_versions():
+    learner = make(versions_kept=3)
+    learner.aggregate(deliver(1, [0], 0), False)
+    learner.aggregate(deliver(2, [1], 1), False)
+    both = learner.aggregate(deliver(3, [2, 3], np.array([2, 0]), rounds=[3, 1]), True)
+    np.testing.assert_allclose(both[1], make().aggregate(deliver(1, [3], 0), True)[0], atol=1e-6)
+    again = make()
+    again.aggregate(deliver(1, [0], 0), False)
+    again.aggregate(deliver(2, [1], 1), False)
+    np.testing.assert_allclose(both[0], again.aggregate(deliver(3, [2], 2), True)[0], atol=1e-6)
+
+
+def test_evaluation_is_due_first_last_and_every_s():
+    learner = make(evaluate_every_s=2.5)
+    ends = [0.5, 1.5, 2.5, 2.75, 8.75, 9.0, 9.25, 11.75, 12.0]
+    due = [end for round, end in enumerate(ends, start=1) if learner.evaluate(round, end, round == 9) is not None]
+    # The first; 2.5 on the dot; for 5 and 7.5 at once; for 10; the last.
+    assert due == [0.5, 2.5, 8.75, 11.75, 12.0]
 
 
 def test_evaluation_is_due_first_last_and_every_n():
@@ -343,7 +405,37 @@ def test_digits_are_learned_and_private_overspending_is_not():
         ({"network": {"kind": "linear", "loss": "squared"}}, "network.loss = 'squared': must be one of cross-entropy, hinge"),
         ({"optimizer": {"kind": "adam"}}, "optimizer.learning_rate: missing"),
         ({"optimizer": {"kind": "sgd", "learning_rate": 0.1, "beta1": 0.1}}, "optimizer.beta1 = 0.1: unknown key"),
-        ({"mechanism": {"mode": "l3"}}, "mechanism.mode = 'l3': must be one of none, per_coordinate, l1, gaussian_per_coordinate, l2"),
+        (
+            {"mechanism": {"mode": "l3"}},
+            "mechanism.mode = 'l3': must be one of none, per_coordinate, l1, gaussian_per_",
+        ),
+        ({"mechanism": {"mode": "l2", "sensitivity": 1.0}}, "mechanism.delta: missing"),
+        ({"mechanism": {"mode": "l2", "sensitivity": 1.0, "delta": 1.0}}, "mechanism.delta = 1.0: must be in (0, 1)"),
+        ({"aggregation": {"kind": "median"}}, "aggregation.kind = 'median': must be one of size, equal, contribution, mixing"),
+        ({"aggregation": {"kind": "contribution"}}, "contribution_samples = 0: must be > 0 for aggregation by contribution"),
+        ({"aggregation": {"kind": "mixing", "alpha": 1.5}}, "aggregation.alpha = 1.5: must be in (0, 1]"),
+        ({"contribution_samples": 5}, "contribution_samples = 5: there is no validation part"),
+        ({"staleness": {"kind": "polynomial", "exponent": 0.0}}, "staleness.exponent = 0.0: must be a finite number > 0"),
+        ({"staleness": {"kind": "hinge", "free": -1}}, "staleness.free = -1: must be >= 0 versions"),
+        ({"staleness": {"kind": "hinge", "slope": 0.0}}, "staleness.slope = 0.0: must be"),
+        ({"server_optimizer": {"kind": "sgd", "learning_rate": 0.0}}, "server_optimizer.learning_rate = 0.0: must be"),
+        ({"server_optimizer": {"kind": "fedavgm", "momentum": 1.0}}, "server_optimizer.momentum = 1.0: must be in [0, 1)"),
+        ({"server_optimizer": {"kind": "fedadam", "beta2": -0.1}}, "server_optimizer.beta2 = -0.1: must be in [0, 1)"),
+        ({"server_optimizer": {"kind": "fedadam", "tau": 0.0}}, "server_optimizer.tau = 0.0: must be a finite number > 0"),
+        ({"evaluate_every_s": 1.0, "evaluate_every_rounds": 1}, "evaluate_every_s = 1.0: give either this or"),
+        ({"evaluate_every_s": 0.0}, "evaluate_every_s = 0.0: must be > 0 seconds"),
+        ({"local_test_samples": 0}, "local_test_samples = 0: must be >= 1"),
+        ({"buffer": 0}, "buffer = 0: must be >= 1"),
+        ({"proximal": -1.0}, "proximal = -1.0: must be"),
+        ({"precision": "half"}, "precision = 'half': must be float32 or bfloat16"),
+        ({"augmentation": "mixup"}, "augmentation = 'mixup': must be none or crop-flip"),
+        ({"batch_statistics": "global"}, "batch_statistics = 'global': must be averaged or local"),
+        ({"batch_statistics": "local"}, "batch_statistics = 'local': the network keeps no running statistics"),
+        ({"network": {"kind": "cnn8", "channels": [4] * 7}}, "network.channels = [4, 4, 4, 4, 4, 4, 4]: must be 8 widths"),
+        ({"network": {"kind": "cnn8", "norm": "layer"}}, "network.norm = 'layer': must be one of batch, group, none"),
+        ({"network": {"kind": "resnet18", "norm": "none"}}, "network.norm = 'none': must be one of batch, group"),
+        ({"network": {"kind": lambda shape, classes: 1 / 0}}, "network.kind = <function"),
+        ({"network": {"kind": lambda shape, classes: "mlp"}}, "network.kind = <function"),
         ({"mechanism": {"mode": "l1"}}, "mechanism.sensitivity: missing"),
         ({"mechanism": {"mode": "none", "sensitivity": 1.0}}, "mechanism.sensitivity = 1.0: unknown key"),
         ({"device": "tpu"}, "device = 'tpu': must be auto, cpu or cuda"),
@@ -364,6 +456,7 @@ def test_bad_tables_are_refused(changes, message):
         {"kind": "linear"},
         {"kind": "svm"},
         {"kind": "cnn"},
+        {"kind": "cnn8", "channels": [8] * 8},
         {"kind": lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes))},
     ],
 )

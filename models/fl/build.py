@@ -92,7 +92,7 @@ def build_learner(
     evaluate_every_rounds: int | None = None,
     evaluate_every_s: float | None = None,
     local_test_samples: int | None = None,
-    versions_kept: int = 1,
+    versions_kept: int = 2,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int = 1,
 ) -> FederatedLearner:

@@ -92,7 +92,7 @@ class FederatedLearner:
         evaluate_every_s: float | None = None,
         local_test_samples: int | None = None,
         contribution_samples: int = 0,
-        versions_kept: int = 1,
+        versions_kept: int = 2,
         device: torch.device | str = "cpu",
     ) -> None:
         for name, value in (

@@ -14,8 +14,8 @@ class Versions:
     """The newest `kept` versions, and those that somebody needs: memory follows the clients in flight, not the rounds.
 
     An engine whose updates may start from older versions calls `retain` after every aggregation with all that are in use. Clients
-    that were sent the newest version since its last call are known to the engine alone: so once it has called, what was newest
-    stays until it calls again.
+    that were sent the newest version since its last call are known to the engine alone: so it needs `kept` >= 2, by which what
+    was newest is still there as the engine calls again.
     """
 
     def __init__(self, *, first: Tensor, kept: int) -> None:
@@ -44,19 +44,18 @@ class Versions:
         """Make `model` the newest version, and drop those that nobody needs."""
         self.newest += 1
         self._models[self.newest] = model
-        self._drop(told="engine" not in self._held)
+        self._drop()
 
     def retain(self, versions: Iterable[int], *, holder: str) -> None:
         """What `holder` ("engine", "buffer") needs from now on, in place of what it needed before. ValueError: it is gone."""
         self._held[holder] = sorted(set(versions))
         for version in self._held[holder]:
             self[version]
-        self._drop(told=holder == "engine" or "engine" not in self._held)
+        self._drop()
 
-    def _drop(self, *, told: bool) -> None:
-        kept = self._kept if told else max(self._kept, 2)
+    def _drop(self) -> None:
         held = {version for versions in self._held.values() for version in versions}
-        self._models = {v: model for v, model in self._models.items() if v > self.newest - kept or v in held}
+        self._models = {v: model for v, model in self._models.items() if v > self.newest - self._kept or v in held}
 
     def state_dict(self) -> dict[str, Any]:
         return {
