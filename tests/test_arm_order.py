@@ -108,3 +108,10 @@ def test_arm_table_by_hand() -> None:
     assert table.head(3) == (0, 2)
     assert len(table) == 3
     assert table.best(0.0) == (0.8, 8)
+    # Equal indices: the arm played less often, whichever was entered first.
+    for count in (9, 4):
+        table.add((count, 20), count, 0.8)
+    assert table.best(0.0) == (0.8, 4)
+    for count in (1, 10):
+        table.add((count, 30), count, 0.8)
+    assert table.best(0.0) == (0.8, 1)

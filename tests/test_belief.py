@@ -235,7 +235,7 @@ def test_condition_broken_warns_or_raises() -> None:
 def test_one_message_is_the_sum_product_rule(cavity: float, coupling: float) -> None:
     expected = np.logaddexp(cavity + coupling, -coupling) - np.logaddexp(cavity - coupling, coupling)
     assert passed_on(cavity, coupling) == pytest.approx(expected, abs=1e-13 * (1 + abs(cavity) + coupling))
-    assert abs(passed_on(cavity, coupling)) <= min(abs(cavity), 2 * coupling)
+    assert abs(passed_on(cavity, coupling)) <= min(abs(cavity), 2 * coupling) + 1e-15
 
 
 def test_repulsion_turns_the_message_round() -> None:
@@ -286,6 +286,9 @@ def test_damping_keeps_the_fixed_point_and_its_bound() -> None:
     constant = convergence_constant(graph, couplings)
     assert np.abs(damped.messages - plain).sum() <= distance_to_fixed_point(constant, damped.residual_sum, 0.5)
     assert distance_to_fixed_point(1.0, 1e-9) == math.inf
+    # One damped exchange from 0 goes half the way of an undamped one.
+    half = settle(graph, couplings, fields, damping=0.5, max_iterations=1).messages
+    assert half == pytest.approx(0.5 * step(graph, couplings, fields, np.zeros(graph.edges)))
 
 
 def test_client_without_neighbours_believes_itself() -> None:
