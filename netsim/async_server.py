@@ -28,6 +28,7 @@ from netsim.interfaces import (
     SlotView,
     State,
 )
+from netsim.off import NoLearner
 from netsim.server import NobodyLeftError
 from netsim.streams import Streams
 from netsim.trace import Recorder, RoundRow
@@ -97,6 +98,8 @@ class AsynchronousServer:
         self.last_delivery_s: FloatArray = np.zeros(clients.count)
         """(K,) when each client's last update arrived; 0 before the first."""
         self._contribution = contribution
+        # What nobody reads is not put together: it would cost a tenth of a round in which nothing takes time.
+        self._trains = not isinstance(learner, NoLearner)
         self._ones: FloatArray = np.ones(clients.count)
         self._draws = streams["scheduler"]
         self._start_s = 0.0
@@ -187,7 +190,7 @@ class AsynchronousServer:
     def _finish(self, number: int, view: SlotView, oracle: float) -> None:
         members = self.clients.members
         delivered = [part for part in members if part.outcome == "delivered"]
-        if delivered:
+        if delivered and self._trains:
             self._aggregate(number, delivered)
         tried = [part for part in members if part.outcome == "delivered" or (part.outcome == "lost" and part.good is not None)]
         channels = np.array([part.channel for part in tried], np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,19 +11,11 @@ from netsim.interfaces import BoolArray, ChannelScheduler, IntArray, SlotView, S
 from netsim.streams import Streams
 
 
-@runtime_checkable
-class SeesStates(Protocol):
-    """A scheduler that is shown the states of all sub-channels before it assigns them."""
-
-    def show(self, good: BoolArray) -> None:
-        """The states (N,) of the round to come."""
-
-
 class AgeOracle:
     """Runs `scheduler` untimed: in every round each of its K clients sends, and succeeds exactly if its sub-channel lets it.
 
     A sub-channel that is jammed as the round opens counts as Bad for the oracle too; jamming later in a round does not reach it.
-    A scheduler with a method `show` is shown the states first.
+    A scheduler with a method `show(good)` is shown the states (N,) first.
     """
 
     def __init__(self, *, scheduler: ChannelScheduler, clients: int, channels: int, streams: Streams) -> None:
@@ -32,16 +24,17 @@ class AgeOracle:
         self._channels = channels
         self._contribution = np.ones(clients)
         self._draws = streams["oracle"]
+        self._show: Callable[[BoolArray], None] | None = getattr(scheduler, "show", None)
 
     def measure(self, round: int, good: BoolArray) -> float:
         """Sum of the oracle's ages after `round` on the states `good` (N,)."""
-        scheduler = self.scheduler
-        if isinstance(scheduler, SeesStates):
-            scheduler.show(good)
+        if self._show is not None:
+            self._show(good)
         view = SlotView(round, self.ages, self._contribution, self._draws.generator(round))
-        channels = np.array(check_schedule(scheduler.assign(view), len(self.ages), self._channels, False))
+        channels = self.scheduler.assign(view)
+        check_schedule(channels, len(self.ages), self._channels, False)
         arrived = good[channels]
-        scheduler.observe(view, channels, arrived)
+        self.scheduler.observe(view, channels, arrived)
         self.ages = np.where(arrived, 1, self.ages + 1)
         return float(self.ages.sum())
 
