@@ -89,7 +89,10 @@ class AllPairs:
 
 
 class BestPairs:
-    """A message holds the best `size` pairs its sender knows, and no client keeps more: an ascending tuple of ranks."""
+    """A message holds the best `size` pairs its sender knows, and no client keeps more: an ascending tuple of ranks.
+
+    With a `size` below m nobody ever names m clients, and there is no agreement.
+    """
 
     def __init__(self, *, size: int) -> None:
         if size < 1:
