@@ -197,6 +197,37 @@ def test_real_cifar_10():
     torch.testing.assert_close(data.test_x.mean((0, 2, 3)), torch.tensor([0.4914, 0.4822, 0.4465]), atol=0.005, rtol=0)
 
 
+@pytest.mark.parametrize("damage", ["truncated", "altered"])
+def test_real_cifar_10_truncated_or_altered_is_refused_before_it_is_unpickled(tmp_path: Path, monkeypatch, damage: str):
+    source = real("cifar-10")
+    for path in data_paths("cifar-10", source):
+        target = tmp_path / path.relative_to(source)
+        target.parent.mkdir(exist_ok=True)
+        target.symlink_to(path)
+    path = data_paths("cifar-10", tmp_path)[2]
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "altered":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(content[:-1] if damage == "truncated" else content)
+
+    def load_pickle(*args, **options):
+        raise AssertionError("unpickled")
+
+    monkeypatch.setattr(pickle, "load", load_pickle)
+    with pytest.raises(ValueError, match=rf"^data\.kind = 'cifar-10': {path} has a wrong checksum"):
+        load("cifar-10", tmp_path)
+
+
+def test_nothing_else_is_unpickled():
+    # Data sets are read through torchvision, after their checksums; a model file would have to be read with weights_only.
+    for path in Path("models/fl").glob("*.py"):
+        code = path.read_text()
+        assert "pickle.load" not in code
+        assert "allow_pickle=True" not in code
+        assert code.count("torch.load(") == code.count("weights_only=True")
+
+
 def test_torchvision_loads_beside_this_torch():
     code = (
         "from models.fl.torchvision_compat import torchvision as t;"

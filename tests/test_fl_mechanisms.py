@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from models.fl.mechanisms import L1, NoMechanism, PerCoordinate, laplace
+from models.fl.mechanisms import L1, L2, GaussianPerCoordinate, NoMechanism, PerCoordinate, gaussian_scale, laplace
 
 INF = np.inf
 
@@ -31,7 +31,16 @@ def test_scale_is_sensitivity_over_epsilon_in_every_row():
     assert abs(np.corrcoef(noise[0, ::2], noise[0, 1::2])[0, 1]) < 0.02
 
 
-@pytest.mark.parametrize("mechanism", [NoMechanism(), PerCoordinate(sensitivity=0.1), L1(sensitivity=0.1)])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        NoMechanism(),
+        PerCoordinate(sensitivity=0.1),
+        L1(sensitivity=0.1),
+        GaussianPerCoordinate(sensitivity=0.1, delta=1e-5),
+        L2(sensitivity=0.1, delta=1e-5),
+    ],
+)
 def test_an_infinite_budget_changes_nothing(mechanism):
     updates = torch.tensor([[3.0, -7.0], [0.01, 0.0]])
     assert torch.equal(mechanism.protect(updates, np.array([INF, INF]), generators()), updates)
@@ -89,3 +98,62 @@ def test_an_underflown_budget_is_infinite_noise():
 def test_bad_sensitivities_are_refused(kind, sensitivity):
     with pytest.raises(ValueError, match=r"^mechanism\.sensitivity = "):
         kind(sensitivity=sensitivity)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, float("nan")])
+@pytest.mark.parametrize("kind", [GaussianPerCoordinate, L2])
+def test_bad_deltas_are_refused(kind, delta):
+    with pytest.raises(ValueError, match=r"^mechanism\.delta = "):
+        kind(sensitivity=1.0, delta=delta)
+    with pytest.raises(ValueError, match=r"^mechanism\.sensitivity = "):
+        kind(sensitivity=delta, delta=0.1) if delta != 1.0 else kind(sensitivity=INF, delta=0.1)
+
+
+def hockey_stick(sigma: float, epsilon: float) -> float:
+    """The largest P(E) - e^epsilon Q(E) over events E, for P and Q normal and one apart."""
+    p, q = stats.norm(1, sigma), stats.norm(0, sigma)
+    # The densities' ratio rises: it exceeds e^epsilon from this point on.
+    point = 0.5 + epsilon * sigma**2
+    return float(p.sf(point) - np.exp(epsilon + q.logsf(point)))
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.5, 1.0, 4.0, 40.0, 200.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
+def test_gaussian_noise_is_calibrated_exactly(epsilon, delta):
+    sigma = gaussian_scale(epsilon, delta)
+    assert hockey_stick(sigma, epsilon) <= delta * (1 + 1e-5)
+    assert hockey_stick(sigma * 0.999, epsilon) > delta
+    if epsilon < 1:
+        # The classic calibration is enough there, and more than enough.
+        assert sigma < np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+
+
+def test_gaussian_noise_has_its_law():
+    mechanism = L2(sensitivity=0.1, delta=1e-3)
+    noise = mechanism.protect(torch.zeros(2, 100_000), np.array([0.5, 8.0]), generators()).numpy().astype(np.float64)
+    for row, epsilon in ((0, 0.5), (1, 8.0)):
+        law = stats.norm(scale=0.1 * gaussian_scale(epsilon, 1e-3))
+        assert stats.kstest(noise[row], law.cdf).pvalue > 1e-3
+    assert abs(np.corrcoef(noise)[0, 1]) < 0.015
+
+
+def test_l2_scales_by_hand():
+    updates = torch.tensor([[3.0, -4.0, 0.0], [0.01, 0.02, 0.02], [0.0, 0.0, 0.0], [float("nan"), 1.0, INF]])
+    bounded = without_noise(L2(sensitivity=0.2, delta=0.1), updates)
+    expected = torch.tensor([[0.06, -0.08, 0.0], [0.01, 0.02, 0.02], [0.0] * 3, [0.0, 0.1, 0.0]])
+    torch.testing.assert_close(bounded, expected, atol=1e-6, rtol=0)
+    clamped = without_noise(GaussianPerCoordinate(sensitivity=0.1, delta=0.1), updates)
+    expected = torch.tensor([[0.05, -0.05, 0.0], [0.01, 0.02, 0.02], [0.0] * 3, [0.0, 0.05, 0.05]])
+    torch.testing.assert_close(clamped, expected, atol=1e-6, rtol=0)
+
+
+def test_any_two_updates_are_within_the_l2_sensitivity():
+    updates = torch.from_numpy(np.random.default_rng(1).normal(size=(40, 30)) * np.logspace(-4, 4, 40)[:, None]).float()
+    bounded = without_noise(L2(sensitivity=0.5, delta=0.1), updates).double()
+    assert torch.cdist(bounded, bounded, p=2).max() <= 0.5 + 1e-4
+
+
+def test_a_spent_budget_still_has_its_delta():
+    out = L2(sensitivity=0.1, delta=1e-3).protect(torch.zeros(1, 10_000), np.array([0.0]), generators())
+    # (0, delta)-LDP: total variation delta, sigma = 1/(2 Phi^-1((1 + delta)/2)).
+    assert out.std().item() == pytest.approx(0.1 / 2 / stats.norm.ppf((1 + 1e-3) / 2), rel=0.03)
