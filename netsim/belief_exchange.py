@@ -132,6 +132,8 @@ class SynchronousBelief:
     messages were given up and the last exchange still changed something, all go on for another one.
     """
 
+    alike = True
+
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
         self.links, self.draws, self.rules = links, draws, rules
@@ -165,9 +167,7 @@ class SynchronousBelief:
         """When each client finishes each exchange if all begin now and nothing is disturbed; seconds (goal + 1, K)."""
 
         def latency_s(exchange: int) -> FloatArray:
-            latency = self.draws.latency_s(exchange, self.rules.message_bytes)
-            self.draws.forget(exchange)
-            return latency
+            return self.draws.latency_s(exchange, self.rules.message_bytes)
 
         return self._maths.exchange_times(
             exchanges=self.goal, start_s=self.links.clock.now, latency_s=latency_s, work_s=self.rules.work_s
@@ -189,8 +189,7 @@ class SynchronousBelief:
         done, links, size = self._done, self.links, self.rules.message_bytes
         while done[client] < self.goal:
             exchange = done[client] + 1
-            for edge in self._out[client]:
-                links.send(self, edge, exchange, size)
+            links.send_each(self, self._out[client], exchange, size)
             if self._missing[exchange & 1][client]:
                 return
             if self.rules.work_s > 0:
@@ -280,6 +279,8 @@ class AsynchronousBelief:
     It ends when nothing is under way and nobody has anything to say. A message that was overtaken by a later one of the same edge
     is not heeded. What was given up is said again when the link comes back from an outage.
     """
+
+    alike = False
 
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph

@@ -144,6 +144,8 @@ class _Gossip:
 class Flooding(_Gossip):
     """Each client forwards what is new to it. The draws of a message are addressed by the best client it tells of."""
 
+    alike = True
+
     def begin(self) -> None:
         """All clients set out now."""
         self.live = True
@@ -159,10 +161,13 @@ class Flooding(_Gossip):
     def _forward(self, client: int, news: Known, giver: int) -> None:
         target, eras = self._target, self._eras
         key, size = self._key(news), self._size_bytes(news)
-        for edge in self._out[client]:
-            if target[edge] != giver:
-                self._outstanding += 1
-                self.links.send(self, edge, key, size, news, eras.get(edge, 0) if eras else 0)
+        edges = [edge for edge in self._out[client] if target[edge] != giver]
+        self._outstanding += len(edges)
+        if eras:
+            for edge in edges:
+                self.links.send(self, edge, key, size, news, eras.get(edge, 0))
+        else:
+            self.links.send_each(self, edges, key, size, news)
 
     def _key(self, news: Known) -> int:
         best: int = self._client_of[self.payload.named(news, 1)[0]]
@@ -277,6 +282,8 @@ class Flooding(_Gossip):
 class Push(_Gossip):
     """Every repetition each client tells one random neighbour all it knows; in push-pull that neighbour answers."""
 
+    alike = False
+
     def __init__(
         self,
         *,
@@ -349,6 +356,8 @@ class Push(_Gossip):
 
 class _Answers:
     """The answers of a push-pull: messages with draws of their own, since a client may push over the same edge meanwhile."""
+
+    alike = False
 
     def __init__(self, push: Push, draws: PeerDraws) -> None:
         self._push = push

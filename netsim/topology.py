@@ -25,7 +25,8 @@ from netsim.trace import MessageRow, NoRecorder, Recorder
 
 _EVER = math.inf
 _SLOT_BITS, _KEY_BITS, _ATTEMPT_BITS = 24, 24, 16
-_KEPT = ("name", "slot", "edge", "key", "attempt", "tries", "size_bytes", "sent_s", "due_s", "good", "jammed")
+_KEPT = ("edge", "key", "attempt", "tries", "size_bytes", "sent_s", "due_s", "good", "jammed", "number")
+_CACHED = 1 << 21  # numbers kept of the draws of a slot; what is forgotten is drawn anew, and is the same
 
 
 class PeerGraph(Protocol):
@@ -58,6 +59,9 @@ class Talk(Protocol):
     def draws(self) -> PeerDraws: ...
     @property
     def live(self) -> bool: ...
+    @property
+    def alike(self) -> bool:
+        """Whether all messages of one key have one size, so that they are best drawn and timed together."""
 
     def arrived(self, message: Message) -> None:
         """A message got through."""
@@ -69,13 +73,12 @@ class Talk(Protocol):
 class Message:
     """One sending of one message over one directed edge."""
 
-    __slots__ = (*_KEPT, "content", "number", "talk")
+    __slots__ = (*_KEPT, "content", "label", "talk")
 
     def __init__(
         self,
         talk: Talk | None,
-        name: str,
-        slot: int,
+        label: tuple[str, int],
         edge: int,
         key: int,
         attempt: int,
@@ -88,8 +91,8 @@ class Message:
         number: int,
     ) -> None:
         self.talk = talk
-        self.name = name
-        self.slot = slot
+        self.label = label
+        """The protocol's name, and the slot."""
         self.edge = edge
         self.key = key
         """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
@@ -111,11 +114,13 @@ class PeerDraws:
     def __init__(self, links: PeerLinks, name: str, streams: Streams) -> None:
         self.links = links
         self.name = name
-        self.slot = 0
+        self.label = (name, 0)
+        """The protocol's name, and the slot."""
         self._delay_stream: Stream = streams[f"{name}.delay"]
         self._loss_stream: Stream = streams[f"{name}.loss"]
         self._delays: dict[int, FloatArray] = {}
         self._goods: dict[int, list[bool]] = {}
+        self._flights: dict[tuple[int, int], tuple[list[float], list[bool] | None]] = {}
         self._until_s = -_EVER
         self._no_delay = False
         self._no_loss = False
@@ -124,15 +129,19 @@ class PeerDraws:
         """Forget the draws of the last slot."""
         if not 0 <= slot < 1 << _SLOT_BITS:
             raise ValueError(f"slot = {slot!r}: must lie in 0..{(1 << _SLOT_BITS) - 1}")
-        self.slot = slot
+        self.label = (self.name, slot)
         self._renew(time_s)
 
-    def _renew(self, time_s: float) -> None:
-        links = self.links
+    def _forget(self) -> None:
         self._delays.clear()
         self._goods.clear()
-        delay, delay_until_s = links.delay.at(self.slot, time_s)
-        channel, channel_until_s = links.channel.at(self.slot, time_s)
+        self._flights.clear()
+
+    def _renew(self, time_s: float) -> None:
+        links, slot = self.links, self.label[1]
+        self._forget()
+        delay, delay_until_s = links.delay.at(slot, time_s)
+        channel, channel_until_s = links.channel.at(slot, time_s)
         self._until_s = min(delay_until_s, channel_until_s)
         everyone = np.arange(links.graph.clients)
         self._no_delay = not delay.mean_s(everyone).any()
@@ -144,53 +153,65 @@ class PeerDraws:
             self._renew(time_s)
         return self._until_s if self._no_loss else -_EVER
 
-    def delays_s(self, key: int, attempt: int) -> FloatArray:
-        """The delays (E,) that the law in force draws at this address."""
-        index = self._index(key, attempt)
-        found = self._delays.get(index)
-        return found if found is not None else self._draw_delays(index)
-
-    def forget(self, key: int) -> None:
-        """Nobody will ask for first attempts of `key` again (they would be drawn anew, and be the same)."""
-        self._delays.pop(self._index(key, 0), None)
-
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
         """What the first sendings of `key` take over each edge, seconds (E,), with the laws in force."""
+        return self._latency_s(self._index(key, 0), size_bytes)
+
+    def _latency_s(self, index: int, size_bytes: int) -> FloatArray:
         links = self.links
         flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
-        return flight if self._no_delay else np.asarray(flight + self.delays_s(key, 0))
+        return flight if self._no_delay else np.asarray(flight + self._draw_delays(index))
 
-    def of(self, edge: int, key: int, attempt: int, time_s: float) -> tuple[float, bool]:
-        """Delay in seconds and survival of the message sent at `time_s`."""
+    def of_all(self, key: int, attempt: int, size_bytes: int, time_s: float) -> tuple[list[float], list[bool] | None]:
+        """Latency in seconds and survival (None: all survive) of this message over each edge, if sent at `time_s`; (E,) each."""
         if time_s >= self._until_s:
             self._renew(time_s)
-        if self._no_delay and self._no_loss:
-            return 0.0, True
         index = self._index(key, attempt)
-        delay_s = 0.0
+        found = self._flights.get((index, size_bytes))
+        if found is None:
+            latency_s = self._latency_s(index, size_bytes).tolist()
+            self._make_room()
+            found = (latency_s, None if self._no_loss else self._draw_goods(index, time_s))
+            self._flights[index, size_bytes] = found
+        return found
+
+    def of(self, edge: int, key: int, attempt: int, time_s: float) -> tuple[float, bool]:
+        """Delay in seconds, without the flight, and survival of one message sent at `time_s`."""
+        if time_s >= self._until_s:
+            self._renew(time_s)
+        index = self._index(key, attempt)
+        delay_s, good = 0.0, True
         if not self._no_delay:
             delays = self._delays.get(index)
-            delay_s = (delays if delays is not None else self._draw_delays(index)).item(edge)
-        if self._no_loss:
-            return delay_s, True
-        goods = self._goods.get(index)
-        return delay_s, (goods if goods is not None else self._draw_goods(index, time_s))[edge]
+            if delays is None:
+                self._make_room()
+                delays = self._delays[index] = self._draw_delays(index)
+            delay_s = delays.item(edge)
+        if not self._no_loss:
+            goods = self._goods.get(index)
+            if goods is None:
+                self._make_room()
+                goods = self._goods[index] = self._draw_goods(index, time_s)
+            good = goods[edge]
+        return delay_s, good
+
+    def _make_room(self) -> None:
+        kept = len(self._delays) + len(self._goods) + len(self._flights)
+        if kept * self.links.graph.edges > _CACHED:
+            self._forget()
 
     def _index(self, key: int, attempt: int) -> int:
-        return ((self.slot << _KEY_BITS) | key) << _ATTEMPT_BITS | attempt
+        return ((self.label[1] << _KEY_BITS) | key) << _ATTEMPT_BITS | attempt
 
     def _draw_delays(self, index: int) -> FloatArray:
         graph = self.links.graph
-        law, _ = self.links.delay.at(self.slot, self.links.clock.now)
-        delays = law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
-        self._delays[index] = delays
-        return delays
+        law, _ = self.links.delay.at(self.label[1], self.links.clock.now)
+        return law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
 
     def _draw_goods(self, index: int, time_s: float) -> list[bool]:
         graph = self.links.graph
         u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
-        goods, _ = self.links.survivals.evaluate(self.slot, time_s, graph.source, u)
-        self._goods[index] = goods
+        goods, _ = self.links.survivals.evaluate(self.label[1], time_s, graph.source, u)
         return goods
 
 
@@ -282,29 +303,48 @@ class PeerLinks:
         self, draws: PeerDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
     ) -> None:
         """A message that a closed form has sent, and that is still on its way though nobody waits for it."""
-        number = self.sent
-        message = Message(None, draws.name, draws.slot, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, number)
-        self.sent = number + 1
-        self.sent_bytes += size_bytes
-        self.flying[number] = message
-        self.clock.call_at(due_s, self._arrive, message)
+        self._fly(Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent))
 
     def send(
         self, talk: Talk, edge: int, key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
     ) -> None:
         """Send a message of `size_bytes` over `edge`; what becomes of it is told to `talk`."""
-        clock, draws = self.clock, talk.draws
-        now: float = clock.now
+        now, draws = self.clock.now, talk.draws
         delay_s, good = draws.of(edge, key, attempt, now)
         due_s = now + (self._propagation[edge] + size_bytes / self._bandwidth[edge] + delay_s)
-        number = self.sent
-        message = Message(talk, draws.name, draws.slot, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number)
-        self.sent = number + 1
-        self.sent_bytes += size_bytes
-        self.flying[number] = message
+        self._fly(Message(talk, draws.label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, self.sent))
+
+    def send_each(
+        self, talk: Talk, edges: list[int], key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
+    ) -> None:
+        """Send one message over several edges; cheaper than `send` where most edges will carry messages of this key and size."""
+        now = self.clock.now
+        label = talk.draws.label
+        latency_s, goods = talk.draws.of_all(key, attempt, size_bytes, now)
+        if self._plain:
+            number, flying, call_at, arrive = self.sent, self.flying, self.clock.call_at, self._arrive
+            for edge in edges:
+                due_s = now + latency_s[edge]
+                good = goods is None or goods[edge]
+                flying[number] = message = Message(
+                    talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number
+                )
+                number += 1
+                call_at(due_s, arrive, message)
+            self.sent = number
+            self.sent_bytes += size_bytes * len(edges)
+            return
+        for edge in edges:
+            due_s, good = now + latency_s[edge], goods is None or goods[edge]
+            self._fly(Message(talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, self.sent))
+
+    def _fly(self, message: Message) -> None:
+        self.sent += 1
+        self.sent_bytes += message.size_bytes
+        self.flying[message.number] = message
         if self.jammed is not None:
-            self.jammed.begin(message, self._link[edge])
-        clock.call_at(due_s, self._arrive, message)
+            self.jammed.begin(message, self._link[message.edge])
+        self.clock.call_at(message.due_s, self._arrive, message)
 
     def _arrive(self, message: Message) -> None:
         del self.flying[message.number]
@@ -341,7 +381,11 @@ class PeerLinks:
 
     def _send_again(self, message: Message, talk: Talk) -> None:
         self.resent += 1
-        self.send(talk, message.edge, message.key, message.size_bytes, message.content, message.attempt + 1, message.tries + 1)
+        key, size, content = message.key, message.size_bytes, message.content
+        if talk.alike:
+            self.send_each(talk, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
+        else:
+            self.send(talk, message.edge, key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str) -> MessageRow:
         edge, graph = message.edge, self.graph
@@ -350,8 +394,8 @@ class PeerLinks:
             cut = self.outages.cut(self._link[edge], message.sent_s, message.due_s)
             cause = "jammed" if message.jammed else "cut" if cut else "channel"
         return MessageRow(
-            message.slot,
-            message.name,
+            message.label[1],
+            message.label[0],
             int(graph.source[edge]),
             int(graph.target[edge]),
             message.key,
@@ -378,7 +422,7 @@ class PeerLinks:
             "resent": self.resent,
             "sent_bytes": self.sent_bytes,
             "survivals": self.survivals.state_dict(),
-            "flying": [{name: getattr(m, name) for name in _KEPT} | {"number": m.number} for m in self.flying.values()],
+            "flying": [{name: getattr(m, name) for name in _KEPT} | {"label": list(m.label)} for m in self.flying.values()],
         }
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
@@ -390,8 +434,9 @@ class PeerLinks:
         for saved in state["flying"]:
             message = Message.__new__(Message)
             message.talk = message.content = None
-            for name, value in saved.items():
-                setattr(message, name, value)
+            for name in _KEPT:
+                setattr(message, name, saved[name])
+            message.label = (saved["label"][0], saved["label"][1])
             self.flying[message.number] = message
             if self.jammed is not None:
                 self.jammed.under_way[self._link[message.edge]].append(message)
