@@ -3,6 +3,7 @@ with `-m "" --benchmark-only -s` on this file."""
 
 from __future__ import annotations
 
+import gc
 import heapq
 import resource
 import subprocess
@@ -84,6 +85,8 @@ def test_memory_goes_by_the_arms_played(benchmark: BenchmarkFixture) -> None:
     def bytes_after(clients: int, per_round: int, arms: int) -> int:
         slots = Slots(clients, per_round, 1.0, "average")
         slots.play(slots.policy.cold_slots + 1)
+        # A full collection empties the interpreter's stock of freed tuples, which would hide what is allocated.
+        gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
         slots.play(arms)
@@ -93,13 +96,13 @@ def test_memory_goes_by_the_arms_played(benchmark: BenchmarkFixture) -> None:
         assert slots.policy.repeats <= 1
         return after - before
 
-    few, many, small = bytes_after(1000, 10, 2000), bytes_after(1000, 10, 8000), bytes_after(100, 5, 8000)
+    few, many, small = bytes_after(1000, 10, 4000), bytes_after(1000, 10, 16_000), bytes_after(100, 5, 8000)
     print(
-        f"\nbytes an arm: {few / 2000:.0f} after 2,000 arms of C(1000, 10), {many / 8000:.0f} after 8,000, "
+        f"\nbytes an arm: {few / 4000:.0f} after 4,000 arms of C(1000, 10), {many / 16_000:.0f} after 16,000, "
         f"{small / 8000:.0f} after 8,000 of C(100, 5)"
     )
-    assert many <= 6 * few
-    assert many / 8000 <= 1000
+    assert many <= 5 * few
+    assert many / 16_000 <= 1000
     benchmark.pedantic(lambda: bytes_after(100, 5, 200), rounds=1)
 
 
