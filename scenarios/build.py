@@ -101,8 +101,8 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         "truth": truth,
     }
 
-    def part(section: Part, group: str) -> Any:
-        return construct(section, group, group, resolve_knobs(section, group, group, population), supplied)
+    def part(section: Part, group: str, path: str) -> Any:
+        return construct(section, group, path, resolve_knobs(section, group, path, population), supplied)
 
     clock = Clock()
     recorder = NoRecorder()
@@ -119,13 +119,13 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             streams=streams,
             sub_channels=scenario.uplink.sub_channels,
         ),
-        availability=part(scenario.availability, "availability"),
+        availability=part(scenario.availability, "availability", "availability"),
         availability_draws=streams["availability"],
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
         recorder=recorder,
         charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
     )
-    policy = part(scenario.policy, "policy")
+    policy = part(scenario.policy, "policy", "policy")
     if policy.needs_updates and scenario.learner is None:
         raise UserError(
             f"policy.kind = {scenario.policy.kind!r}: chooses by the content of updates, and nothing is trained; add a [learner]"
@@ -140,7 +140,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         streams=streams,
         wait=WaitRule(deadline_s=scenario.server.deadline_s, first=scenario.server.first),
         need=scenario.server.per_round if scenario.server.when_short == "wait" else 1,
-        meter=part(scenario.metrics.reward, "reward") if scenario.metrics.reward is not None else NoMeter(),
+        meter=part(scenario.metrics.reward, "reward", "metrics.reward") if scenario.metrics.reward is not None else NoMeter(),
         payload_bytes=payload,
         reselect_busy=scenario.server.reselect_busy,
         stragglers=scenario.server.stragglers,

@@ -31,7 +31,9 @@ def located(source: str) -> Iterator[None]:
 
 
 def in_own_words(error: BaseException) -> str:
-    """An exception out of a user's own class: its type and text, and the line it comes from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    """An exception out of a user's own class: its type, the first line of its text, and the line of code it comes from."""
+    # The first frame is where netsim called; without others there is no line of the user's to show.
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames and frames[-1].filename[0] != "<" else ""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}{place}"

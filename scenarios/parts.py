@@ -57,9 +57,8 @@ def part_model(group: str, kind: str) -> type[Part]:
     except (NameError, TypeError, PydanticUserError) as error:
         if not is_own(group, kind):
             raise
-        raise UserError(
-            f"{kind!r}: its constructor cannot be read: {in_own_words(error)}; annotate its arguments plainly"
-        ) from error
+        told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise UserError(f"{kind!r}: its constructor cannot be read ({told}); annotate its arguments plainly") from error
 
 
 def _hints(target: Any) -> dict[str, Any]:
@@ -72,10 +71,8 @@ def _knobs(target: Any, kind: str) -> dict[str, inspect.Parameter]:
         if parameter.kind is not parameter.KEYWORD_ONLY:
             remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
             raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
-        if name == "kind":
-            raise UserError(
-                f"{kind!r}: argument 'kind' of its constructor must have another name; it is the key that names the class"
-            )
+        if name == "kind" or name[0] == "_" or hasattr(Part, name):
+            raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
     return knobs
 
 

@@ -35,9 +35,8 @@ def check_part(group: str, part: Any, kind: str, path: str, clients: int) -> Non
         return
     lacking = [name for name in members(protocol) if not hasattr(part, name)]
     if lacking:
-        raise UserError(
-            f"{path}: {kind!r} lacks {', '.join(lacking)}; a {group} needs all of netsim's Protocol {protocol.__name__}"
-        )
+        needed = f"see {protocol.__name__} in {protocol.__module__} for all that is called"
+        raise UserError(f"{path}: {kind!r} lacks {', '.join(lacking)}; {needed}")
     everyone = np.arange(clients)
     for name, asked in _QUESTIONS.get(group, {}).items():
         answer = asked(part, everyone)

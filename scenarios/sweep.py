@@ -19,11 +19,14 @@ from netsim.simulation import Simulation
 from scenarios.build import build
 from scenarios.errors import UserError, did_you_mean, located
 from scenarios.folders import check_sweep, ended, open_sweep, write_manifest
+from scenarios.interrupts import StopRequest, stop_requests
 from scenarios.reading import override, parse
 from scenarios.run import INTERRUPTED, run
 from scenarios.schema import Scenario
 
 MOST_VARIANTS = 1000
+_STOP = -1
+"""Where in the file of counts the wish to stop stands."""
 _TAKEN = ("figures", "report", "comparison.parquet", "sweep.json")
 
 
@@ -94,9 +97,7 @@ def _variants(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any
         if full_name in named:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         if full_name in _TAKEN:
-            raise UserError(
-                f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant"
-            )
+            raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
         if full_label in labels:
             both = f"{labels[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
@@ -155,12 +156,14 @@ def sweep(
     # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
     workers(delayed(_try)(p) for p in _learners(planned.runs))
     open_sweep(folder, _manifest(planned, []))
-    with _counting(len(planned.runs), progress) as counts_file:
+    with stop_requests() as stop, _counting(len(planned.runs), progress, stop) as counts_file:
         try:
-            tasks = (delayed(_play)(p, folder / p.path, counts_file, i) for i, p in enumerate(planned.runs))
-            workers(tasks)
+            workers(delayed(_play)(p, folder / p.path, counts_file, i) for i, p in enumerate(planned.runs))
         finally:
             write_manifest(folder, _manifest(planned, complete(planned, folder)))
+        stopped = bool(_open_counts(counts_file)[_STOP])
+    if stopped:
+        raise KeyboardInterrupt
     return folder
 
 
@@ -170,26 +173,33 @@ def complete(planned: Plan, folder: Path) -> list[Planned]:
 
 
 @contextmanager
-def _counting(runs: int, progress: Callable[[list[int]], None] | None) -> Iterator[str]:
-    """A file with a number for each run, which the runs' processes write and `progress` is told of."""
+def _counting(runs: int, progress: Callable[[list[int]], None] | None, stop: StopRequest) -> Iterator[str]:
+    """A file with a number for each run, which the runs' processes write and `progress` is told of, and one that stops them."""
     with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
         file = str(Path(scratch) / "rounds")
-        counts = np.memmap(file, np.int64, "w+", shape=(runs,))
-        stop = threading.Event()
+        counts = np.memmap(file, np.int64, "w+", shape=(runs + 1,))
+        over = threading.Event()
 
         def watch() -> None:
-            while progress is not None and not stop.wait(0.2):
-                progress(counts.tolist())
+            while not over.wait(0.2):
+                if stop.asked:
+                    counts[_STOP] = 1
+                if progress is not None:
+                    progress(counts[:_STOP].tolist())
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
             yield file
         finally:
-            stop.set()
+            over.set()
             watcher.join()
             if progress is not None:
-                progress(counts.tolist())
+                progress(counts[:_STOP].tolist())
+
+
+def _open_counts(file: str) -> Any:
+    return np.memmap(file, np.int64, "r+")
 
 
 def _learners(runs: Iterable[Planned]) -> list[Planned]:
@@ -204,15 +214,19 @@ def _try(planned: Planned) -> None:
 
 
 def _play(planned: Planned, out: Path, counts_file: str, index: int) -> None:
-    counts = np.memmap(counts_file, np.int64, "r+")
+    counts = _open_counts(counts_file)
+    if counts[_STOP]:
+        return
 
     def count(simulation: Simulation) -> None:
         counts[index] = simulation.server.round
+        if counts[_STOP]:
+            raise KeyboardInterrupt
 
     with located(f"variant {planned.variant}, seed {planned.seed}"):
         summary = run(planned.scenario, out, overwrite=True, after_round=count)
     if summary["ended"] == INTERRUPTED:
-        raise KeyboardInterrupt
+        counts[_STOP] = 1
 
 
 def _manifest(planned: Plan, runs: list[Planned]) -> dict[str, Any]:
