@@ -208,7 +208,7 @@ class AsyncClients:
             self._settled = bool(self.availability.next_change_s.min() == _EVER)
             self._leaves = self.availability.next_change_s.tolist()
         on = self.availability.on
-        return on & self.able() if self.accountant.exhausted.any() else on
+        return on & self.able() if True in self.accountant.exhausted.tolist() else on
 
     def open_round(self, round: int, version: int, present: BoolArray, channels: list[int]) -> None:
         """Give everyone present a part in `round`: who has no update is sent the model, who has one sends it."""

@@ -160,7 +160,7 @@ class AsynchronousServer:
     def _wait_for_clients(self) -> Generator[Any, Any, BoolArray]:
         while True:
             present = self.clients.present()
-            if present.any():
+            if True in present.tolist():
                 return present
             next_s = float(self.clients.availability.next_change_s.min())
             if next_s == float("inf") or not self.clients.able().any():

@@ -35,8 +35,9 @@ class AgeOracle:
         check_schedule(channels, len(self.ages), self._channels, False)
         arrived = good[channels]
         self.scheduler.observe(view, channels, arrived)
-        self.ages = np.where(arrived, 1, self.ages + 1)
-        return float(self.ages.sum())
+        ages = self.ages = self.ages + 1
+        ages[arrived] = 1
+        return float(sum(ages.tolist()))
 
     def state_dict(self) -> State:
         """The oracle's ages and its scheduler's state."""
