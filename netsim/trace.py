@@ -244,7 +244,9 @@ class _Table:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
         self._rows: list[tuple[Any, ...]] = []
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+        # Times hardly repeat: a dictionary of a column of numbers costs more time and space than it saves.
+        names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names)
 
     def append(self, row: tuple[Any, ...]) -> None:
         self._rows.append(row)
