@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
+import sys
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -107,6 +109,9 @@ def load_own(place: str) -> Any:
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")
     module_name, _, name = place.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)  # as with `python -m`: a module beside the scenario needs no installing
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
