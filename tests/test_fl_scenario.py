@@ -195,6 +195,7 @@ def test_gaussian_noise_from_a_scenario(tmp_path: Path):
 
 USER_MODULE = """
 import torch
+from torch import nn
 
 
 class TwoLayers(nn.Module):
