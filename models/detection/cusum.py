@@ -1,0 +1,45 @@
+"""Two-sided CUSUM (Page 1954) in the form of CUSUM-UCB (Liu, Lee and Shroff 2018, Algorithm 2)."""
+
+from __future__ import annotations
+
+from models.detection.protocols import State, check_positive, check_unit
+
+
+class Cusum:
+    """Declares a change where a one-sided sum of deviations from the mean of the first observations reaches `threshold`.
+
+    The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and
+    down <- max(0, down + u - x - drift). A mean that is estimated from few observations costs false alarms: that is the method's.
+    """
+
+    def __init__(self, *, warm_up: int = 100, drift: float = 0.1, threshold: float = 20.0) -> None:
+        if warm_up < 1:
+            raise ValueError(f"warm_up = {warm_up!r}: must be >= 1 observation")
+        check_positive("drift", drift, zero=True)
+        check_positive("threshold", threshold)
+        self._warm_up, self._drift, self._threshold = warm_up, drift, threshold
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all observations."""
+        self._count = 0
+        self._total = self._up = self._down = 0.0
+
+    def update(self, x: float) -> bool:
+        """Take in `x` in [0, 1]; True: a sum has reached its threshold. Raises ValueError for any other x."""
+        check_unit(x)
+        if self._count < self._warm_up:
+            self._count += 1
+            self._total += x
+            return False
+        deviation = x - self._total / self._warm_up
+        self._up = max(0.0, self._up + deviation - self._drift)
+        self._down = max(0.0, self._down - deviation - self._drift)
+        return self._up >= self._threshold or self._down >= self._threshold
+
+    def state_dict(self) -> State:
+        return {"count": self._count, "total": self._total, "up": self._up, "down": self._down}
+
+    def load_state_dict(self, state: State) -> None:
+        self._count, self._total = int(state["count"]), float(state["total"])
+        self._up, self._down = float(state["up"]), float(state["down"])

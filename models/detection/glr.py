@@ -1,0 +1,123 @@
+"""Generalized likelihood ratio test of a change in a Bernoulli stream: what its exact and its grid variant share.
+
+Source: Besson, Kaufmann, Maillard and Seznec 2022 (JMLR 23), as used by GLR-CUCB (Zhou et al. 2020; Li et al., Algorithm 2, lines
+15-23). For D observations the statistic is
+
+    G(D) = max over s of  s kl(mean of the first s, m) + (D - s) kl(mean of the others, m),   m the mean of all D,
+
+kl the Bernoulli divergence; a change is declared if G(D) >= (1 + 1/D) ln(3 D sqrt(D) / delta).
+
+With l the greatest Bernoulli log-likelihood of a segment (one parameter for all of it), G(D) = A(D) - l(1..D), where A(D) is the
+greatest l(1..s) + l(s+1..D). A segment's l never rises as it gets longer, so A never rises: what was last computed bounds it from
+above from then on, and the maximum over s needs to be taken only where that bound reaches the threshold. No decision is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from math import log
+
+from models.detection.protocols import State, check_probability, check_unit
+
+# Above the rounding of a log-likelihood of 10^9 observations: a bound this close to the threshold is not trusted.
+_SLACK = 1e-6
+
+
+def threshold(count: int, delta: float) -> float:
+    """(1 + 1/D) ln(3 D sqrt(D) / delta) for D = `count` >= 1 observations."""
+    return (1.0 + 1.0 / count) * (1.5 * math.log(count) + math.log(3.0 / delta))
+
+
+def delay_bound(gap: float, horizon: int, delta: float) -> int:
+    """Observations within which a change of the mean by `gap` is declared with probability >= 1 - delta: ceil(4 beta / gap^2).
+
+    beta is the threshold at `horizon` observations. Holds where at least as many observations came before the change (the delay
+    of Zhou et al. 2020 without the share of forced exploration): with n on either side, Pinsker's inequality gives
+    G >= n (observed gap)^2, and n = 4 beta / gap^2 makes an observed gap below gap / 2 as unlikely as exp(-beta).
+    """
+    check_probability("delta", delta)
+    if not 0.0 < gap <= 1.0:
+        raise ValueError(f"gap = {gap!r}: must be > 0 and <= 1")
+    if horizon < 1:
+        raise ValueError(f"horizon = {horizon!r}: must be >= 1")
+    return math.ceil(4.0 * threshold(horizon, delta) / gap**2)
+
+
+class Glr(ABC):
+    """A GLR test; subclasses keep what they need of the path of sums and maximise over the split points."""
+
+    def __init__(self, *, delta: float = 0.001) -> None:
+        check_probability("delta", delta)
+        self._delta = delta
+        self._log_3_delta = math.log(3.0 / delta)
+        self.reset()
+
+    @property
+    def count(self) -> int:
+        """D, the number of observations since the last reset."""
+        return self._count
+
+    def reset(self) -> None:
+        """Forget all observations."""
+        self._count = 0
+        self._total = 0.0
+        self._ceiling = 0.0
+        self._clear()
+
+    def update(self, x: float) -> bool:
+        """Take in `x` in [0, 1]; True: the statistic has reached its threshold. Raises ValueError for any other x."""
+        if not 0.0 <= x <= 1.0:
+            check_unit(x)
+        self._count = count = self._count + 1
+        self._total = total = self._total + x
+        pooled = _likelihood(count, total)
+        self._extend(count, total, pooled)
+        limit = (1.0 + 1.0 / count) * (1.5 * log(count) + self._log_3_delta)
+        if self._ceiling - pooled < limit - _SLACK:
+            return False
+        best = self._best(count, total)
+        # A grid's next split point lies at or after this observation: l(1..D) bounds what it can bring.
+        self._ceiling = best if best > pooled else pooled
+        return best - pooled >= limit
+
+    def statistic(self) -> float:
+        """G(D); 0 for fewer than two observations."""
+        best = self._best(self._count, self._total)
+        return max(0.0, best - _likelihood(self._count, self._total))
+
+    def state_dict(self) -> State:
+        return {"count": self._count, "total": self._total, "ceiling": self._ceiling, "path": self._path()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._count, self._total, self._ceiling = int(state["count"]), float(state["total"]), float(state["ceiling"])
+        self._load_path(state["path"])
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """Forget the path."""
+
+    @abstractmethod
+    def _extend(self, count: int, total: float, likelihood: float) -> None:
+        """The path goes on to (`count`, `total`); `likelihood` is l of the segment 1..count."""
+
+    @abstractmethod
+    def _best(self, count: int, total: float) -> float:
+        """A: the greatest l(1..s) + l(s+1..count) over the split points; -inf where there are none."""
+
+    @abstractmethod
+    def _path(self) -> State: ...
+
+    @abstractmethod
+    def _load_path(self, state: State) -> None: ...
+
+
+def _likelihood(count: int, total: float) -> float:
+    """l of `count` observations that sum to `total`: sum of n ln n over ones and zeros, less that of all."""
+    rest = count - total
+    value = -count * log(count) if count else 0.0
+    if total > 0.0:
+        value += total * log(total)
+    if rest > 0.0:
+        value += rest * log(rest)
+    return value

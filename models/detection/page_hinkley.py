@@ -1,0 +1,41 @@
+"""Two-sided Page-Hinkley test (Page 1954; Hinkley 1971): cumulated deviations from the running mean."""
+
+from __future__ import annotations
+
+from models.detection.protocols import State, check_positive, check_unit
+
+
+class PageHinkley:
+    """Declares a change where the cumulated deviation from the running mean has moved `threshold` off its extreme.
+
+    Upwards that is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations,
+    and alike downwards; written as sums cut off at 0, which is the same.
+    """
+
+    def __init__(self, *, drift: float = 0.1, threshold: float = 20.0) -> None:
+        check_positive("drift", drift, zero=True)
+        check_positive("threshold", threshold)
+        self._drift, self._threshold = drift, threshold
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all observations."""
+        self._count = 0
+        self._total = self._up = self._down = 0.0
+
+    def update(self, x: float) -> bool:
+        """Take in `x` in [0, 1]; True: a deviation has reached its threshold. Raises ValueError for any other x."""
+        check_unit(x)
+        self._count += 1
+        self._total += x
+        deviation = x - self._total / self._count
+        self._up = max(0.0, self._up + deviation - self._drift)
+        self._down = max(0.0, self._down - deviation - self._drift)
+        return self._up >= self._threshold or self._down >= self._threshold
+
+    def state_dict(self) -> State:
+        return {"count": self._count, "total": self._total, "up": self._up, "down": self._down}
+
+    def load_state_dict(self, state: State) -> None:
+        self._count, self._total = int(state["count"]), float(state["total"])
+        self._up, self._down = float(state["up"]), float(state["down"])

@@ -1,0 +1,40 @@
+"""What a policy expects of a detector of changes, and checks that detectors share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+State = dict[str, Any]
+
+
+class Detector(Protocol):
+    """Watches one stream of numbers in [0, 1] for a change of its mean."""
+
+    def update(self, x: float) -> bool:
+        """Take in one more number; True: a change is declared. Call `reset` before going on after a declared change."""
+
+    def reset(self) -> None:
+        """Forget all observations."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+def check_unit(x: float) -> None:
+    """Raise ValueError unless `x` lies in [0, 1]."""
+    if not 0.0 <= x <= 1.0:
+        raise ValueError(f"x = {x!r}: must be between 0 and 1")
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raise ValueError, naming the parameter, unless 0 < `value` < 1."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} = {value!r}: must be a probability, > 0 and < 1")
+
+
+def check_positive(name: str, value: float, *, zero: bool = False) -> None:
+    """Raise ValueError, naming the parameter, unless `value` is finite and > 0 (>= 0 where `zero`)."""
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise ValueError(f"{name} = {value!r}: must be finite and {'>= 0' if zero else '> 0'}")

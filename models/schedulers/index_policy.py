@@ -1,0 +1,97 @@
+"""Combinatorial UCB over channels (Chen et al. 2013; Li et al., eq. 29), with forced exploration and restarts where asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, log, sqrt
+
+from models.detection.protocols import Detector
+from models.schedulers.protocols import Matcher, SlotView, State
+from models.schedulers.ranked import RankedScheduler
+
+
+class IndexPolicy(RankedScheduler):
+    """Plays the K channels of largest mean_i + sqrt(3 ln(t - tau) / (2 D_i)), infinite while D_i = 0; equal ones: lower first.
+
+    tau is the round of the last restart (0: none), D_i the plays of channel i since then and mean_i their mean. `period` > 0: if
+    i = (t - tau) mod `period` is a channel, it is played with K - 1 others drawn uniformly; the set is ranked by the same
+    index. After every play the channel's detector sees the observation; where one declares a change, all D_i and all detectors
+    start afresh, tau is this round, and the round's remaining channels are not tested.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        channels: int,
+        detector: Callable[[], Detector],
+        period: int,
+        matcher: Matcher | None = None,
+    ) -> None:
+        super().__init__(clients=clients, channels=channels, matcher=matcher)
+        self._detectors = [detector() for _ in range(channels)]
+        self._period = period
+        self._restarts: list[int] = []
+        self._clear()
+
+    @property
+    def restarts(self) -> list[int]:
+        """The rounds in which a change was declared, ascending; a copy."""
+        return self._restarts.copy()
+
+    @property
+    def period(self) -> int:
+        """Rounds from one forced exploration of a channel to the next; 0: there is none."""
+        return self._period
+
+    def index(self, round: int) -> list[float]:
+        """The index of every channel in `round` (eq. 29); (N,)."""
+        width = sqrt(1.5 * log(round - self._tau))
+        return [mean + width * narrowing for mean, narrowing in zip(self._exploit, self._narrowing, strict=True)]
+
+    def _rank(self, view: SlotView) -> list[int]:
+        index = self.index(view.round)
+        due = (view.round - self._tau) % self._period if self._period else self._channels
+        if due >= self._channels:
+            return sorted(range(self._channels), key=index.__getitem__, reverse=True)[: self._clients]
+        others = view.rng.permutation(self._channels - 1)[: self._clients - 1].tolist()
+        chosen = sorted([due, *[other + (other >= due) for other in others]])
+        return sorted(chosen, key=index.__getitem__, reverse=True)
+
+    def _learn(self, round: int, played: list[int], won: list[bool]) -> None:
+        for channel in played:
+            self._exploit[channel] = self._scores[channel]
+            self._narrowing[channel] = 1.0 / sqrt(self._plays[channel])
+        detectors = self._detectors
+        for channel, success in zip(played, won, strict=True):
+            if detectors[channel].update(success):
+                self._restart(round)
+                return
+
+    def _restart(self, round: int) -> None:
+        self._restarts.append(round)
+        self._forget()
+        self._clear()
+        for detector in self._detectors:
+            detector.reset()
+
+    def _clear(self) -> None:
+        self._tau = self._restarts[-1] if self._restarts else 0
+        # The index is exploit + width * narrowing, and inf + 0 where there is no play.
+        self._exploit = [inf] * self._channels
+        self._narrowing = [0.0] * self._channels
+
+    def state_dict(self) -> State:
+        state = super().state_dict()
+        return {**state, "restarts": self.restarts, "detectors": [detector.state_dict() for detector in self._detectors]}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._restarts = [int(round) for round in state["restarts"]]
+        self._clear()
+        for channel, plays in enumerate(self._plays):
+            if plays:
+                self._exploit[channel] = self._scores[channel]
+                self._narrowing[channel] = 1.0 / sqrt(plays)
+        for detector, saved in zip(self._detectors, state["detectors"], strict=True):
+            detector.load_state_dict(saved)

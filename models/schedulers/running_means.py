@@ -1,0 +1,109 @@
+"""Empirical success of channels as the AoI-aware wrapper may keep it: over all history, a window of rounds, or discounted."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import nan
+from typing import Protocol
+
+import numpy as np
+
+from models.schedulers.protocols import BoolArray, IntArray, Scheduler, State
+
+
+class RunningMeans(Protocol):
+    """Keeps the mean success of each channel."""
+
+    def observe(self, channels: IntArray, good: BoolArray) -> None:
+        """Take in one round: `channels` (n,) that were used, and whether each let its update through."""
+
+    def means(self) -> list[float]:
+        """The mean of each channel; nan where there is no observation."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class OwnMeans:
+    """Those of the scheduler itself, which drops them where it restarts."""
+
+    def __init__(self, *, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def observe(self, channels: IntArray, good: BoolArray) -> None:
+        """The scheduler has its own eyes."""
+
+    def means(self) -> list[float]:
+        means: list[float] = self._scheduler.means().tolist()
+        return means
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+class DiscountedMeans:
+    """An observation of n rounds ago weighs `discount`^n; 1: all history alike."""
+
+    def __init__(self, *, channels: int, discount: float) -> None:
+        if not 0.0 < discount <= 1.0:
+            raise ValueError(f"discount = {discount!r}: must be > 0 and <= 1")
+        self._discount = discount
+        self._plays = [0.0] * channels
+        self._wins = [0.0] * channels
+
+    def observe(self, channels: IntArray, good: BoolArray) -> None:
+        if self._discount < 1.0:
+            # What has faded to nothing is no observation any more, and must not become 0 / 0.
+            faded = [plays if (plays := n * self._discount) > 1e-250 else 0.0 for n in self._plays]
+            self._plays, self._wins = faded, [w * self._discount for w in self._wins]
+        for channel, success in zip(channels.tolist(), good.tolist(), strict=True):
+            self._plays[channel] += 1.0
+            self._wins[channel] += success
+
+    def means(self) -> list[float]:
+        return [w / n if n else nan for w, n in zip(self._wins, self._plays, strict=True)]
+
+    def state_dict(self) -> State:
+        return {"plays": np.array(self._plays), "wins": np.array(self._wins)}
+
+    def load_state_dict(self, state: State) -> None:
+        self._plays, self._wins = state["plays"].tolist(), state["wins"].tolist()
+
+
+class WindowedMeans:
+    """The last `window_rounds` rounds only."""
+
+    def __init__(self, *, channels: int, window_rounds: int) -> None:
+        if window_rounds < 1:
+            raise ValueError(f"window_rounds = {window_rounds!r}: must be >= 1")
+        self._window_rounds = window_rounds
+        self._plays = [0] * channels
+        self._wins = [0] * channels
+        self._rounds: deque[tuple[list[int], list[bool]]] = deque()
+
+    def observe(self, channels: IntArray, good: BoolArray) -> None:
+        self._rounds.append((channels.tolist(), good.tolist()))
+        self._count(self._rounds[-1], 1)
+        if len(self._rounds) > self._window_rounds:
+            self._count(self._rounds.popleft(), -1)
+
+    def _count(self, entry: tuple[list[int], list[bool]], sign: int) -> None:
+        for channel, success in zip(*entry, strict=True):
+            self._plays[channel] += sign
+            self._wins[channel] += sign * success
+
+    def means(self) -> list[float]:
+        return [w / n if n else nan for w, n in zip(self._wins, self._plays, strict=True)]
+
+    def state_dict(self) -> State:
+        return {"rounds": [[np.array(channels, np.int64), np.array(good, np.bool_)] for channels, good in self._rounds]}
+
+    def load_state_dict(self, state: State) -> None:
+        self._plays, self._wins = [0] * len(self._plays), [0] * len(self._wins)
+        self._rounds.clear()
+        for channels, good in state["rounds"]:
+            self.observe(channels, good)

@@ -1,0 +1,167 @@
+"""Weights of all C super-arms of M-Exp3, of which only the drawn ones are stored.
+
+With Exp3.S sharing every weight grows by the same amount a round, so w_I = b + v_I: b is common to all arms, and v_I >= 0 is what
+the rewards of arm I have added to it; 0 unless I was drawn. A reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1), and
+sharing is b <- b + a. Nothing is ever subtracted and no other arm is touched, so that storing only the drawn arms is exact.
+Drawing an arm by its weight is drawing one of all C uniformly with probability C b / W, or else one of the stored ones by v.
+
+Weights grow without bound and lie far apart, so each is a mantissa and a power of two of its own (the whole part of its
+logarithm): nothing overflows, no weight is lost beside larger ones, and a product is rounded once, where adding up logarithms of
+thousands would lose digits. The sums below run over the weights at a common power of two.
+"""
+
+from __future__ import annotations
+
+import math
+from math import exp, expm1, frexp, ldexp
+
+import numpy as np
+
+from models.schedulers.protocols import State
+
+SuperArm = tuple[int, ...]
+
+_LN_2 = math.log(2.0)
+# The common power of two follows when the weights have outgrown it by so much; far below what a float holds.
+_ROOM = 256
+_LARGEST_COUNT = 1e300
+
+
+class SuperArmWeights:
+    """Weights w of `count` super-arms, all 1 at first; memory goes by the arms that were rewarded."""
+
+    def __init__(self, *, count: int) -> None:
+        if count > _LARGEST_COUNT:
+            raise ValueError(
+                f"channels: there are 10^{math.log10(count):.0f} sets of them; at most {_LARGEST_COUNT:g} are allowed"
+            )
+        self._count = float(count)
+        self._count_power = frexp(self._count)[1]
+        self._arms: list[SuperArm] = []
+        self._places: dict[SuperArm, int] = {}
+        # v of each stored arm and b, each as mantissa in [1/2, 1) and power of two.
+        self._mantissa: list[float] = []
+        self._power: list[int] = []
+        self._common, self._common_power = 0.5, 1
+        self._scale = 0
+        self._flat = 0.0
+        self._rescale()
+
+    def __len__(self) -> int:
+        return len(self._arms)
+
+    @property
+    def common_share(self) -> float:
+        """C b / W: the part of all weight that is spread evenly over all arms."""
+        return self._flat / (self._flat + self._tree[1])
+
+    def relative(self, arm: SuperArm) -> float:
+        """C w / W of `arm` (ascending channels): its weight beside the mean weight."""
+        total = self._flat + self._tree[1]
+        place = self._places.get(arm)
+        if place is None:
+            return self._flat / total
+        return self._flat / total + self._count * (self._tree[self._room + place] / total)
+
+    def pick(self, u: float) -> SuperArm:
+        """A stored arm by v, at a uniform `u` in [0, 1); call while `common_share` < 1."""
+        tree, room = self._tree, self._room
+        left_over = u * tree[1]
+        node = 1
+        while node < room:
+            node *= 2
+            # Rounding may lead past the last arm of positive weight: never into an empty branch.
+            if left_over >= tree[node] and tree[node + 1] > 0.0:
+                left_over -= tree[node]
+                node += 1
+        return self._arms[node - room]
+
+    def update(self, arm: SuperArm, gain: float, share: float) -> None:
+        """w <- w exp(`gain`) for `arm` (gain >= 0), and then every w grows by e `share` / C times the W of before (Exp3.S)."""
+        before = self._flat + self._tree[1]
+        outgrown = False
+        if gain > 0.0:
+            place = self._places.get(arm)
+            if place is None:
+                place = self._store(arm)
+            power = self._reward(place, gain)
+            outgrown = power - self._scale > _ROOM
+            if not outgrown:
+                self._put(place, ldexp(self._mantissa[place], power - self._scale))
+        if share > 0.0:
+            added, power = frexp(before * math.e * share / self._count)
+            power += self._scale
+            top = max(power, self._common_power)
+            common, power = frexp(ldexp(added, power - top) + ldexp(self._common, self._common_power - top))
+            self._common, self._common_power = common, power + top
+            outgrown = outgrown or self._common_power + self._count_power - self._scale > _ROOM
+            if not outgrown:
+                self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
+        if outgrown:
+            self._rescale()
+
+    def _reward(self, place: int, gain: float) -> int:
+        """v <- v g + b (g - 1); the new power of two."""
+        doublings = int(gain / _LN_2) if gain > 500.0 else 0
+        factor = exp(gain - doublings * _LN_2)
+        rise = factor if doublings else expm1(gain)
+        power = self._power[place]
+        top = max(power, self._common_power)
+        value = ldexp(self._mantissa[place], power - top) * factor + ldexp(self._common, self._common_power - top) * rise
+        self._mantissa[place], raised = frexp(value)
+        self._power[place] = power = raised + top + doublings
+        return power
+
+    def _store(self, arm: SuperArm) -> int:
+        place = len(self._arms)
+        self._places[arm] = place
+        self._arms.append(arm)
+        self._mantissa.append(0.0)
+        self._power.append(self._common_power)
+        if place == self._room:
+            self._build()
+        return place
+
+    def _put(self, place: int, value: float) -> None:
+        tree = self._tree
+        node = self._room + place
+        tree[node] = value
+        while node > 1:
+            node >>= 1
+            tree[node] = tree[2 * node] + tree[2 * node + 1]
+
+    def _rescale(self) -> None:
+        """Bring the common power of two up to the largest weight (of one arm, or of all at b)."""
+        self._scale = max(self._common_power + self._count_power, max(self._power, default=self._common_power))
+        self._build()
+
+    def _build(self) -> None:
+        """Sums of v at the common power of two, as a binary tree in one list: node n is the sum of nodes 2n and 2n + 1."""
+        self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
+        self._room = room = 1 << max(1, (len(self._arms) - 1).bit_length())
+        tree = np.zeros(2 * room)
+        # Powers of far smaller weights would not fit ldexp's 32 bits; they come to 0 all the same.
+        powers = np.maximum(np.array(self._power, np.int64) - self._scale, -5000).astype(np.int32)
+        tree[room : room + len(powers)] = np.ldexp(np.array(self._mantissa), powers)
+        while room > 1:
+            tree[room // 2 : room] = tree[room : 2 * room : 2] + tree[room + 1 : 2 * room : 2]
+            room //= 2
+        self._tree: list[float] = tree.tolist()
+
+    def state_dict(self) -> State:
+        return {
+            "arms": np.array(self._arms, np.int64),
+            "mantissa": np.array(self._mantissa),
+            "power": np.array(self._power, np.int64),
+            "common": self._common,
+            "common_power": self._common_power,
+            "scale": self._scale,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._arms = [tuple(arm) for arm in state["arms"].tolist()]
+        self._places = {arm: place for place, arm in enumerate(self._arms)}
+        self._mantissa, self._power = state["mantissa"].tolist(), state["power"].tolist()
+        self._common, self._common_power = float(state["common"]), int(state["common_power"])
+        self._scale = int(state["scale"])
+        self._build()
