@@ -278,8 +278,8 @@ class AsynchronousBelief:
 
     Where nothing gathers arrivals (`work_s` 0), each is answered at once by a message to every neighbour, so that their number
     grows with every hop until changes fall below the tolerance. It ends when nothing is under way and nobody has anything to say.
-    A message that was overtaken by a later one of the same edge is not heeded. What was given up is said again when the link comes
-    back from an outage.
+    A message that was overtaken by a later one of the same edge is not heeded. What was given up is said again when the link
+    comes back from an outage.
     """
 
     alike = False
