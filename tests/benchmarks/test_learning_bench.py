@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from analysis import open_run
 from models.fl.data import Dataset, load_dataset
 from models.fl.learner import FederatedLearner
 from models.fl.losses import CrossEntropy, Hinge, Loss
@@ -20,6 +22,10 @@ from models.fl.optimizers import Sgd
 from models.fl.partition import equal
 from netsim.interfaces import Deliveries
 from netsim.streams import Streams
+from scenarios.build import build
+from scenarios.reading import parse
+from scenarios.run import play
+from scenarios.schema import Scenario
 from tests.fl_reference import flatten
 
 RATE = 0.05
@@ -165,6 +171,38 @@ CASES = {
 }
 
 
+def scenario(*, clients: int, a_round: int, rounds: int, learner: dict[str, Any]) -> Scenario:
+    """A study with records of rounds and clients, everything else small and usual."""
+    return parse(
+        {
+            "name": "bench",
+            "rounds": rounds,
+            "clients": {"count": clients},
+            "server": {"per_round": a_round},
+            "policy": {"kind": "pause", "alpha": 100.0, "beta": 2.0, "gamma": 5.0, "tau_min_s": 0.05},
+            "compute": {"delay": {"kind": "gaussian", "mean_s": {"from": 0.1, "to": 0.9}, "std_s": 0.05, "floor_s": 0.05}},
+            "uplink": {"channel": {"kind": "bernoulli", "success": 1.0}},
+            "privacy": {
+                "mechanism": "none",
+                "sensitivity": 1.0,
+                "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.04},
+            },
+            "learner": {"device": "cpu", "optimizer": {"kind": "sgd", "learning_rate": RATE}, **learner},
+        }
+    )
+
+
+def played(study: Scenario, folder: Path, *, threads: int) -> float:
+    """Seconds a round of the whole simulator, from the first round to complete files; building is not counted."""
+    torch.set_num_threads(threads)
+    built = build(study)
+    start = time.perf_counter()
+    play(built, study, folder, overwrite=True)
+    spent = time.perf_counter() - start
+    assert len(open_run(folder).clients) == study.rounds * study.server.per_round
+    return spent / study.rounds
+
+
 def best(action: Callable[[], float], times: int) -> float:
     spent = []
     for _ in range(times):
@@ -196,3 +234,58 @@ def test_rounds_against_a_plain_loop(benchmark, case):
     )
     assert plain / learned >= least
     assert torch.isfinite(flatten(work.network)).all()
+
+
+def test_the_whole_simulator_against_a_plain_loop(benchmark, tmp_path):
+    """Workload W: engine, policy and records included, the plain loop simulates nothing."""
+    rounds = 150
+    study = scenario(
+        clients=50,
+        a_round=10,
+        rounds=rounds,
+        learner={"network": {"kind": "mlp", "hidden": [64]}, "batch_size": 16, "epochs": 5, "max_steps": 5},
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        work = workload_w()
+        work.plain_round()
+        plain = best(work.plain_round, 40)
+        played(study.model_copy(update={"rounds": 10}), tmp_path, threads=1)
+        whole = benchmark.pedantic(lambda: played(study, tmp_path, threads=1), rounds=3, iterations=1)
+        whole = min(whole, *(played(study, tmp_path, threads=1) for _ in range(2)))
+        plain = min(plain, best(work.plain_round, 40))
+    finally:
+        torch.set_num_threads(before)
+    benchmark.extra_info.update(
+        plain_rounds_per_s=round(1 / plain, 1), rounds_per_s=round(1 / whole, 1), ratio=round(plain / whole, 2)
+    )
+    assert plain / whole >= 2
+
+
+def test_share_of_a_round_spent_outside_torch(benchmark, tmp_path):
+    """MLP 784-32-16-10, 15 clients, 100 local steps: the same study with and without its learner."""
+    rounds = 30
+    learner = {"network": {"kind": "mlp", "hidden": [32, 16]}, "batch_size": 20, "epochs": 100, "max_steps": 100}
+    study = scenario(clients=15, a_round=15, rounds=rounds, learner=learner)
+    before = torch.get_num_threads()
+    try:
+        built = build(study)
+        torch.set_num_threads(2)
+        # In place of digits, images of the size that the network is named after.
+        server = built.simulation.server
+        server.learner = mlp_100().learner
+        start = time.perf_counter()
+        play(built, study, tmp_path / "whole", overwrite=True)
+        whole = (time.perf_counter() - start) / rounds
+    finally:
+        torch.set_num_threads(before)
+    without = study.model_copy(update={"learner": None})
+    played(without, tmp_path / "outside", threads=1)
+    outside = min(
+        benchmark.pedantic(lambda: played(without, tmp_path / "outside", threads=1), rounds=3, iterations=1),
+        *(played(without, tmp_path / "outside", threads=1) for _ in range(3)),
+    )
+    share = outside / whole
+    benchmark.extra_info.update(round_ms=round(whole * 1e3, 1), outside_ms=round(outside * 1e3, 2), share=round(share, 4))
+    assert share <= 0.05
