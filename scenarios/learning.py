@@ -152,6 +152,7 @@ class Polynomial(Part):
 
     kind: Literal["polynomial"] = "polynomial"
     exponent: Positive = 0.5
+    """How fast weights fall with staleness."""
 
 
 class HingeStaleness(Part):
@@ -159,7 +160,9 @@ class HingeStaleness(Part):
 
     kind: Literal["hinge"] = "hinge"
     free: Annotated[int, Field(ge=0)] = 4
+    """Staleness, in versions, that costs nothing."""
     slope: Positive = 10.0
+    """How fast weights fall beyond."""
 
 
 class ServerSgd(Part):
@@ -167,6 +170,7 @@ class ServerSgd(Part):
 
     kind: Literal["sgd"] = "sgd"
     learning_rate: Positive = 1.0
+    """Rate of the aggregated step."""
 
 
 class FedAvgM(Part):
@@ -174,7 +178,9 @@ class FedAvgM(Part):
 
     kind: Literal["fedavgm"] = "fedavgm"
     learning_rate: Positive = 1.0
+    """Rate of the step with momentum."""
     momentum: Fraction = 0.9
+    """Share of the last step that the next one keeps."""
 
 
 class FedAdam(Part):
@@ -182,8 +188,11 @@ class FedAdam(Part):
 
     kind: Literal["fedadam"] = "fedadam"
     learning_rate: Positive = 0.01
+    """Rate of the scaled step."""
     beta1: Fraction = 0.9
+    """Decay of the mean of steps."""
     beta2: Fraction = 0.99
+    """Decay of the mean of squared steps."""
     tau: Positive = 1e-3
     """Added to the root of the second moment; that moment starts at its square."""
 
@@ -237,6 +246,7 @@ class Learner(Section):
     local_test_samples: Count | None = None
     """Test samples of each client's local test set, for opinions; absent: an equal share of the test set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where training runs; auto: on a GPU if there is one."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16: local training in mixed precision; parameters and evaluation stay float32."""
     threads: Count | None = None

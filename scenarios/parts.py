@@ -15,12 +15,14 @@ from pydantic_core import CoreSchema
 
 from models.delays import PerClient
 from scenarios.errors import UserError, did_you_mean, in_own_words
-from scenarios.meaning import knob_meaning, without_raises
+from scenarios.meaning import UNSAID, knob_meaning, told_to_users
 from scenarios.per_client import PerClientField
 from scenarios.protocols import check_part
-from scenarios.registry import BUILT_IN, INJECTED, is_own, known, resolve
+from scenarios.registry import BUILT_IN, INJECTED, is_own, known, load, resolve
 from scenarios.section import Section, problem, refusal
 
+KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
+"""Beginning, and end where laws by group are left out, of the comment that marks a choice of parts in the JSON Schema."""
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {
     "clients": "clients.count",
@@ -45,20 +47,30 @@ class Part(Section):
 def part_model(group: str, kind: str) -> type[Part]:
     """The section that describes the class behind `kind`; raises UserError where there is no such class, or it cannot be one."""
     target = resolve(group, kind)
-    doc = without_raises(inspect.getdoc(target) or "")
+    doc = told_to_users(inspect.getdoc(target) or "")
     fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
     try:
         hints = _hints(target)
         for name, parameter in _knobs(target, kind).items():
             default = ... if parameter.default is parameter.empty else parameter.default
             hint = PerClientField if hints.get(name) == PerClient else hints.get(name, Any)
-            fields[name] = (hint, Field(default, description=knob_meaning(doc, name)))
+            meaning = knob_meaning(doc, name) or knob_meaning(_referred_to(group, doc), name)
+            if meaning is None and not is_own(group, kind):
+                meaning = UNSAID.get(name)
+            fields[name] = (hint, Field(default, description=meaning))
         return create_model(kind, __base__=Part, __doc__=doc, **fields)
     except (NameError, TypeError, PydanticUserError) as error:
         if not is_own(group, kind):
             raise
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UserError(f"{kind!r}: its constructor cannot be read ({told}); annotate its arguments plainly") from error
+
+
+def _referred_to(group: str, doc: str) -> str:
+    """The docstring of the class that another one names for its knobs ("Knobs as `Pause`")."""
+    named = re.search(r"[Kk]nobs as `(\w+)`", doc)
+    places = [place for place in BUILT_IN[group].values() if named is not None and place.endswith(f":{named[1]}")]
+    return told_to_users(inspect.getdoc(load(places[0])) or "") if places else ""
 
 
 def _hints(target: Any) -> dict[str, Any]:
@@ -138,7 +150,8 @@ class _PartOf:
         if self.own is not None or (self.described is None and not self.closed):
             own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
             kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
-        return {"anyOf": kinds}
+        nested = self.group == "delay" and not self.by_group
+        return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{IN_A_GROUP if nested else ''}"}
 
 
 def part_of(

@@ -94,9 +94,7 @@ def parse(tables: Mapping[str, Any], source: str = "scenario") -> Scenario:
     try:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
-        # Unknown keys first: a misspelt key is also a missing one.
-        problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-        lines = list(dict.fromkeys(_explain(tables, problem) for problem in problems))
+        lines = list(dict.fromkeys(_explain(tables, problem) for problem in error.errors()))
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         raise UserError("\n".join(f"{source}: {line}" for line in lines[:_SHOWN] + more)) from error
 

@@ -33,7 +33,7 @@ def _read_changed(value: Any) -> Any:
 
 
 _CLIENTS_JSON: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]}
-_CHANGED_JSON: dict[str, Any] = {"anyOf": [*PER_CLIENT_JSON["anyOf"], {"type": "string"}, {"type": "boolean"}]}
+_CHANGED_JSON: dict[str, Any] = {"anyOf": [PER_CLIENT_JSON, {"type": "string"}, {"type": "boolean"}]}
 SomeClients = Annotated[Any, BeforeValidator(_read_clients), WithJsonSchema(_CLIENTS_JSON)]
 Changed = Annotated[Any, BeforeValidator(_read_changed), WithJsonSchema(_CHANGED_JSON)]
 
