@@ -16,7 +16,8 @@ from simpy.events import Event
 
 from netsim.clock import LAST
 from netsim.interfaces import FloatArray, IntArray
-from netsim.topology import Message, PeerDraws, PeerLinks
+from netsim.peer_draws import PeerDraws
+from netsim.topology import Message, PeerLinks
 
 
 class BeliefMath(Protocol):
@@ -131,8 +132,6 @@ class SynchronousBelief:
     edges in one call, and only the times are events. How many exchanges it takes without loss is computed beforehand; where
     messages were given up and the last exchange still changed something, all go on for another one.
     """
-
-    alike = True
 
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
@@ -281,8 +280,6 @@ class AsynchronousBelief:
     A message that was overtaken by a later one of the same edge is not heeded. What was given up is said again when the link
     comes back from an outage.
     """
-
-    alike = False
 
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph

@@ -18,7 +18,8 @@ from simpy.events import Event
 from netsim.belief_exchange import outgoing
 from netsim.clock import LAST
 from netsim.interfaces import BoolArray, FloatArray, IntArray
-from netsim.topology import Message, PeerDraws, PeerLinks
+from netsim.peer_draws import PeerDraws
+from netsim.topology import Message, PeerLinks
 
 Known = Any
 """What a client knows, or a message holds: plain, immutable, false if empty; made and read by a `Payload` alone."""
@@ -143,8 +144,6 @@ class _Gossip:
 
 class Flooding(_Gossip):
     """Each client forwards what is new to it. The draws of a message are addressed by the best client it tells of."""
-
-    alike = True
 
     def begin(self) -> None:
         """All clients set out now."""
@@ -282,8 +281,6 @@ class Flooding(_Gossip):
 class Push(_Gossip):
     """Every repetition each client tells one random neighbour all it knows; in push-pull that neighbour answers."""
 
-    alike = False
-
     def __init__(
         self,
         *,
@@ -356,8 +353,6 @@ class Push(_Gossip):
 
 class _Answers:
     """The answers of a push-pull: messages with draws of their own, since a client may push over the same edge meanwhile."""
-
-    alike = False
 
     def __init__(self, push: Push, draws: PeerDraws) -> None:
         self._push = push

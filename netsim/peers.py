@@ -17,8 +17,9 @@ from netsim.clock import LAST
 from netsim.gossip_exchange import Flooding, GossipMath, GossipRules, Push
 from netsim.interfaces import FloatArray, IntArray, State
 from netsim.jammer import Jammers
+from netsim.peer_draws import PeerDraws
 from netsim.streams import Streams
-from netsim.topology import PeerDraws, PeerLinks
+from netsim.topology import PeerLinks
 from netsim.trace import Recorder
 
 _NAN = math.nan

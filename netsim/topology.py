@@ -17,39 +17,15 @@ import numpy as np
 
 from netsim.channel import Survivals
 from netsim.clock import Clock
-from netsim.interfaces import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+from netsim.interfaces import ChannelLaw, DelayLaw, FloatArray, State, Timeline
+from netsim.jammed_links import JammedLinks
 from netsim.outages import Outages
-from netsim.spectrum import Jam
-from netsim.streams import Stream, Streams
+from netsim.peer_draws import KEY_BITS, PeerDraws, PeerGraph
+from netsim.streams import Streams
 from netsim.trace import MessageRow, NoRecorder, Recorder
 
 _EVER = math.inf
-_SLOT_BITS, _KEY_BITS, _ATTEMPT_BITS = 24, 24, 16
 _KEPT = ("edge", "key", "attempt", "tries", "size_bytes", "sent_s", "due_s", "good", "jammed", "number")
-_CACHED = 1 << 21  # numbers kept of the draws of a slot; what is forgotten is drawn anew, and is the same
-
-
-class PeerGraph(Protocol):
-    """Who is whose neighbour: an undirected graph of K clients as E directed edges, sorted by (target, source)."""
-
-    @property
-    def clients(self) -> int: ...
-    @property
-    def edges(self) -> int: ...
-    @property
-    def source(self) -> IntArray: ...
-    @property
-    def target(self) -> IntArray: ...
-    @property
-    def reverse(self) -> IntArray: ...
-    @property
-    def starts(self) -> IntArray: ...
-    @property
-    def address(self) -> IntArray:
-        """(E,) each edge's number for addressed draws; half of it, rounded down, is the number of its link."""
-
-    @property
-    def distance_km(self) -> FloatArray: ...
 
 
 class Talk(Protocol):
@@ -59,9 +35,6 @@ class Talk(Protocol):
     def draws(self) -> PeerDraws: ...
     @property
     def live(self) -> bool: ...
-    @property
-    def alike(self) -> bool:
-        """Whether all messages of one key have one size, so that they are best drawn and timed together."""
 
     def arrived(self, message: Message) -> None:
         """A message got through."""
@@ -108,113 +81,6 @@ class Message:
         self.number = number
 
 
-class PeerDraws:
-    """The draws of one protocol: delay and survival of a message at (slot, key, attempt, edge), all edges in one call."""
-
-    def __init__(self, links: PeerLinks, name: str, streams: Streams) -> None:
-        self.links = links
-        self.name = name
-        self.label = (name, 0)
-        """The protocol's name, and the slot."""
-        self._delay_stream: Stream = streams[f"{name}.delay"]
-        self._loss_stream: Stream = streams[f"{name}.loss"]
-        self._delays: dict[int, FloatArray] = {}
-        self._goods: dict[int, list[bool]] = {}
-        self._flights: dict[tuple[int, int], tuple[list[float], list[bool] | None]] = {}
-        self._until_s = -_EVER
-        self._no_delay = False
-        self._no_loss = False
-
-    def open_slot(self, slot: int, time_s: float) -> None:
-        """Forget the draws of the last slot."""
-        if not 0 <= slot < 1 << _SLOT_BITS:
-            raise ValueError(f"slot = {slot!r}: must lie in 0..{(1 << _SLOT_BITS) - 1}")
-        self.label = (self.name, slot)
-        self._renew(time_s)
-
-    def _forget(self) -> None:
-        self._delays.clear()
-        self._goods.clear()
-        self._flights.clear()
-
-    def _renew(self, time_s: float) -> None:
-        links, slot = self.links, self.label[1]
-        self._forget()
-        delay, delay_until_s = links.delay.at(slot, time_s)
-        channel, channel_until_s = links.channel.at(slot, time_s)
-        self._until_s = min(delay_until_s, channel_until_s)
-        everyone = np.arange(links.graph.clients)
-        self._no_delay = not delay.mean_s(everyone).any()
-        self._no_loss = bool((channel.success_probability(everyone) == 1.0).all())
-
-    def lossless_until(self, time_s: float) -> float:
-        """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
-        if time_s >= self._until_s:
-            self._renew(time_s)
-        return self._until_s if self._no_loss else -_EVER
-
-    def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """What the first sendings of `key` take over each edge, seconds (E,), with the laws in force."""
-        return self._latency_s(self._index(key, 0), size_bytes)
-
-    def _latency_s(self, index: int, size_bytes: int) -> FloatArray:
-        links = self.links
-        flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
-        return flight if self._no_delay else np.asarray(flight + self._draw_delays(index))
-
-    def of_all(self, key: int, attempt: int, size_bytes: int, time_s: float) -> tuple[list[float], list[bool] | None]:
-        """Latency in seconds and survival (None: all survive) of this message over each edge, if sent at `time_s`; (E,) each."""
-        if time_s >= self._until_s:
-            self._renew(time_s)
-        index = self._index(key, attempt)
-        found = self._flights.get((index, size_bytes))
-        if found is None:
-            latency_s = self._latency_s(index, size_bytes).tolist()
-            self._make_room()
-            found = (latency_s, None if self._no_loss else self._draw_goods(index, time_s))
-            self._flights[index, size_bytes] = found
-        return found
-
-    def of(self, edge: int, key: int, attempt: int, time_s: float) -> tuple[float, bool]:
-        """Delay in seconds, without the flight, and survival of one message sent at `time_s`."""
-        if time_s >= self._until_s:
-            self._renew(time_s)
-        index = self._index(key, attempt)
-        delay_s, good = 0.0, True
-        if not self._no_delay:
-            delays = self._delays.get(index)
-            if delays is None:
-                self._make_room()
-                delays = self._delays[index] = self._draw_delays(index)
-            delay_s = delays.item(edge)
-        if not self._no_loss:
-            goods = self._goods.get(index)
-            if goods is None:
-                self._make_room()
-                goods = self._goods[index] = self._draw_goods(index, time_s)
-            good = goods[edge]
-        return delay_s, good
-
-    def _make_room(self) -> None:
-        kept = len(self._delays) + len(self._goods) + len(self._flights)
-        if kept * self.links.graph.edges > _CACHED:
-            self._forget()
-
-    def _index(self, key: int, attempt: int) -> int:
-        return ((self.label[1] << _KEY_BITS) | key) << _ATTEMPT_BITS | attempt
-
-    def _draw_delays(self, index: int) -> FloatArray:
-        graph = self.links.graph
-        law, _ = self.links.delay.at(self.label[1], self.links.clock.now)
-        return law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
-
-    def _draw_goods(self, index: int, time_s: float) -> list[bool]:
-        graph = self.links.graph
-        u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
-        goods, _ = self.links.survivals.evaluate(self.label[1], time_s, graph.source, u)
-        return goods
-
-
 class PeerLinks:
     """All links between clients. A parameter that differs between clients is the sender's.
 
@@ -248,8 +114,8 @@ class PeerLinks:
             raise ValueError(f"max_resends = {max_resends!r}: must be between 0 and 999")
         if not 0 <= resend_after_s < _EVER:
             raise ValueError(f"resend_after_s = {resend_after_s!r}: must be >= 0 seconds and finite")
-        if graph.clients >= 1 << _KEY_BITS:
-            raise ValueError(f"graph has {graph.clients} clients: must be fewer than {1 << _KEY_BITS}")
+        if graph.clients >= 1 << KEY_BITS:
+            raise ValueError(f"graph has {graph.clients} clients: must be fewer than {1 << KEY_BITS}")
         self.clock = clock
         self.graph = graph
         self.delay = delay
@@ -314,29 +180,24 @@ class PeerLinks:
         due_s = now + (self._propagation[edge] + size_bytes / self._bandwidth[edge] + delay_s)
         self._fly(Message(talk, draws.label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, self.sent))
 
-    def send_each(
-        self, talk: Talk, edges: list[int], key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
-    ) -> None:
+    def send_each(self, talk: Talk, edges: list[int], key: int, size_bytes: int, content: Any = None) -> None:
         """Send one message over several edges; cheaper than `send` where most edges will carry messages of this key and size."""
-        now = self.clock.now
-        label = talk.draws.label
-        latency_s, goods = talk.draws.of_all(key, attempt, size_bytes, now)
+        now, label = self.clock.now, talk.draws.label
+        latency_s, goods = talk.draws.of_all(key, size_bytes, now)
         if self._plain:
             number, flying, call_at, arrive = self.sent, self.flying, self.clock.call_at, self._arrive
             for edge in edges:
-                due_s = now + latency_s[edge]
-                good = goods is None or goods[edge]
-                flying[number] = message = Message(
-                    talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number
-                )
+                due_s = now + latency_s.item(edge)
+                good = goods is None or goods.item(edge)
+                flying[number] = message = Message(talk, label, edge, key, 0, 0, size_bytes, content, now, due_s, good, number)
                 number += 1
                 call_at(due_s, arrive, message)
             self.sent = number
             self.sent_bytes += size_bytes * len(edges)
             return
         for edge in edges:
-            due_s, good = now + latency_s[edge], goods is None or goods[edge]
-            self._fly(Message(talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, self.sent))
+            due_s, good = now + latency_s.item(edge), goods is None or goods.item(edge)
+            self._fly(Message(talk, label, edge, key, 0, 0, size_bytes, content, now, due_s, good, self.sent))
 
     def _fly(self, message: Message) -> None:
         self.sent += 1
@@ -382,10 +243,7 @@ class PeerLinks:
     def _send_again(self, message: Message, talk: Talk) -> None:
         self.resent += 1
         key, size, content = message.key, message.size_bytes, message.content
-        if talk.alike:
-            self.send_each(talk, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
-        else:
-            self.send(talk, message.edge, key, size, content, message.attempt + 1, message.tries + 1)
+        self.send(talk, message.edge, key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str) -> MessageRow:
         edge, graph = message.edge, self.graph
@@ -441,51 +299,3 @@ class PeerLinks:
             if self.jammed is not None:
                 self.jammed.under_way[self._link[message.edge]].append(message)
             self.clock.call_at(message.due_s, self._arrive, message)
-
-
-class JammedLinks:
-    """What `netsim.jammer.Jammers` takes for a spectrum: every link is a sub-channel, in both directions at once."""
-
-    def __init__(self, *, graph: PeerGraph) -> None:
-        self.count = graph.edges // 2
-        self.under_way: list[list[Message]] = [[] for _ in range(self.count)]
-        self.jams: list[list[Jam]] = [[] for _ in range(self.count)]
-        self.begun: IntArray = np.zeros(self.count, np.int64)
-        """(L,) messages sent so far over each link."""
-        self.delivered: IntArray = np.zeros(self.count, np.int64)
-        """(L,) messages that got through so far."""
-        self._jams_begun = 0
-
-    def begin(self, message: Message, link: int) -> None:
-        """A message sets out."""
-        self.begun[link] += 1
-        self.under_way[link].append(message)
-        if self.jams[link]:
-            self.jams[link][0].strike(message)  # type: ignore[arg-type]
-
-    def end(self, message: Message, link: int) -> None:
-        """A message has come to its end."""
-        self.under_way[link].remove(message)
-        self.delivered[link] += message.good and not message.jammed
-
-    def jam(self, jam: Jam, time_s: float) -> None:
-        """Jamming begins: what is under way on that link is spoilt, save what ends in this very instant."""
-        self._jams_begun += 1
-        jam.order = self._jams_begun
-        self.jams[jam.channel].append(jam)
-        for message in self.under_way[jam.channel]:
-            if message.due_s > time_s or message.sent_s == time_s:
-                jam.strike(message)  # type: ignore[arg-type]
-
-    def clear(self, jam: Jam) -> None:
-        """Jamming ends."""
-        self.jams[jam.channel].remove(jam)
-
-    def state_dict(self) -> State:
-        """What has passed over each link."""
-        return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), "jams_begun": self._jams_begun}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state."""
-        self.begun, self.delivered = state["begun"].copy(), state["delivered"].copy()
-        self._jams_begun = state["jams_begun"]

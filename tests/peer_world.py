@@ -15,10 +15,11 @@ from models.peers import FloatArray, PeerGraph
 from netsim.belief_exchange import BeliefRules
 from netsim.clock import Clock
 from netsim.gossip_exchange import GossipRules
+from netsim.jammed_links import JammedLinks
 from netsim.outages import Outage, Outages
 from netsim.peers import Conversation, StartRule, TalkOutcome
 from netsim.streams import Streams
-from netsim.topology import JammedLinks, PeerLinks
+from netsim.topology import PeerLinks
 from netsim.trace import MemoryRecorder
 
 # Seconds to cross each link: with 1 km/s the lengths of links are their latencies. All sums are exact in binary.

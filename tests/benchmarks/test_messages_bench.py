@@ -1,0 +1,157 @@
+"""Cost of messages between clients: events a second, and the closed form against events; run with `-m "" --benchmark-only -s`.
+
+Times are of the process, not of the clock on the wall: what a core does, whoever else uses the machine.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from models.changes import Unchanging
+from models.channels import Bernoulli, Perfect
+from models.delays import ShiftedExponential
+from models.peer_math import PeerBelief, PeerGossip
+from models.peers import PeerGraph
+from netsim.belief_exchange import BeliefRules, SynchronousBelief
+from netsim.clock import Clock
+from netsim.gossip_exchange import GossipRules
+from netsim.peer_draws import PeerDraws
+from netsim.peers import Conversation, StartRule
+from netsim.streams import Streams
+from netsim.topology import PeerLinks
+
+JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
+
+
+def ring_of_degree_six(clients: int) -> PeerGraph:
+    """Everyone knows the three before and the three after: degree 6, whatever the size."""
+    who = np.arange(clients)
+    links = np.concatenate([np.stack((who, (who + step) % clients), axis=1) for step in (1, 2, 3)])
+    return PeerGraph.from_links(clients=clients, links=links, distance_km=np.full(len(links), 0.1))
+
+
+class Exchange:
+    """Ten synchronous exchanges of belief propagation over one graph."""
+
+    def __init__(self, graph: PeerGraph, *, channel: Any, exchanges: int = 10, **links: Any) -> None:
+        self.clock, streams = Clock(), Streams(1)
+        self.links = PeerLinks(
+            clock=self.clock,
+            graph=graph,
+            delay=Unchanging(JITTER),
+            channel=Unchanging(channel),
+            streams=streams,
+            speed_km_per_s=3e5,
+            bandwidth_bytes_per_s=1e6,
+            **links,
+        )
+        draws = PeerDraws(self.links, "belief", streams)
+        self.links.open_slot(1, 0.0)
+        draws.open_slot(1, 0.0)
+        # Values cost the same either way, and are no events: here there is nothing to say.
+        maths = PeerBelief(graph=graph, model="opinion")
+        self.talk = SynchronousBelief(
+            links=self.links, draws=draws, maths=maths, rules=BeliefRules(exchanges=exchanges), fields=np.zeros(graph.clients)
+        )
+
+    def by_events(self) -> float:
+        self.talk.begin()
+        self.clock.run_until(self.talk.over)
+        return self.clock.now
+
+    def by_wave(self) -> float:
+        return float(self.talk.times()[-1].max())
+
+
+def cost_s(prepare: Callable[[], Callable[[], float]], repeats: int) -> tuple[float, float]:
+    """Least process time of so many calls, each on a new world, and what the last gave."""
+    least, result = float("inf"), 0.0
+    for _ in range(repeats):
+        call = prepare()
+        start = process_time()
+        result = call()
+        least = min(least, process_time() - start)
+    return least, result
+
+
+def test_events_with_loss_and_resending_at_1000_clients(benchmark: BenchmarkFixture) -> None:
+    graph = ring_of_degree_six(1000)
+    lossy: dict[str, Any] = {"channel": Bernoulli(success=0.9), "max_resends": 3, "resend_after_s": 0.005, "exchanges": 20}
+    benchmark.pedantic(lambda: Exchange(graph, **lossy).by_events(), rounds=3)
+    rates = []
+    for _ in range(3):
+        world = Exchange(graph, **lossy)
+        start = process_time()
+        world.by_events()
+        rates.append(world.links.sent / (process_time() - start))
+        assert world.links.resent > 10_000
+        assert world.links.sent == world.links.delivered + world.links.lost
+    print(f"\nbelief propagation, 1,000 clients, degree 6, loss 0.1, 3 resends: {max(rates):,.0f} messages/s of one core")
+    assert max(rates) >= 100_000
+
+
+@pytest.mark.parametrize("forwarding", ["flooding", "push"])
+def test_gossip_with_loss_and_resending_at_1000_clients(benchmark: BenchmarkFixture, forwarding: Any) -> None:
+    graph = ring_of_degree_six(1000)
+
+    def play() -> float:
+        clock, streams = Clock(), Streams(1)
+        links = PeerLinks(
+            clock=clock,
+            graph=graph,
+            delay=Unchanging(JITTER),
+            channel=Unchanging(Bernoulli(success=0.9)),
+            streams=streams,
+            max_resends=3,
+            resend_after_s=0.005,
+        )
+        talk = Conversation(
+            links=links,
+            belief=PeerBelief(graph=graph, model="opinion"),
+            gossip=PeerGossip(graph=graph, size=5, payload="best"),
+            belief_rules=BeliefRules(exchanges=1),
+            gossip_rules=GossipRules(forwarding=forwarding, interval_s=0.02),
+            start=StartRule(deadline_s=3.0),
+            per_round=5,
+            streams=streams,
+        )
+        opinions = streams["test"].uniforms(1, 1000)
+        start = process_time()
+        clock.run_until(clock.process(talk.play(1, opinions, lambda beliefs: opinions)))
+        return links.sent / (process_time() - start)
+
+    rate = max(play() for _ in range(2))
+    benchmark.pedantic(play, rounds=1)
+    print(f"\n{forwarding}, best 5 pairs, 1,000 clients, loss 0.1: {rate:,.0f} messages/s of one core")
+    assert rate >= 50_000
+
+
+def test_closed_form_against_events_at_20000_clients(benchmark: BenchmarkFixture) -> None:
+    graph = ring_of_degree_six(20_000)
+    benchmark.pedantic(lambda: Exchange(graph, channel=Perfect()).by_wave(), rounds=3)
+    wave_s, wave_end = cost_s(lambda: Exchange(graph, channel=Perfect()).by_wave, repeats=5)
+    events_s, events_end = cost_s(lambda: Exchange(graph, channel=Perfect()).by_events, repeats=1)
+    messages = 10 * graph.edges
+    print(f"\n20,000 clients, 10 exchanges, {messages:,} messages: {events_s:.2f} s by events, {wave_s * 1e3:.1f} ms by wave")
+    print(f"  the closed form takes 1/{events_s / wave_s:,.0f} of the time")
+    assert wave_end == events_end
+    assert events_s >= 100 * wave_s
+
+
+def test_closed_form_at_a_million_clients(benchmark: BenchmarkFixture) -> None:
+    graph = ring_of_degree_six(1_000_000)
+    world = Exchange(graph, channel=Perfect())
+    start = process_time()
+    benchmark.pedantic(world.by_wave, rounds=1)
+    took_s = process_time() - start
+    peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\n1,000,000 clients, degree 6, 10 exchanges: {took_s:.1f} s; the process has needed {peak_gib:.1f} GiB at most")
+    assert took_s <= 10
+    assert peak_gib <= 4
