@@ -8,6 +8,7 @@ the finished update is kept and sent again; an update that was still being made 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -193,8 +194,20 @@ class AsyncClients:
         self._draws: dict[int, _Draws] = {}
         self._up: RoundDraw[float] | None = None
         self._up_link: RoundDraw[bool] | None = None
+        self._round = 0
         self._settled = False
         self._leaves: list[float] = []
+
+    def renew(self, phase: Literal["download", "compute", "upload"]) -> None:
+        """The law of a phase was replaced from outside: what has not begun yet is looked up anew, at the same uniforms."""
+        now = self.clock.now
+        if phase == UPLOAD:
+            self._up = self._upload.draw(self._round, now, self._everyone)
+            return
+        waits = self._download if phase == DOWNLOAD else self._compute
+        for round in {part.started_round for part in self.members if part.phase == DOWNLOAD}:
+            draws = self._draws[round]
+            setattr(draws, phase, waits.draw(round, now, draws.clients))
 
     def able(self) -> BoolArray:
         """(K,) who has an update, or the budget to make one."""
@@ -213,6 +226,7 @@ class AsyncClients:
     def open_round(self, round: int, version: int, present: BoolArray, channels: list[int]) -> None:
         """Give everyone present a part in `round`: who has no update is sent the model, who has one sends it."""
         now = self.clock.now
+        self._round = round
         here = present.tolist()
         leaves = self._leaves
         self.members, fresh, ready = [], [], []

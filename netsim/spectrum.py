@@ -86,6 +86,7 @@ class Spectrum:
         contention: bool = False,
     ) -> None:
         self.count = channels
+        self.law = law
         self.contention = contention
         self.all: IntArray = np.arange(channels)
         self._draws = streams["channels.loss"]

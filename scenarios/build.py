@@ -14,15 +14,18 @@ import numpy as np
 from models.expectations import Truth
 from models.fl.data_files import require_files
 from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
+from netsim.async_client import AsyncClients
+from netsim.async_server import AsynchronousServer
 from netsim.channel import Medium
 from netsim.client import Clients
 from netsim.clock import Clock
-from netsim.interfaces import DelayLaw, FloatArray, Learner
+from netsim.interfaces import DelayLaw, FloatArray, RewardMeter, SelectionPolicy
 from netsim.off import NoLearner, NoMeter
 from netsim.server import SynchronousServer, WaitRule
 from netsim.simulation import Simulation
 from netsim.streams import Streams
 from netsim.trace import NoRecorder
+from scenarios.asynchronous import Parts, asynchronous_server
 from scenarios.errors import UserError
 from scenarios.laws import timeline
 from scenarios.learning import Learner as LearnerSection
@@ -45,7 +48,7 @@ class Built:
     """(K,) samples each client holds."""
     parameters: int | None
     """Numbers in one update; None without a learner."""
-    clients: Clients
+    clients: Clients | AsyncClients
     delays: Mapping[Phase, Replaceable]
     """The laws of the three phases of an update."""
 
@@ -56,6 +59,9 @@ class Built:
         not hold the law: a script that goes on from one makes its changes again.
         """
         self.delays[phase].replace(law)
+        if isinstance(self.clients, AsyncClients):
+            self.clients.renew(phase)
+            return
         for update in self.clients.in_flight.values():
             # What was drawn as the round began is no longer in force: it is looked up anew, at the same uniforms.
             getattr(update.draws, phase).until_s = self.simulation.clock.now
@@ -93,22 +99,12 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     schedule: Any = NoSchedule()
     if scenario.privacy is not None and private:
         schedule = construct(scenario.privacy.schedule, "schedule", "privacy.schedule", scenario.privacy.schedule.knobs(), {})
-    supplied = {
-        "clients": count,
-        "per_round": scenario.server.per_round,
-        "data_sizes": sizes,
-        "schedule": schedule,
-        "truth": truth,
-    }
 
-    def part(section: Part, group: str, path: str) -> Any:
-        return construct(section, group, path, resolve_knobs(section, group, path, population), supplied)
+    def part(section: Part, group: str, supplied: dict[str, Any]) -> Any:
+        return construct(section, group, group, resolve_knobs(section, group, group, population), {"clients": count} | supplied)
 
-    clock = Clock()
-    recorder = NoRecorder()
-    clients = Clients(
-        clients=count,
-        clock=clock,
+    parts = Parts(
+        clock=Clock(),
         medium=Medium(
             clients=count,
             download=delays["download"],
@@ -119,37 +115,64 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             streams=streams,
             sub_channels=scenario.uplink.sub_channels,
         ),
-        availability=part(scenario.availability, "availability", "availability"),
-        availability_draws=streams["availability"],
+        availability=part(scenario.availability, "availability", {}),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
+        learner=trained if trained is not None else NoLearner(payload_bytes=payload),
+        payload_bytes=payload,
+    )
+    server: SynchronousServer | AsynchronousServer
+    if scenario.server.kind == "synchronous":
+        supplied = {
+            "per_round": scenario.server.per_round,
+            "data_sizes": sizes,
+            "schedule": schedule,
+            "truth": truth,
+        }
+        policy = part(scenario.method, "policy", supplied)
+        meter = part(scenario.metrics.reward, "reward", supplied) if scenario.metrics.reward is not None else NoMeter()
+        server = _synchronous_server(scenario, streams, policy, meter, parts)
+    else:
+        server = asynchronous_server(scenario, streams, population, parts)
+    simulation = Simulation(
+        clock=parts.clock, server=server, recorder=NoRecorder(), rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
+    )
+    parameters = trained.payload_bytes // 4 if trained is not None else None
+    return Built(simulation, truth, sizes, parameters, server.clients, delays)
+
+
+def _synchronous_server(
+    scenario: Scenario, streams: Streams, policy: SelectionPolicy, meter: RewardMeter, parts: Parts
+) -> SynchronousServer:
+    section = scenario.server
+    if policy.needs_updates and scenario.learner is None:
+        raise UserError(
+            f"policy.kind = {scenario.method.kind!r}: chooses by the content of updates, and nothing is trained; add a [learner]"
+        )
+    recorder = NoRecorder()
+    clients = Clients(
+        clients=scenario.clients.count,
+        clock=parts.clock,
+        medium=parts.medium,
+        availability=parts.availability,
+        availability_draws=streams["availability"],
+        accountant=parts.accountant,
         recorder=recorder,
         charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
     )
-    policy = part(scenario.policy, "policy", "policy")
-    if policy.needs_updates and scenario.learner is None:
-        raise UserError(
-            f"policy.kind = {scenario.policy.kind!r}: chooses by the content of updates, and nothing is trained; add a [learner]"
-        )
-    working: Learner = trained if trained is not None else NoLearner(payload_bytes=payload)
-    server = SynchronousServer(
-        clock=clock,
+    return SynchronousServer(
+        clock=parts.clock,
         clients=clients,
         policy=policy,
-        learner=working,
+        learner=parts.learner,
         recorder=recorder,
         streams=streams,
-        wait=WaitRule(deadline_s=scenario.server.deadline_s, first=scenario.server.first),
-        need=scenario.server.per_round if scenario.server.when_short == "wait" else 1,
-        meter=part(scenario.metrics.reward, "reward", "metrics.reward") if scenario.metrics.reward is not None else NoMeter(),
-        payload_bytes=payload,
-        reselect_busy=scenario.server.reselect_busy,
-        stragglers=scenario.server.stragglers,
+        wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
+        need=section.per_round if section.when_short == "wait" else 1,
+        meter=meter,
+        payload_bytes=parts.payload_bytes,
+        reselect_busy=section.reselect_busy,
+        stragglers=section.stragglers,
     )
-    simulation = Simulation(
-        clock=clock, server=server, recorder=recorder, rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
-    )
-    parameters = trained.payload_bytes // 4 if trained is not None else None
-    return Built(simulation, truth, sizes, parameters, clients, delays)
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:

@@ -101,7 +101,7 @@ def drawn_steps(section: Compute, law: _Law, what: str, path: str, context: Cont
 def never_reached(scenario: Scenario) -> list[str]:
     """The changes that a run ends before: harmless in a short trial, a slip elsewhere."""
     notes = []
-    for path in ("downlink", "compute", "uplink"):
+    for path in ("downlink", "compute", "uplink", *(["channels"] if scenario.channels is not None else [])):
         for i, change in enumerate(getattr(scenario, path).changes):
             if change.at_round is not None and change.at_round > scenario.rounds:
                 notes.append(f"{path}.changes.{i}.at_round = {change.at_round}: comes after the last of {scenario.rounds} rounds")

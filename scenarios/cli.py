@@ -74,10 +74,10 @@ def run(
     check_run(folder, overwrite)
     with located(scenario):
         built = build(study)
-    with _progress({study.policy.kind: study.rounds}, quiet) as advance:
+    with _progress({study.method.kind: study.rounds}, quiet) as advance:
 
         def after_round(simulation: Simulation) -> None:
-            advance(study.policy.kind, simulation.server.round)
+            advance(study.method.kind, simulation.server.round)
 
         summary = play(built, study, folder, overwrite=overwrite, after_round=after_round)
     out_console.print(_summary_table(summary))
@@ -166,12 +166,18 @@ def check(scenario: ScenarioFile, settings: Settings = None) -> None:
     variants = dict.fromkeys(p.variant for p in planned.runs)
     study = planned.runs[0].scenario
     out_console.print(
-        f"{scenario}: good. {study.clients.count} clients, {study.server.per_round} a round, {study.rounds} rounds; "
+        f"{scenario}: good. {study.clients.count} clients, {_rounds(study)}, {study.rounds} rounds; "
         f"{len(variants)} variants ({', '.join(variants)}), {len(planned.runs)} runs in a sweep.",
         soft_wrap=True,
     )
     for note in never_reached(study):
         out_console.print(f"note: {note}", soft_wrap=True)
+
+
+def _rounds(study: Any) -> str:
+    if study.server.kind == "asynchronous":
+        return f"all of them on {study.channels.count} sub-channels"
+    return f"{study.server.per_round} a round"
 
 
 @app.command(name="list")

@@ -18,7 +18,7 @@ from scenarios.errors import UserError, did_you_mean, in_own_words
 from scenarios.meaning import UNSAID, knob_meaning, told_to_users
 from scenarios.per_client import PerClientField
 from scenarios.protocols import check_part
-from scenarios.registry import BUILT_IN, INJECTED, is_own, known, load, resolve
+from scenarios.registry import BUILT_IN, FACTORIES, NESTED, injected, is_own, known, load, resolve
 from scenarios.section import Section, problem, refusal
 
 KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
@@ -51,9 +51,12 @@ def part_model(group: str, kind: str) -> type[Part]:
     fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
     try:
         hints = _hints(target)
-        for name, parameter in _knobs(target, kind).items():
+        for name, parameter in _knobs(target, group, kind).items():
             default = ... if parameter.default is parameter.empty else parameter.default
             hint = PerClientField if hints.get(name) == PerClient else hints.get(name, Any)
+            if name in NESTED:
+                hint = part_of(NESTED[name], nested=True)
+                hint = hint if default is ... else hint | None
             meaning = knob_meaning(doc, name) or knob_meaning(_referred_to(group, doc), name)
             if meaning is None and not is_own(group, kind):
                 meaning = UNSAID.get(name)
@@ -77,8 +80,8 @@ def _hints(target: Any) -> dict[str, Any]:
     return get_type_hints(target.__init__ if inspect.isclass(target) else target)
 
 
-def _knobs(target: Any, kind: str) -> dict[str, inspect.Parameter]:
-    knobs = {name: p for name, p in inspect.signature(target).parameters.items() if name not in INJECTED}
+def _knobs(target: Any, group: str, kind: str) -> dict[str, inspect.Parameter]:
+    knobs = {name: p for name, p in inspect.signature(target).parameters.items() if name not in injected(group)}
     for name, parameter in knobs.items():
         if parameter.kind is not parameter.KEYWORD_ONLY:
             remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
@@ -98,7 +101,8 @@ class _PartOf:
     """Marks a field as a part of a group: validated by the model of its `kind`, described as any of the known kinds.
 
     `described`: models written out for kinds whose classes must not be imported to read a scenario. `own`: what describes a class
-    of the user's own there; `closed`: there can be none. `nested`: this is a law within a law by group.
+    of the user's own there; `closed`: there can be none. `nested`: this is a part within another part, and holds no further one
+    of its own group.
     """
 
     def __init__(
@@ -109,12 +113,15 @@ class _PartOf:
         self.own = own
         self.closed = closed
         self.by_group = group == "delay" and not nested
+        self.innermost = nested and group in NESTED.values()
 
     def kinds(self) -> list[str]:
         """The names to choose from."""
         if self.described is not None:
             return list(self.described)
         names = list(BUILT_IN[self.group] if self.closed else known(self.group))
+        if self.innermost:
+            names = [name for name in names if self.group not in inspect.signature(resolve(self.group, name)).parameters]
         return [*names, "by-group"] if self.by_group else names
 
     def model(self, kind: str) -> type[Part]:
@@ -127,6 +134,8 @@ class _PartOf:
             return self.described[kind]
         if self.described is not None or (self.closed and kind not in self.kinds()):
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
+        if self.innermost and self.group in inspect.signature(resolve(self.group, kind)).parameters:
+            raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")
         return part_model(self.group, kind)
 
     def read(self, value: Any) -> Any:
@@ -183,6 +192,10 @@ def construct(section: Part, group: str, path: str, keywords: dict[str, Any], su
     """
     target = resolve(group, section.kind)
     own = is_own(group, section.kind)
+    keywords = {
+        name: _inner(value, name, f"{path}.{name}", supplied) if isinstance(value, Part) else value
+        for name, value in keywords.items()
+    }
     wanted = {name: supplied[name] for name in inspect.signature(target).parameters if name in supplied}
     try:
         part = target(**keywords, **wanted)
@@ -198,6 +211,14 @@ def construct(section: Part, group: str, path: str, keywords: dict[str, Any], su
     if own:
         check_part(group, part, section.kind, path, int(supplied.get("clients", 0)))
     return part
+
+
+def _inner(section: Part, name: str, path: str, supplied: dict[str, Any]) -> Any:
+    """The part below a part, as its constructor's argument `name` wants it."""
+    part = construct(section, NESTED[name], path, section.knobs(), supplied)
+    if name not in FACTORIES:
+        return part
+    return lambda: construct(section, NESTED[name], path, section.knobs(), supplied)
 
 
 def at_path(path: str, message: str, names: set[str]) -> str | None:

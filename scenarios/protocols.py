@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.privacy import Schedule
-from netsim.interfaces import Availability, ChannelLaw, DelayLaw, RewardMeter, SelectionPolicy
+from netsim.interfaces import Availability, ChannelLaw, ChannelScheduler, DelayLaw, JammerLaw, RewardMeter, SelectionPolicy
 from scenarios.errors import UserError
 
 PROTOCOLS: dict[str, type] = {
@@ -18,6 +18,8 @@ PROTOCOLS: dict[str, type] = {
     "availability": Availability,
     "schedule": Schedule,
     "reward": RewardMeter,
+    "scheduler": ChannelScheduler,
+    "jammer": JammerLaw,
 }
 
 

@@ -18,10 +18,22 @@ from typing import Any
 from scenarios.errors import UserError, did_you_mean, in_own_words
 
 INJECTED = frozenset({"clients", "per_round", "data_sizes", "schedule", "truth", "labels", "generator"})
-"""Arguments that are not knobs: K, m, samples each client holds (K,), the privacy schedule, expected latencies; for partitions
-the labels of the training samples and a generator."""
+"""Arguments that are not knobs: K, m, samples each client holds (K,), the privacy schedule, what is true of the world (expected
+latencies; for schedulers the sub-channels); for partitions the labels of the training samples and a generator."""
+INJECTED_INTO: dict[str, frozenset[str]] = {
+    "scheduler": frozenset({"channels", "rounds"}),
+    "states": frozenset({"channels", "horizon_rounds", "horizon_s"}),
+    "jammer": frozenset({"channels"}),
+}
+"""More of them in some groups: N, and how long the run may last, in rounds and in seconds."""
+
+NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
+"""Argument -> group: what is itself a part, in a table of its own below the part's."""
+FACTORIES = frozenset({"detector"})
+"""Arguments that want a callable that makes the part, not the part."""
 
 _POLICIES = "models.policies"
+_SCHEDULERS = "models.schedulers"
 BUILT_IN: dict[str, dict[str, str]] = {
     "policy": {
         "pause": f"{_POLICIES}.pause:Pause",
@@ -67,6 +79,41 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "reward": {
         "pause-reward": "models.regret:PauseRewardMeter",
     },
+    "states": {
+        "stationary": "models.sub_channels:Stationary",
+        "piecewise-stationary": "models.sub_channels:PiecewiseStationary",
+    },
+    "scheduler": {
+        "random": f"{_SCHEDULERS}.random:Random",
+        "round-robin": f"{_SCHEDULERS}.round_robin:RoundRobin",
+        "cucb": f"{_SCHEDULERS}.cucb:Cucb",
+        "glr-cucb": f"{_SCHEDULERS}.glr_cucb:GlrCucb",
+        "m-exp3": f"{_SCHEDULERS}.m_exp3:MExp3",
+        "aoi-aware": f"{_SCHEDULERS}.aoi_aware:AoiAware",
+        "means": f"{_SCHEDULERS}.means:Means",
+        "means-age": f"{_SCHEDULERS}.means_age:MeansAge",
+        "csi": f"{_SCHEDULERS}.csi:Csi",
+    },
+    "matcher": {
+        "rotation": f"{_SCHEDULERS}.rotation:Rotation",
+        "random-matching": f"{_SCHEDULERS}.random_matching:RandomMatching",
+        "age-first": f"{_SCHEDULERS}.age_first:AgeFirst",
+        "adaptive": f"{_SCHEDULERS}.adaptive:Adaptive",
+    },
+    "detector": {
+        "glr-exact": "models.detection.glr_exact:GlrExact",
+        "glr-grid": "models.detection.glr_grid:GlrGrid",
+        "cusum": "models.detection.cusum:Cusum",
+        "page-hinkley": "models.detection.page_hinkley:PageHinkley",
+        "no-detection": "models.detection.no_detection:NoDetection",
+    },
+    "jammer": {
+        "sweep": "models.jammers:Sweep",
+        "pulse": "models.jammers:Pulse",
+        "random": "models.jammers:Random",
+        "file": "models.jammers:File",
+        "reactive": "models.jammers:Reactive",
+    },
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""
 
@@ -76,6 +123,11 @@ def known(group: str) -> dict[str, str]:
     """Names of a group and where their classes are, built-in and registered by installed packages."""
     registered = {point.name: point.value for point in entry_points(group=f"netsim.{group}")}
     return registered | BUILT_IN[group]
+
+
+def injected(group: str) -> frozenset[str]:
+    """The arguments of a group's classes that are supplied by the builder."""
+    return INJECTED | INJECTED_INTO.get(group, frozenset())
 
 
 def is_own(group: str, kind: str) -> bool:

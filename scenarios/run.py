@@ -22,6 +22,7 @@ from scenarios.build import Built, build, guarantee_in_words
 from scenarios.errors import UserError
 from scenarios.folders import check_run, open_run
 from scenarios.interrupts import stop_requests
+from scenarios.parts import Part
 from scenarios.reading import to_toml
 from scenarios.registry import is_own
 from scenarios.schema import Scenario
@@ -39,6 +40,10 @@ class Totals:
     loss: float = math.nan
     max_leak: float = 0.0
     regret: float = math.nan
+    sum_age: int = 0
+    aoi_regret: float = 0.0
+    age_variance: float = 0.0
+    jam_dwells: int = 0
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "bytes_down", "bytes_up"), 0)
     )
@@ -52,6 +57,11 @@ class Totals:
             self.accuracy, self.loss = row.accuracy, row.loss
         if not math.isnan(row.reward):
             self.regret = (0.0 if math.isnan(self.regret) else self.regret) + row.genie_reward - row.reward
+        if row.sum_age is not None:
+            self.sum_age += row.sum_age
+            self.aoi_regret += row.sum_age - (row.oracle_sum_age or 0.0)
+            self.age_variance += row.age_variance or 0.0
+            self.jam_dwells += row.jam_dwells or 0
         for name in self.counts:
             self.counts[name] += getattr(row, name)
 
@@ -103,7 +113,7 @@ def play(
     check_run(out, overwrite)
     open_run(out)
     (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-    recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table))
+    recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table, jams=bool(scenario.jammers)))
     simulation.record_to(recorder)
     _write_partition(getattr(simulation.server, "learner", None), out)
     started = time.perf_counter()
@@ -120,10 +130,10 @@ def play(
     except KeyboardInterrupt:
         ended = INTERRUPTED
     except ValueError as error:
-        kind, text = scenario.policy.kind, str(error)
-        if not (is_own("policy", kind) and text.startswith("policy: ")):
+        refused = _of_own_class(scenario, str(error))
+        if refused is None:
             raise
-        raise UserError(f"policy.kind = {kind!r}: {text.removeprefix('policy: ')}; mend its select") from error
+        raise UserError(refused) from error
     except MemoryError as error:
         raise UserError(f"learner.{error}") from error
     finally:
@@ -131,6 +141,18 @@ def play(
     summary = _summary(built, scenario, recorder.totals, ended, time.perf_counter() - started)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
+
+
+def _of_own_class(scenario: Scenario, text: str) -> str | None:
+    """The engine's complaint of what a class of the user's own returned, as one about its key; None if it is none."""
+    deciding = "policy" if scenario.server.kind == "synchronous" else "scheduler"
+    asked = [(deciding, deciding, f"{deciding}: ", scenario.method.kind, "select" if deciding == "policy" else "assign")]
+    for i, jammer in enumerate(scenario.jammers):
+        asked.append(("jammer", f"jammers.{i}.law", f"jammer {jammer.name!r}: ", jammer.law.kind, "choose"))
+    for group, path, prefix, kind, method in asked:
+        if is_own(group, kind) and text.startswith(prefix):
+            return f"{path}.kind = {kind!r}: {text.removeprefix(prefix)}; mend its {method}"
+    return None
 
 
 def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s: float) -> dict[str, Any]:
@@ -141,7 +163,7 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
     return {
         "format": FORMAT,
         "name": scenario.name,
-        "policy": scenario.policy.kind,
+        "policy": _name(scenario.method),
         "seed": scenario.seed,
         "rounds": totals.rounds,
         "ended": ended,
@@ -154,6 +176,7 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
             "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
             "regret": known(totals.regret),
         },
+        "aoi": _aoi(built.simulation.server, scenario, totals),
         "totals": totals.counts | {"in_flight": built.simulation.server.in_flight},
         "privacy": {
             "guarantee": guarantee_in_words(scenario, totals.max_leak, built.parameters),
@@ -161,6 +184,32 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
         },
         "learner": _learner_notes(getattr(built.simulation.server, "learner", None)),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+    }
+
+
+def _name(method: Part) -> str:
+    """What a summary calls a part: a part within it, such as the scheduler that an AoI-aware one wraps, is named with it."""
+    inner = getattr(method, "scheduler", None)
+    return method.kind if inner is None else f"{method.kind} {inner.kind}"
+
+
+def _aoi(server: Any, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
+    """Ages of information over the whole run, and what was true of the sub-channels."""
+    if scenario.server.kind != "asynchronous":
+        return None
+    oracle = scenario.metrics.oracle or "means"
+    law = server.spectrum.law
+    table = None
+    if scenario.channels is not None and scenario.channels.states is not None and hasattr(law, "means"):
+        table = {"unit": law.unit, "starts": law.starts, "means": law.means.tolist()}
+    return {
+        "oracle": oracle,
+        "regret": None if oracle == "none" else totals.aoi_regret,
+        "mean_age_rounds": totals.sum_age / (totals.rounds * scenario.clients.count) if totals.rounds else None,
+        "cumulated_age_variance": totals.age_variance,
+        "jam_dwells": totals.jam_dwells,
+        "restarts": list(getattr(server.scheduler, "restarts", [])),
+        "channels": table,
     }
 
 

@@ -10,7 +10,8 @@ from models.privacy import NoiseMode
 from scenarios.learning import Learner
 from scenarios.parts import part_of
 from scenarios.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
-from scenarios.section import Section, problem, refusal
+from scenarios.section import Section, missing, problem, refusal
+from scenarios.servers import Jammer, server_field
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -64,27 +65,6 @@ class Clients(Section):
     """Groups whose parameters differ; empty: one group named "all"."""
     data_sizes: PerClientField | None = None
     """Samples each client holds, for a study without a learner (with one, its partition says). Absent: all hold as many."""
-
-
-class Server(Section):
-    """The server's loop. A round waits for all selected clients, unless a deadline or a count of deliveries closes it earlier."""
-
-    kind: Literal["synchronous"] = "synchronous"
-    """synchronous: rounds one after the other, each with the clients selected for it."""
-    per_round: Count
-    """m, clients selected a round."""
-    deadline_s: Positive | None = None
-    """Close a round this long after its start; later arrivals are late. Absent: no deadline."""
-    first: Count | None = None
-    """Close a round at this many deliveries (over-selection: the first n of m). Absent: wait for all."""
-    when_short: Literal["wait", "proceed"] = "wait"
-    """Fewer than m selectable: wait until there are m, or go on with those there are (at least one)."""
-    reselect_busy: bool = False
-    """Whether a client that is still computing or sending may be selected; its old update is then aborted."""
-    stragglers: Literal["finish", "cancel"] = "finish"
-    """What clients do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
-    payload_bytes: Annotated[int, Field(ge=0)] | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
 
 class Change(Section):
@@ -166,6 +146,26 @@ class Uplink(Downlink):
     """How many transmissions fit at once; the others wait in order. Absent: every client has its own sub-channel."""
 
 
+class Channels(Downlink):
+    """N sub-channels, on top of the clients' own links in `[uplink]`: an upload takes the delays of both, and both may lose it.
+
+    Where a key may differ between clients, here it may between sub-channels.
+    """
+
+    count: Count
+    """N, at least as many as clients."""
+    states: part_of("states") | None = None  # type: ignore[valid-type]
+    """Which sub-channels are Good when, as a table of means, written out or drawn; absent: `channel` says."""
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Channels:
+        laws = [change.channel for change in self.changes]
+        drawn = self.random_changes is not None and self.random_changes.parameter.startswith("channel.")
+        if self.states is not None and (self.channel.kind != "perfect" or any(laws) or drawn):
+            raise problem(("states",), self.states.kind, "leave it out where channel, or a change of it, is given")
+        return self
+
+
 class Privacy(Section):
     """Local differential privacy: what each release may spend and how it is protected."""
 
@@ -207,6 +207,9 @@ class Metrics(Section):
 
     reward: part_of("reward") | None = None  # type: ignore[valid-type]
     """Reward and the genie's reward in every round (regret is their difference)."""
+    oracle: Literal["means", "means-age", "csi", "none"] | None = None
+    """Which oracle AoI regret is measured against (asynchronous server). means knows the sub-channels' present means and rotates
+    the clients; means-age gives the best to the oldest; csi sees the states. Absent: means."""
 
 
 class Output(Section):
@@ -257,10 +260,16 @@ class Scenario(Section):
     """Stop at this simulated time, even in mid-round."""
     clients: Clients
     """Who takes part."""
-    server: Server
+    server: server_field()  # type: ignore[valid-type]
     """How rounds go."""
-    policy: part_of("policy")  # type: ignore[valid-type]
-    """Who is selected."""
+    policy: part_of("policy") | None = None  # type: ignore[valid-type]
+    """Who is selected (synchronous server)."""
+    scheduler: part_of("scheduler") | None = None  # type: ignore[valid-type]
+    """Who is given which sub-channel (asynchronous server)."""
+    channels: Channels | None = None
+    """The sub-channels of the uplink (asynchronous server)."""
+    jammers: list[Jammer] = []
+    """Who jams sub-channels (asynchronous server)."""
     downlink: Downlink = Downlink()
     """The way of the model to the clients."""
     compute: Compute = Compute()
@@ -280,8 +289,32 @@ class Scenario(Section):
     sweep: Sweep = Sweep()
     """What `netsim sweep` compares; `netsim run` plays the scenario as it stands."""
 
+    @property
+    def method(self) -> Any:
+        """The part that decides: who is selected, or who is given which sub-channel."""
+        return self.policy if self.server.kind == "synchronous" else self.scheduler
+
     @model_validator(mode="after")
     def _fits(self) -> Scenario:
+        if self.server.kind == "synchronous":
+            self._fits_synchronous()
+        else:
+            self._fits_asynchronous()
+        payload, sizes = self.server.payload_bytes, self.clients.data_sizes
+        if (payload or 0) * self.clients.count > LARGEST:
+            raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
+        if self.learner is not None and sizes is not None:
+            raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
+        return self
+
+    def _fits_synchronous(self) -> None:
+        for name in ("scheduler", "channels", "jammers"):
+            if getattr(self, name):
+                raise problem((name,), "..", "belongs to the asynchronous server; leave it out, or set server.kind")
+        if self.metrics.oracle is not None:
+            raise problem(("metrics", "oracle"), self.metrics.oracle, "belongs to the asynchronous server; leave it out")
+        if self.policy is None:
+            raise missing("policy", self)
         if self.server.per_round > self.clients.count:
             raise problem(
                 ("server", "per_round"),
@@ -292,9 +325,21 @@ class Scenario(Section):
             raise problem(
                 ("server", "first"), self.server.first, f"must be at most the {self.server.per_round} clients of server.per_round"
             )
-        payload, sizes = self.server.payload_bytes, self.clients.data_sizes
-        if (payload or 0) * self.clients.count > LARGEST:
-            raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
-        if self.learner is not None and sizes is not None:
-            raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
-        return self
+
+    def _fits_asynchronous(self) -> None:
+        if self.policy is not None:
+            raise problem(("policy",), self.policy.kind, "the asynchronous server selects nobody; leave it out, give [scheduler]")
+        if self.metrics.reward is not None:
+            raise problem(("metrics", "reward"), self.metrics.reward.kind, "measures a selection; leave it out")
+        if self.uplink.sub_channels is not None:
+            raise problem(("uplink", "sub_channels"), self.uplink.sub_channels, "leave it out: [channels] has the sub-channels")
+        if self.scheduler is None or self.channels is None:
+            raise missing("channels" if self.channels is None else "scheduler", self)
+        if self.channels.count < self.clients.count:
+            raise problem(
+                ("channels", "count"), self.channels.count, f"must be at least the {self.clients.count} clients of clients.count"
+            )
+        names = [jammer.name for jammer in self.jammers]
+        for i, jammer in enumerate(self.jammers):
+            if names.index(jammer.name) < i:
+                raise problem(("jammers", i, "name"), jammer.name, "is used twice; give every jammer its own name")

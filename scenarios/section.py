@@ -46,6 +46,11 @@ def problem(place: tuple[str | int, ...], value: Any, text: str) -> ValidationEr
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type=refusal(text), loc=place, input=value)])
 
 
+def missing(key: str, value: Any) -> ValidationError:
+    """The refusal of a table that lacks `key`, where whether it needs it depends on others."""
+    return ValidationError.from_exception_data("scenario", [InitErrorDetails(type="missing", loc=(key,), input=value)])
+
+
 def refusal(text: str) -> PydanticCustomError:
     """A refusal of the value that is being validated."""
     return PydanticCustomError("refused", "{text}", {"text": text})

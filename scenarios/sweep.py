@@ -92,8 +92,8 @@ def _variants(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any
     labels: dict[str, str] = {}
     for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
         suffix = [f"{short[key]}={word}" for key, _, word in setting]
-        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.policy.kind, 0)
-        full_label = ", ".join([*([label] if label else []), *suffix]) or base.policy.kind
+        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.method.kind, 0)
+        full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
         if full_name in named:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         if full_name in _TAKEN:
