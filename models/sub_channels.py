@@ -1,13 +1,13 @@
-"""The states of N sub-channels over a run, as one table of means: stationary, or constant between breakpoints.
+"""The states of N sub-channels over a run: from a table of means, constant between breakpoints, or fixed round by round.
 
-Each class is a timeline: `at(round, time_s)` is the law in force and until when it stays so while the round lasts. What was drawn
-can be read: `means` (segments, N) and `starts`, the first round (or second) of each segment after the first.
+The first two classes are timelines: `at(round, time_s)` is the law in force and until when it stays so while the round lasts.
+What was drawn can be read: `means` (segments, N) and `starts`, the first round (or second) of each segment after the first.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,35 @@ class PiecewiseStationary:
 
     def at(self, round: int, time_s: float) -> tuple[Bernoulli, float]:
         return self._timeline.at(round, time_s)
+
+
+class Sequence:
+    """States fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round."""
+
+    memoryless = False
+
+    def __init__(self, *, table: NDArray[np.bool_]) -> None:
+        self._table = table
+        self._round = 0
+
+    def step(self, u: FloatArray) -> None:
+        """On to the next round; ValueError past the last."""
+        if self._round == len(self._table):
+            raise ValueError(f"table holds {self._round} rounds: there is no state for another")
+        self._round += 1
+
+    def good(self, u: FloatArray, entities: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.asarray(self._table[self._round - 1, entities])
+
+    def success_probability(self, entities: NDArray[np.int64]) -> FloatArray:
+        """The share of Good rounds over the whole sequence."""
+        return np.asarray(self._table.mean(axis=0)[entities])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self._round}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._round = int(state["round"])
 
 
 def _spread(

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from models.adversary import StateSequence
 from models.changes import Unchanging
+from models.sub_channels import Sequence
 from netsim.async_client import AsyncClients
 from netsim.async_server import AsynchronousServer
 from netsim.channel import Medium
@@ -40,15 +42,20 @@ class Parts:
 
 
 class ChannelTruth:
-    """The sub-channels as an oracle knows them: their present means, and their states of the round that has opened."""
+    """The sub-channels as an oracle knows them: their present means, and their states of the round that has opened.
 
-    def __init__(self, law: Timeline[ChannelLaw], clock: Clock, spectrum: Spectrum) -> None:
-        self._timeline, self._clock, self._spectrum = law, clock, spectrum
+    `sequence`: states that were fixed beforehand, which know their means; None: the law does.
+    """
+
+    def __init__(self, law: Timeline[ChannelLaw], sequence: StateSequence | None, clock: Clock, spectrum: Spectrum) -> None:
+        self._timeline, self._sequence, self._clock, self._spectrum = law, sequence, clock, spectrum
         self._law: ChannelLaw | None = None
         self._means: FloatArray = np.zeros(spectrum.count)
 
     def means(self, round: int) -> FloatArray:
         """(N,) the probability of each sub-channel to be Good, under the law in force now."""
+        if self._sequence is not None:
+            return self._sequence.means(round)
         law, _ = self._timeline.at(round, self._clock.now)
         if law is not self._law:
             self._law, self._means = law, law.success_probability(self._spectrum.all)
@@ -66,7 +73,7 @@ def asynchronous_server(scenario: Scenario, streams: Streams, population: Popula
     assert scheduler is not None
     everyone = Population(Clients(count=channels.count))
     context = Context(everyone, streams, scenario.rounds, scenario.time_limit_s)
-    law = channel_states(scenario, context)
+    law, sequence = channel_states(scenario, context)
     spectrum = Spectrum(
         channels=channels.count,
         law=law,
@@ -74,12 +81,14 @@ def asynchronous_server(scenario: Scenario, streams: Streams, population: Popula
         streams=streams,
         contention=section.contention,
     )
-    jammers = Jammers(jammers=_jammers(scenario, streams), clock=parts.clock, spectrum=spectrum, recorder=NoRecorder())
+    jammers = Jammers(
+        jammers=build_jammers(scenario, streams, channels.count), clock=parts.clock, spectrum=spectrum, recorder=NoRecorder()
+    )
     supplied = {
         "clients": population.count,
         "channels": channels.count,
         "rounds": scenario.rounds,
-        "truth": ChannelTruth(law, parts.clock, spectrum),
+        "truth": ChannelTruth(law, sequence, parts.clock, spectrum),
     }
     learner: Any = parts.learner
     return AsynchronousServer(
@@ -108,35 +117,38 @@ def asynchronous_server(scenario: Scenario, streams: Streams, population: Popula
     )
 
 
-def channel_states(scenario: Scenario, context: Context) -> Any:
-    """The timeline of the sub-channels' law: a table of means, or `channel` with its changes; raises UserError."""
+def channel_states(scenario: Scenario, context: Context) -> tuple[Any, StateSequence | None]:
+    """The timeline of the sub-channels' law, and the sequence of states behind it if there is one; raises UserError."""
     channels = scenario.channels
     assert channels is not None
     if channels.states is None:
-        return timeline(channels, "channel", "channels", context)
+        return timeline(channels, "channel", "channels", context), None
     supplied = {
         "clients": channels.count,
         "channels": channels.count,
         "generator": context.streams.generator("channels.states"),
+        "rounds": scenario.rounds,
         "horizon_rounds": scenario.rounds,
         "horizon_s": scenario.time_limit_s,
     }
     keywords = resolve_knobs(channels.states, "states", "channels.states", context.population)
-    law = construct(channels.states, "states", "channels.states", keywords, supplied)
-    return law if hasattr(law, "at") else Unchanging(law)
+    states = construct(channels.states, "states", "channels.states", keywords, supplied)
+    if isinstance(states, StateSequence):
+        return Unchanging(Sequence(table=states.table)), states
+    return states, None
 
 
-def _jammers(scenario: Scenario, streams: Streams) -> list[Jammer]:
-    assert scenario.channels is not None
+def build_jammers(scenario: Scenario, streams: Streams, channels: int) -> list[Jammer]:
+    """The jammers of so many sub-channels; raises UserError."""
     jammers = []
     for i, section in enumerate(scenario.jammers):
         path = f"jammers.{i}"
         given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget", "dwell_s", "start")}
         given["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
-        law = construct(section.law, "jammer", f"{path}.law", section.law.knobs(), {"channels": scenario.channels.count})
+        law = construct(section.law, "jammer", f"{path}.law", section.law.knobs(), {"channels": channels})
         draws = streams[f"jammer.{section.name}"]
         try:
-            jammers.append(Jammer(law=law, channels=scenario.channels.count, draws=draws, **given))
+            jammers.append(Jammer(law=law, channels=channels, draws=draws, **given))
         except ValueError as error:
             refused = at_path(path, str(error), set(given))
             if refused is None:

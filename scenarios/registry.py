@@ -22,7 +22,7 @@ INJECTED = frozenset({"clients", "per_round", "data_sizes", "schedule", "truth",
 latencies; for schedulers the sub-channels); for partitions the labels of the training samples and a generator."""
 INJECTED_INTO: dict[str, frozenset[str]] = {
     "scheduler": frozenset({"channels", "rounds"}),
-    "states": frozenset({"channels", "horizon_rounds", "horizon_s"}),
+    "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
     "jammer": frozenset({"channels"}),
 }
 """More of them in some groups: N, and how long the run may last, in rounds and in seconds."""
@@ -46,6 +46,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "fastest": f"{_POLICIES}.fastest:Fastest",
         "clustered-by-size": f"{_POLICIES}.clustered_by_size:ClusteredBySize",
         "clustered-by-similarity": f"{_POLICIES}.clustered_by_similarity:ClusteredBySimilarity",
+        "super-arm-ucb": f"{_POLICIES}.super_arm_ucb:SuperArmUcb",
+        "quick-init-ucb": f"{_POLICIES}.quick_init_ucb:QuickInitUcb",
+        "round-robin": f"{_POLICIES}.round_robin:RoundRobin",
+        "fixed-set": f"{_POLICIES}.fixed_set:FixedSet",
+        "bp-index": f"{_POLICIES}.bp_index:BpIndex",
     },
     "delay": {
         "constant": "models.delays:Constant",
@@ -58,6 +63,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "perfect": "models.channels:Perfect",
         "bernoulli": "models.channels:Bernoulli",
         "gilbert-elliott": "models.channels:GilbertElliott",
+        "block-fading": "models.uplink_success:BlockFading",
     },
     "availability": {
         "always": "models.availability:Always",
@@ -76,12 +82,24 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mixed": "models.fl.partition:mixed",
         "file": "models.fl.partition:file",
     },
+    "topology": {
+        "random-geometric": "models.topologies:random_geometric",
+        "nearest-neighbours": "models.topologies:nearest_neighbours",
+        "erdos-renyi": "models.topologies:erdos_renyi",
+        "watts-strogatz": "models.topologies:watts_strogatz",
+        "barabasi-albert": "models.topologies:barabasi_albert",
+        "grid": "models.topologies:grid",
+        "complete": "models.topologies:complete",
+        "graph-file": "models.topologies:graph_file",
+    },
     "reward": {
         "pause-reward": "models.regret:PauseRewardMeter",
     },
     "states": {
         "stationary": "models.sub_channels:Stationary",
         "piecewise-stationary": "models.sub_channels:PiecewiseStationary",
+        "adversarial": "models.adversary:AdversarialStates",
+        "file": "models.adversary:FileStates",
     },
     "scheduler": {
         "random": f"{_SCHEDULERS}.random:Random",
