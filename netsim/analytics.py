@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from netsim.channel import Durations, Survivals
-from netsim.client import OUTCOMES
+from netsim.client import OUTCOMES, Clients
 from netsim.clock import LAST
 from netsim.interfaces import (
     BoolArray,
@@ -332,6 +332,11 @@ class SlotServer(ABC):
                 **columns,
             )
         )
+
+    @property
+    def clients(self) -> Clients:
+        """The clients."""
+        return self.training.clients
 
     @property
     def in_flight(self) -> int:

@@ -27,6 +27,10 @@ class BeliefMath(Protocol):
     def couplings(self) -> FloatArray:
         """(E,) the coupling of each edge."""
 
+    @property
+    def convergence_constant(self) -> float:
+        """Below 1: one fixed point, reached from any start."""
+
     def fields(self, opinions: FloatArray) -> FloatArray:
         """What each client (K,) thinks before it has heard anything, from the opinions (K,)."""
 

@@ -99,6 +99,8 @@ class Conversation:
             raise ValueError(f"per_round = {per_round!r}: must be between 1 and the number of clients, {links.graph.clients}")
         self.links = links
         self.jammers = jammers
+        self.convergence_constant = belief.convergence_constant
+        """Below 1: belief propagation has one fixed point, from any start."""
         self._belief, self._gossip = belief, gossip
         self._belief_rules, self._gossip_rules, self._start = belief_rules, gossip_rules, start
         self._size = per_round

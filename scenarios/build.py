@@ -14,6 +14,7 @@ import numpy as np
 from models.expectations import Truth
 from models.fl.data_files import require_files
 from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
+from netsim.analytics import SlotServer
 from netsim.async_client import AsyncClients
 from netsim.async_server import AsynchronousServer
 from netsim.channel import Medium
@@ -25,6 +26,8 @@ from netsim.server import SynchronousServer, WaitRule
 from netsim.simulation import Simulation
 from netsim.streams import Streams
 from netsim.trace import NoRecorder
+from scenarios.analytics import slot_server
+from scenarios.analytics_sections import SLOT_KINDS
 from scenarios.asynchronous import Parts, asynchronous_server
 from scenarios.errors import UserError
 from scenarios.laws import timeline
@@ -81,7 +84,9 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     count = population.count
-    context = Context(population, streams, scenario.rounds, scenario.time_limit_s)
+    # Laws of training and of its links change by communication rounds, of which a slot has several.
+    rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
+    context = Context(population, streams, rounds, scenario.time_limit_s)
 
     trained = _learner(scenario, streams, train=learner)
     payload = scenario.server.payload_bytes
@@ -120,8 +125,8 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         learner=trained if trained is not None else NoLearner(payload_bytes=payload),
         payload_bytes=payload,
     )
-    server: SynchronousServer | AsynchronousServer
-    if scenario.server.kind == "synchronous":
+    server: SynchronousServer | AsynchronousServer | SlotServer
+    if scenario.server.kind != "asynchronous":
         supplied = {
             "per_round": scenario.server.per_round,
             "data_sizes": sizes,
@@ -130,7 +135,11 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         }
         policy = part(scenario.method, "policy", supplied)
         meter = part(scenario.metrics.reward, "reward", supplied) if scenario.metrics.reward is not None else NoMeter()
-        server = _synchronous_server(scenario, streams, policy, meter, parts)
+        if scenario.server.kind in SLOT_KINDS:
+            by_slots = Context(population, streams, scenario.rounds, scenario.time_limit_s)
+            server = slot_server(scenario, streams, population, parts, policy, by_slots)
+        else:
+            server = _synchronous_server(scenario, streams, policy, meter, parts)
     else:
         server = asynchronous_server(scenario, streams, population, parts)
     simulation = Simulation(

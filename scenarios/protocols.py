@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.privacy import Schedule
+from netsim.analytics import IndexPolicy, OpinionPolicy
 from netsim.interfaces import Availability, ChannelLaw, ChannelScheduler, DelayLaw, JammerLaw, RewardMeter, SelectionPolicy
 from scenarios.errors import UserError
 
@@ -33,6 +34,8 @@ def members(protocol: type) -> list[str]:
 def check_part(group: str, part: Any, kind: str, path: str, clients: int) -> None:
     """Raise UserError for what `part`, built from the class `kind`, lacks of the group's Protocol, or answers in a wrong form."""
     protocol = PROTOCOLS.get(group)
+    if group == "policy" and hasattr(part, "observe_opinions"):
+        protocol = IndexPolicy if hasattr(part, "index") else OpinionPolicy
     if protocol is None:
         return
     lacking = [name for name in members(protocol) if not hasattr(part, name)]

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from netsim.simulation import Simulation
 from netsim.trace import FORMAT, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
+from scenarios.analytics import slot_notes
 from scenarios.build import Built, build, guarantee_in_words
 from scenarios.errors import UserError
 from scenarios.folders import check_run, open_run
@@ -113,7 +114,11 @@ def play(
     check_run(out, overwrite)
     open_run(out)
     (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-    recorder = _Summing(ParquetRecorder(out, clients=scenario.output.clients_table, jams=bool(scenario.jammers)))
+    recorder = _Summing(
+        ParquetRecorder(
+            out, clients=scenario.output.clients_table, jams=bool(scenario.jammers), messages=scenario.output.messages_table
+        )
+    )
     simulation.record_to(recorder)
     _write_partition(getattr(simulation.server, "learner", None), out)
     started = time.perf_counter()
@@ -145,7 +150,7 @@ def play(
 
 def _of_own_class(scenario: Scenario, text: str) -> str | None:
     """The engine's complaint of what a class of the user's own returned, as one about its key; None if it is none."""
-    deciding = "policy" if scenario.server.kind == "synchronous" else "scheduler"
+    deciding = "scheduler" if scenario.server.kind == "asynchronous" else "policy"
     asked = [(deciding, deciding, f"{deciding}: ", scenario.method.kind, "select" if deciding == "policy" else "assign")]
     for i, jammer in enumerate(scenario.jammers):
         asked.append(("jammer", f"jammers.{i}.law", f"jammer {jammer.name!r}: ", jammer.law.kind, "choose"))
@@ -176,6 +181,7 @@ def _summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_
             "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
             "regret": known(totals.regret),
         },
+        "slots": slot_notes(built.simulation.server),
         "aoi": _aoi(built.simulation.server, scenario, totals),
         "totals": totals.counts | {"in_flight": built.simulation.server.in_flight},
         "privacy": {

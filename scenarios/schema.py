@@ -7,6 +7,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from models.privacy import NoiseMode
+from scenarios.analytics_sections import (
+    INDEX_POLICIES,
+    OPINION_POLICIES,
+    SLOT_KINDS,
+    Belief,
+    Gossip,
+    OpinionKeys,
+    PeerKeys,
+    Slots,
+)
 from scenarios.learning import Learner
 from scenarios.parts import part_of
 from scenarios.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
@@ -166,6 +176,17 @@ class Channels(Downlink):
         return self
 
 
+class Peers(PeerKeys, Downlink):
+    """The links between clients (fl-da). A message takes distance over speed, bytes over bandwidth and a delay.
+
+    A parameter that differs between clients is the sender's.
+    """
+
+
+class Opinions(OpinionKeys, Downlink):
+    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""
+
+
 class Privacy(Section):
     """Local differential privacy: what each release may spend and how it is protected."""
 
@@ -217,6 +238,8 @@ class Output(Section):
 
     clients_table: bool = True
     """Write clients.parquet, a row for each client's part in a round."""
+    messages_table: bool = False
+    """Write messages.parquet, a row for each message between clients (fl-da); every message is then played as an event."""
 
 
 class Variant(Section):
@@ -245,6 +268,9 @@ class Sweep(Section):
     """Compare the simulated seconds to this test accuracy."""
 
 
+_SLOT_TABLES = ("slots", "opinions", "peers", "belief", "gossip")
+
+
 class Scenario(Section):
     """A whole study. Times are seconds, sizes bytes; clients count from 0, rounds from 1."""
 
@@ -270,6 +296,16 @@ class Scenario(Section):
     """The sub-channels of the uplink (asynchronous server)."""
     jammers: list[Jammer] = []
     """Who jams sub-channels (asynchronous server)."""
+    slots: Slots | None = None
+    """What a slot is made of (fl-fa, fl-da)."""
+    opinions: Opinions | None = None
+    """Tests of the model by all clients (fl-fa, fl-da)."""
+    peers: Peers | None = None
+    """The links between clients (fl-da; fl-fa leaves these three tables aside, so that the two can be compared in a sweep)."""
+    belief: Belief | None = None
+    """Belief propagation between clients (fl-da)."""
+    gossip: Gossip | None = None
+    """How clients spread their indices (fl-da)."""
     downlink: Downlink = Downlink()
     """The way of the model to the clients."""
     compute: Compute = Compute()
@@ -292,14 +328,26 @@ class Scenario(Section):
     @property
     def method(self) -> Any:
         """The part that decides: who is selected, or who is given which sub-channel."""
-        return self.policy if self.server.kind == "synchronous" else self.scheduler
+        return self.scheduler if self.server.kind == "asynchronous" else self.policy
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_slots(cls, value: Any) -> Any:
+        # Tables that a server needs and that are all defaults are there; those of other servers are not.
+        server = value.get("server") if isinstance(value, dict) else None
+        kind = server.get("kind") if isinstance(server, dict) else getattr(server, "kind", None)
+        return {**{name: {} for name in _SLOT_TABLES if name != "peers"}, **value} if kind in SLOT_KINDS else value
 
     @model_validator(mode="after")
     def _fits(self) -> Scenario:
         if self.server.kind == "synchronous":
             self._fits_synchronous()
-        else:
+        elif self.server.kind == "asynchronous":
             self._fits_asynchronous()
+        else:
+            self._fits_slots()
+        if self.server.kind not in SLOT_KINDS:
+            self._without_slots()
         payload, sizes = self.server.payload_bytes, self.clients.data_sizes
         if (payload or 0) * self.clients.count > LARGEST:
             raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
@@ -325,6 +373,44 @@ class Scenario(Section):
             raise problem(
                 ("server", "first"), self.server.first, f"must be at most the {self.server.per_round} clients of server.per_round"
             )
+
+    def _without_slots(self) -> None:
+        for name in _SLOT_TABLES:
+            if getattr(self, name) is not None:
+                raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")
+        if self.policy is not None and self.policy.kind in (*OPINION_POLICIES, *INDEX_POLICIES):
+            remedy = "fl-da" if self.policy.kind in INDEX_POLICIES else "fl-fa"
+            raise problem(("policy", "kind"), self.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")
+        if self.output.messages_table:
+            raise problem(
+                ("output", "messages_table"), True, "there are messages between clients with server.kind = 'fl-da' only"
+            )
+
+    def _fits_slots(self) -> None:
+        kind = self.server.kind
+        for name in ("scheduler", "channels"):
+            if getattr(self, name):
+                raise problem((name,), "..", "belongs to the asynchronous server; leave it out, or set server.kind")
+        if self.metrics.oracle is not None or self.metrics.reward is not None:
+            raise problem(("metrics",), "..", "leave it out: the reward of a slot is the average opinion")
+        if self.policy is None:
+            raise missing("policy", self)
+        if self.server.per_round > self.clients.count:
+            raise problem(
+                ("server", "per_round"), self.server.per_round, f"must be at most the {self.clients.count} of clients.count"
+            )
+        allowed = INDEX_POLICIES if kind == "fl-da" else (*OPINION_POLICIES, "random", "all")
+        if ":" not in self.policy.kind and self.policy.kind not in allowed:
+            raise problem(
+                ("policy", "kind"), self.policy.kind, f"must be one of {', '.join(allowed)} where server.kind = '{kind}'"
+            )
+        if kind == "fl-da" and self.peers is None:
+            raise missing("peers", self)
+        if self.jammers and self.peers is None:
+            raise problem(("jammers",), "..", "jam the links of [peers]; leave them out")
+        assert self.opinions is not None
+        if (self.learner is None) == (self.opinions.synthetic is None):
+            raise problem(("opinions", "synthetic"), "..", "must be given where there is no [learner], and only there")
 
     def _fits_asynchronous(self) -> None:
         if self.policy is not None:

@@ -8,6 +8,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_va
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from scenarios.analytics_sections import SLOT_KINDS
 from scenarios.parts import Part, part_of
 from scenarios.section import Section, problem
 
@@ -101,7 +102,7 @@ def _with_kind(value: Any) -> Any:
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
-KINDS: dict[str, type[Part]] = {"synchronous": Synchronous, "asynchronous": Asynchronous}
+KINDS: dict[str, type[Part]] = {"synchronous": Synchronous, "asynchronous": Asynchronous, **SLOT_KINDS}
 
 
 def server_field() -> Any:

@@ -1,0 +1,59 @@
+"""A learner whose model all clients test at the end of every slot (client analytics, Tong et al. 2024)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from models.fl.evaluation import LocalTest, Quality
+from models.fl.learner import Delivered, FederatedLearner, FloatArray
+
+
+class SlotLearner:
+    """`learner`, and what its clients find: `local` says what they test on, i.i.d. samples or samples of their own labels."""
+
+    def __init__(self, *, learner: FederatedLearner, local: LocalTest = "iid") -> None:
+        if local not in ("iid", "own"):
+            raise ValueError(f"local = {local!r}: must be 'iid' or 'own'")
+        self._learner, self._local = learner, local
+        self._first = learner.state_dict()
+        self.payload_bytes = learner.payload_bytes
+
+    def __getattr__(self, name: str) -> Any:
+        # What else is asked of a learner from outside (sizes, counts, notes for a summary) is the wrapped one's to answer.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._learner, name)
+
+    @property
+    def version(self) -> int:
+        """Counts the aggregations that changed the model, from 0."""
+        return self._learner.version
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool) -> FloatArray | None:
+        """As of the learner."""
+        return self._learner.aggregate(deliveries, want_updates)
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """As of the learner; `round` is a slot."""
+        return self._learner.evaluate(round, time_s, last)
+
+    def opinions(self, slot: int) -> FloatArray:
+        """(K,) accuracy of the present model on every client's local test set."""
+        return self._learner.opinions(self._local)
+
+    def best_opinion(self, slot: int) -> float:
+        """Nobody can know; a run of its own with the best set can (NaN)."""
+        return math.nan
+
+    def reset(self) -> None:
+        """The model, and the server optimizer, of before slot 1; counters and version numbers go on."""
+        now = self._learner.state_dict()
+        kept = {name: now[name] for name in ("trained_updates", "refused_updates", "due_s")}
+        self._learner.load_state_dict(self._first | kept | {"versions": [now["versions"][-1] + 1]})
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._learner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._learner.load_state_dict(state)
