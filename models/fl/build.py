@@ -14,7 +14,8 @@ from models.fl.aggregation import AGGREGATIONS, STALENESS
 from models.fl.augmentation import Augmentation
 from models.fl.data import Dataset, load_dataset
 from models.fl.evaluation import Randomness
-from models.fl.learner import BatchStatistics, FederatedLearner
+from models.fl.learner import FederatedLearner
+from models.fl.local_work import BatchStatistics
 from models.fl.losses import Loss
 from models.fl.mechanisms import MECHANISMS, Mechanism
 from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory

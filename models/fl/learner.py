@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from models.fl.aggregation import Aggregation, Arrivals, BySize, NoStaleness, Staleness
-from models.fl.augmentation import Augmentation, draw_moves
+from models.fl.augmentation import Augmentation
 from models.fl.contribution import Contributions, on_validation
 from models.fl.data import Dataset
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness, local_sets
+from models.fl.local_work import BatchStatistics, LocalWork, Update
 from models.fl.losses import Loss
 from models.fl.mechanisms import Mechanism
 from models.fl.optimizers import Optimizer
 from models.fl.server_optimizers import ServerOptimizer, ServerSgd
-from models.fl.training import LocalTrainer, Precision, draw_batches
+from models.fl.training import LocalTrainer, Precision
 from models.fl.versions import Versions
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-BatchStatistics = Literal["averaged", "local"]
 
 # Far above any model that classifies, and far enough below the largest float32 for sums of models to stay finite.
 _PARAMETER_LIMIT = 1e30
@@ -40,15 +40,6 @@ class Delivered(Protocol):
     def versions(self) -> IntArray: ...
     @property
     def epsilon(self) -> FloatArray: ...
-
-
-class _Update(NamedTuple):
-    """One delivered update: whose, its address, where it started, what it may spend."""
-
-    client: int
-    round: int
-    version: int
-    epsilon: float
 
 
 class FederatedLearner:
@@ -95,33 +86,19 @@ class FederatedLearner:
         versions_kept: int = 2,
         device: torch.device | str = "cpu",
     ) -> None:
-        for name, value in (
-            ("batch_size", batch_size),
-            ("epochs", epochs),
-            ("max_steps", 1 if max_steps is None else max_steps),
-            ("buffer", buffer),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} = {value!r}: must be >= 1")
-        if augmentation not in ("none", "crop-flip"):
-            raise ValueError(f"augmentation = {augmentation!r}: must be none or crop-flip")
-        if batch_statistics not in ("averaged", "local"):
-            raise ValueError(f"batch_statistics = {batch_statistics!r}: must be averaged or local")
+        if buffer < 1:
+            raise ValueError(f"buffer = {buffer!r}: must be >= 1")
         self.data_sizes: IntArray = np.array([len(part) for part in partition], np.int64)
         """(K,) samples of each client."""
         if not len(partition) or self.data_sizes.min() < 1:
             raise ValueError(f"partition = {self.data_sizes.tolist()} samples: every client needs at least 1")
-        self._partition = [np.asarray(part, np.int64) for part in partition]
         labels = dataset.train_y.numpy()
         self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.classes) for part in partition])
         """(K, classes) how many samples of each label each client holds."""
-        self._mechanism, self._streams = mechanism, streams
         self._aggregation = aggregation or BySize()
         self._staleness = staleness or NoStaleness()
         self._server = server_optimizer or ServerSgd()
-        self._batch_size, self._epochs, self._max_steps = batch_size, epochs, max_steps
-        self._augment = augmentation == "crop-flip"
-        self._buffer, self._waiting = buffer, list[_Update]()
+        self._buffer, self._waiting = buffer, list[Update]()
         self._device = torch.device(device)
         self._trainer = LocalTrainer(
             network=network.to(device),
@@ -132,11 +109,18 @@ class FederatedLearner:
             proximal=proximal,
             precision=precision,
         )
-        self._local_statistics = batch_statistics == "local"
-        if self._local_statistics and not self._trainer.buffers:
-            raise ValueError("batch_statistics = 'local': the network keeps no running statistics; leave it out")
-        self._statistics: dict[int, Tensor] = {}
-        self._contributions = self._make_contributions(dataset, loss, contribution_samples)
+        self._work = LocalWork(
+            partition=partition,
+            trainer=self._trainer,
+            mechanism=mechanism,
+            streams=streams,
+            batch_size=batch_size,
+            epochs=epochs,
+            max_steps=max_steps,
+            augmentation=augmentation,
+            batch_statistics=batch_statistics,
+        )
+        self._contributions = self._make_contributions(dataset, loss, contribution_samples, streams)
         self._evaluator = Evaluator(
             trainer=self._trainer,
             loss=loss,
@@ -153,7 +137,7 @@ class FederatedLearner:
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
-        self.payload_bytes = 4 * (self._trainer.parameters + (0 if self._local_statistics else self._trainer.buffers))
+        self.payload_bytes = 4 * (self._trainer.parameters + (0 if self._work.local_statistics else self._trainer.buffers))
 
     @property
     def version(self) -> int:
@@ -163,7 +147,7 @@ class FederatedLearner:
     @property
     def guarantee(self) -> str:
         """What the privacy mechanism promises for one participation, in words."""
-        return self._mechanism.guarantee
+        return self._work.guarantee
 
     @property
     def training_mode(self) -> str:
@@ -194,7 +178,7 @@ class FederatedLearner:
             MemoryError: the device cannot hold the updates.
         """
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon)
-        new = [_Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        new = [Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         width = self._trainer.parameters
         if not new:
             return np.zeros((0, width)) if want_updates else None
@@ -202,7 +186,7 @@ class FederatedLearner:
             if len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self._versions.retain([update.version for update in self._waiting], holder="buffer")
-                updates = self._content(new)[1] if want_updates else None
+                updates = self._work.content(new, self._versions)[1] if want_updates else None
             else:
                 waited, self._waiting = self._waiting, []
                 updates = self._fold(waited + new)[len(waited) :]
@@ -214,12 +198,11 @@ class FederatedLearner:
             ) from error
         return updates[:, :width].cpu().numpy().astype(np.float64) if want_updates and updates is not None else None
 
-    def _fold(self, updates: list[_Update]) -> Tensor:
-        starts, content, statistics = self._content(updates)
+    def _fold(self, updates: list[Update]) -> Tensor:
+        starts, content, statistics = self._work.content(updates, self._versions)
+        self._work.keep(updates, statistics)
         clients = np.array([update.client for update in updates])
         width = self._trainer.parameters
-        if self._local_statistics:
-            self._statistics |= zip(clients.tolist(), statistics, strict=True)
         self.trained_updates += len(updates)
         accepted = content.isfinite().all(1).cpu().numpy()
         refused = torch.from_numpy(~accepted).to(content.device)
@@ -240,33 +223,6 @@ class FederatedLearner:
         self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
         return content
 
-    def _content(self, updates: list[_Update]) -> tuple[Tensor, Tensor, Tensor]:
-        """Where each update started, what it is once protected, each (n, d), and the batch statistics its client ended with."""
-        width = self._trainer.parameters
-        starts = torch.stack([self._versions[update.version] for update in updates])
-        if self._local_statistics:
-            for row, update in zip(starts, updates, strict=True):
-                row[width:] = self._statistics.get(update.client, row[width:])
-        batches = [self._batches(update) for update in updates]
-        trained = self._trainer.train(
-            starts,
-            batches,
-            [self._streams.integer_seed("network-draws", update.round, update.client) for update in updates],
-            [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
-        )
-        statistics = trained[:, width:].clone()
-        content = trained.sub_(starts)
-        if self._local_statistics:
-            content[:, width:] = 0.0
-            # The server knows its own only, which never change.
-            starts[:, width:] = self._versions.model[width:]
-        content[:, :width] = self._mechanism.protect(
-            content[:, :width],
-            np.array([update.epsilon for update in updates]),
-            lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
-        )
-        return starts, content, statistics
-
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.
 
@@ -275,29 +231,28 @@ class FederatedLearner:
         """
         if not self._evaluator.due(round, time_s, last):
             return None
-        return self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._local_statistics)
+        return self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
 
     def opinions(self, local: LocalTest) -> FloatArray:
         """(K,) accuracy of the present model on every client's local test set, in [0, 1] (client analytics' opinions).
 
         The sets are drawn once, from the test set: see `evaluation.local_sets`.
         """
-        statistics = self._statistics if self._local_statistics else None
+        statistics = self._work.statistics if self._work.local_statistics else None
         return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
 
     def contribution(self) -> FloatArray:
         """(K,) marginal contributions, each >= 0; ones where `contribution_samples` is 0."""
-        return np.ones(len(self._partition)) if self._contributions is None else self._contributions.contribution()
+        return np.ones(len(self.data_sizes)) if self._contributions is None else self._contributions.contribution()
 
     def state_dict(self) -> dict[str, Any]:
-        state = self._versions.state_dict() | {
+        state = self._versions.state_dict() | self._work.state_dict()
+        state |= {
             "trained_updates": self.trained_updates,
             "refused_updates": self.refused_updates,
             "due_s": self._evaluator.due_s,
             "waiting": [list(update) for update in self._waiting],
             "server_optimizer": self._server.state_dict(),
-            "statistics_of": list(self._statistics),
-            "statistics": [row.cpu().numpy().copy() for row in self._statistics.values()],
         }
         return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
 
@@ -307,28 +262,14 @@ class FederatedLearner:
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])
         self._evaluator.due_s = float(state["due_s"])
-        self._waiting = [_Update(int(c), int(r), int(v), float(e)) for c, r, v, e in state["waiting"]]
+        self._waiting = [Update(int(c), int(r), int(v), float(e)) for c, r, v, e in state["waiting"]]
         self._server.load_state_dict(state["server_optimizer"], device)
-        rows = (torch.from_numpy(np.array(row, np.float32)).to(device) for row in state["statistics"])
-        self._statistics = dict(zip(state["statistics_of"], rows, strict=True))
+        self._work.load_state_dict(state, device)
         if self._contributions is not None:
             self._contributions.load_state_dict(state["contributions"], device)
         self._evaluator.forget()
 
-    def _batches(self, update: _Update) -> IntArray:
-        return draw_batches(
-            self._partition[update.client],
-            self._streams.generator("batches", update.round, update.client),
-            batch_size=self._batch_size,
-            epochs=self._epochs,
-            max_steps=self._max_steps,
-        )
-
-    def _moves(self, update: _Update, steps: int) -> IntArray:
-        generator = self._streams.generator("augmentation", update.round, update.client)
-        return draw_moves(generator, steps=steps, batch_size=self._batch_size)
-
-    def _make_contributions(self, dataset: Dataset, loss: Loss, samples: int) -> Contributions | None:
+    def _make_contributions(self, dataset: Dataset, loss: Loss, samples: int, streams: Randomness) -> Contributions | None:
         if samples < 0:
             raise ValueError(f"contribution_samples = {samples!r}: must be >= 0")
         if not samples:
@@ -338,12 +279,12 @@ class FederatedLearner:
         if not len(dataset.validation_y):
             raise ValueError(f"contribution_samples = {samples!r}: there is no validation part; set data.validation_samples")
         labels = dataset.validation_y.numpy()
-        generator = self._streams.generator("contribution-samples")
+        generator = streams.generator("contribution-samples")
         return on_validation(
             trainer=self._trainer,
             loss=loss,
             x=dataset.validation_x.to(self._device),
             y=dataset.validation_y.to(self._device),
             sets=local_sets(labels, self.label_counts, "own", samples=samples, generator=generator),
-            batch_statistics=self._local_statistics,
+            batch_statistics=self._work.local_statistics,
         )
