@@ -95,8 +95,8 @@ class Update:
         self.draws = draws
         self.phase = DOWNLOAD
         self.due_s = now_s
-        self.order = 0
-        """The number of its next step among the calls of the clock; 0: none is set."""
+        self.order = -1
+        """The number of its next step among the calls of the clock; -1: none is set."""
         self.survives = True
         """Whether the upload gets through, settled as it begins."""
         self.censored = True
@@ -131,8 +131,8 @@ class Update:
 class Clients:
     """All clients of a run: who is present, who is busy, how old their last delivery is; and the updates in flight.
 
-    `on_end` is told of every end. `charge_on`: privacy is spent as the upload begins ("upload": a message that left the device has
-    been released, whether it arrives or not) or only on delivery ("delivery").
+    `on_end` is told of every end. `charge_on`: privacy is spent as the upload begins ("upload": a message that left the device
+    has been released, whether it arrives or not) or only on delivery ("delivery").
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class Clients:
             return
         update.phase = WAIT
         update.due_s = update.leaves_s
-        update.order = 0
+        update.order = -1
         if update.leaves_s < _EVER:
             update.order = self.clock.call_at(update.leaves_s, self._due, update)
 
@@ -343,7 +343,7 @@ class Clients:
             for name in _FIELDS:
                 setattr(update, name, flight[name])
             update.draws = draws[update.round]
-            update.order = 0 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)
+            update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)
             self.in_flight[update.client] = update
         sub_channels = self.medium.sub_channels
         sub_channels.held = state["held"]

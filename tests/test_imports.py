@@ -1,0 +1,60 @@
+"""What a command imports: nothing heavy where nothing heavy is done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "torchvision", "matplotlib")
+REPORT = "import sys; print('imported:', *sorted(name for name in sys.modules if '.' not in name))"
+COMMAND = "import sys; from scenarios.cli import app; app(args={args!r}, standalone_mode=False)"
+
+
+def imported(code: str, folder: Path) -> set[str]:
+    """The packages that a fresh interpreter has imported after `code`."""
+    path = [str(Path(__file__).parents[1]), *sys.path]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}\n{REPORT}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    line = done.stdout.splitlines()[-1]
+    assert line.startswith("imported:")
+    return set(line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["run", "--help"], ["check", "quickstart"], ["check", "unreliable"], ["list"], ["schema"]],
+    ids=" ".join,
+)
+def test_commands_that_only_read(args: list[str], tmp_path: Path) -> None:
+    found = imported(COMMAND.format(args=args), tmp_path)
+    assert "scenarios" in found
+    assert not found & {*HEAVY, "sklearn"}
+    # The checked scenarios do name a learner, and `list` and `schema` its parts.
+    assert "typer" in found
+
+
+def test_help_is_quick_to_load(tmp_path: Path) -> None:
+    assert not imported(COMMAND.format(args=["--help"]), tmp_path) & {"numpy", "pandas", "pyarrow", "scipy", "simpy", "pydantic"}
+
+
+def test_a_study_without_a_learner_needs_no_torch(tmp_path: Path) -> None:
+    code = "from scenarios.reading import load\nfrom scenarios.run import run\nrun(load('unreliable', ['rounds=20']), 'out')"
+    found = imported(code, tmp_path)
+    assert (tmp_path / "out" / "rounds.parquet").exists()
+    assert "simpy" in found
+    assert not found & set(HEAVY)
+
+
+def test_a_study_with_a_learner_does_need_it(tmp_path: Path) -> None:
+    # That the tests above can fail: this is where torch comes in.
+    code = "from scenarios.reading import load\nfrom scenarios.build import build\nbuild(load('quickstart'))"
+    assert "torch" in imported(code, tmp_path)
+
+
+def test_opening_results_needs_no_engine_and_no_torch(tmp_path: Path) -> None:
+    found = imported("from analysis import open_run, open_sweep", tmp_path)
+    assert not found & {"torch", "simpy", "netsim", "models", "scenarios"}
