@@ -96,7 +96,7 @@ def test_hull_statistic_equals_all_splits_on_long_streams(mean: float) -> None:
     assert glr.corners < 100
 
 
-@pytest.mark.parametrize(("cls", "step"), [(GlrExact, 1), (GlrGrid, 7)])
+@pytest.mark.parametrize(("cls", "step"), [(GlrExact, 1), (GlrGrid, 7), (GlrGrid, 60)])
 @pytest.mark.parametrize("seed", range(6))
 def test_every_decision_is_that_of_a_test_without_shortcut(cls: type[Glr], step: int, seed: int) -> None:
     # Streams that wander near the threshold: a mean that drifts by little; decisions are compared well past the first alarm.

@@ -216,6 +216,15 @@ def test_overdue_clients_get_the_best_channels_and_change_places() -> None:
     assert aware.assign(view(4, [4, 6, 5])).tolist() == [1, 2, 0]
 
 
+def test_an_age_at_the_threshold_is_not_overdue() -> None:
+    aware = AoiAware(clients=2, channels=3, scheduler=RoundRobin(clients=2, channels=3))
+    tell(aware, 1, [2], [True])
+    tell(aware, 1, [2], [False])
+    # h = 2: in round 1 an age of 2 follows, one of 3 does not.
+    assert aware.assign(view(1, [2, 1])).tolist() == [0, 1]
+    assert aware.assign(view(1, [3, 1])).tolist() == [2, 1]
+
+
 def test_nothing_known_means_no_threshold() -> None:
     aware = AoiAware(clients=2, channels=3, scheduler=RoundRobin(clients=2, channels=3))
     assert aware.assign(view(1, [99, 99])).tolist() == [0, 1]

@@ -40,10 +40,10 @@ class GlrGrid(Glr):
         self._splits += 1
 
     def _best(self, count: int, total: float) -> float:
-        # The last split point may be the last observation itself, which leaves nothing behind it.
-        splits = min(self._splits, (count - 1) // self._step)
-        if splits < 1:
+        splits = self._splits
+        if not splits:
             return -inf
+        # The last split point may be the last observation itself: nothing behind it, which comes to a statistic of 0.
         n = count - self._step * np.arange(1.0, splits + 1.0)
         ones = total - self._grid[:splits, 0]
         # Sums of numbers that are no integers may round to a hair outside.

@@ -103,8 +103,8 @@ def test_m_exp3_memory_goes_by_the_arms_played(benchmark: BenchmarkFixture) -> N
 
 
 class AllSplits:
-    """The GLR statistic over every split point of a stream of zeros and ones, in NumPy; n ln n is looked up, and what concerns only
-    the observations before a split point is kept, so that a test takes two look-ups a split point."""
+    """The GLR statistic over every split point of a stream of zeros and ones, in NumPy: n ln n is looked up, and what concerns
+    only the observations before a split point is kept, so that a test takes two look-ups a split point."""
 
     def __init__(self, x: np.ndarray) -> None:
         self.table = xlogy(np.arange(len(x) + 1.0), np.arange(len(x) + 1.0))
