@@ -12,137 +12,18 @@ from typing import Literal
 
 import numpy as np
 
-from netsim.channel import Medium, RoundDraw, Survivals
+from netsim.channel import Medium, RoundDraw
 from netsim.client import COMPUTE, DOWNLOAD, OUTCOMES, UPLOAD
 from netsim.clock import Clock
-from netsim.interfaces import Accountant, Availability, BoolArray, ChannelLaw, IntArray, State
+from netsim.interfaces import Accountant, Availability, BoolArray, IntArray, State
 from netsim.jammer import Jammers
-from netsim.spectrum import Spectrum, Waits
+from netsim.part import IDLE, KEPT, READY, Part
+from netsim.sparing import Losses, UpdateDraws, Waits
+from netsim.spectrum import Spectrum
 from netsim.streams import Stream
-from netsim.trace import UpdateRow
 
-IDLE, READY = "idle", "ready"
-"""Phases of a client beside download, compute and upload: without an update, and with one that is finished and not being sent."""
-_NAN = float("nan")
 _EVER = float("inf")
-# What a client carries from round to round, as plain data.
-_KEPT = (
-    "phase",
-    "started_round",
-    "version",
-    "due_s",
-    "leaves_s",
-    "reached",
-    "charged",
-    "epsilon",
-    "leak",
-    "download_start_s",
-    "compute_start_s",
-)
-
-
-class Part:
-    """One client: its update, and its part in the present round. Times are seconds, NaN where a step was not reached."""
-
-    __slots__ = (
-        *_KEPT,
-        "channel",
-        "client",
-        "collided",
-        "compute_end_s",
-        "download_end_s",
-        "good",
-        "jammed",
-        "outcome",
-        "outcome_s",
-        "spent",
-        "upload_end_s",
-        "upload_start_s",
-    )
-
-    def __init__(self, client: int) -> None:
-        self.client = client
-        self.phase = IDLE
-        self.started_round = self.version = 0
-        self.due_s = self.leaves_s = _EVER
-        self.reached = True
-        """Whether the model gets through to the client."""
-        self.charged = False
-        self.epsilon = self.leak = _NAN
-        self.download_start_s = self.compute_start_s = _NAN
-        self.join(-1)
-        self.outcome = "absent"
-
-    def join(self, channel: int) -> None:
-        """Take part in one more round."""
-        self.channel = channel
-        self.good: bool | None = None
-        self.jammed: bool | None = None
-        self.collided: bool | None = None
-        self.spent = False
-        """Whether privacy was spent in this round."""
-        self.outcome = ""
-        self.outcome_s = self.download_end_s = self.compute_end_s = self.upload_start_s = self.upload_end_s = _NAN
-
-    def row(self, round: int, start_s: float, age: int, age_after: int | None, age_after_s: float | None) -> UpdateRow:
-        """The record of its part in `round`; a step is told in the part in which it ended."""
-        outcome = self.outcome or "in_flight"
-        downloaded = self.download_end_s == self.download_end_s
-        computed = self.compute_end_s == self.compute_end_s
-        return UpdateRow(
-            round,
-            self.client,
-            outcome,
-            start_s,
-            self.download_start_s if downloaded else _NAN,
-            self.download_end_s,
-            self.compute_start_s if computed else _NAN,
-            self.compute_end_s,
-            self.upload_start_s,
-            self.upload_end_s,
-            self.outcome_s,
-            outcome != "delivered",
-            self.version,
-            age,
-            self.epsilon if self.spent else _NAN,
-            self.leak if self.spent else _NAN,
-            self.started_round,
-            self.channel,
-            self.good,
-            self.jammed,
-            self.collided,
-            age_after,
-            age_after_s,
-        )
-
-
-class _Draws:
-    """What the updates begun in one round need before they are finished; None where it takes no time."""
-
-    __slots__ = ("clients", "compute", "download", "started_s")
-
-    def __init__(self, clients: IntArray, started_s: float, download: RoundDraw[float] | None, compute: RoundDraw[float] | None):
-        self.clients = clients
-        self.started_s = started_s
-        self.download = download
-        self.compute = compute
-
-
-class _OwnLink:
-    """Losses on a client's own link, not even drawn while its law loses nothing."""
-
-    def __init__(self, survivals: Survivals) -> None:
-        self._survivals = survivals
-        self._everyone = np.arange(survivals.clients)
-        self._law: ChannelLaw | None = None
-        self._perfect = False
-
-    def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[bool] | None:
-        """Whether one transmission of each of `clients` survives; None: all do."""
-        law, until_s = self._survivals.law.at(round, time_s)
-        if law is not self._law:
-            self._law, self._perfect = law, bool((law.success_probability(self._everyone) >= 1.0).all())
-        return None if self._perfect and until_s == _EVER else self._survivals.draw(round, time_s, clients)
+_NAN = float("nan")
 
 
 class AsyncClients:
@@ -190,8 +71,8 @@ class AsyncClients:
         self._everyone: IntArray = np.arange(clients)
         self._download, self._compute = Waits(medium.download), Waits(medium.compute)
         self._upload = Waits(medium.upload)
-        self._downlink, self._uplink = _OwnLink(medium.downlink), _OwnLink(medium.uplink)
-        self._draws: dict[int, _Draws] = {}
+        self._downlink, self._uplink = Losses(medium.downlink), Losses(medium.uplink)
+        self._draws: dict[int, UpdateDraws] = {}
         self._up: RoundDraw[float] | None = None
         self._up_link: RoundDraw[bool] | None = None
         self._round = 0
@@ -256,7 +137,7 @@ class AsyncClients:
         down_link = self._downlink.draw(round, now, clients)
         download, compute = self._download.draw(round, now, clients), self._compute.draw(round, now, clients)
         if download is not None or compute is not None:
-            self._draws[round] = _Draws(clients, now, download, compute)
+            self._draws[round] = UpdateDraws(clients, now, download, compute)
         self.models_sent += len(fresh)
         self.preparing += len(fresh)
         at_once = download is None and compute is None and down_link is None
@@ -397,7 +278,7 @@ class AsyncClients:
     def state_dict(self) -> State:
         """Between two rounds: every client's update and what it does next, presence, spendings and counts."""
         return {
-            "parts": [{name: getattr(part, name) for name in _KEPT} for part in self.parts],
+            "parts": [{name: getattr(part, name) for name in KEPT} for part in self.parts],
             "draws": [
                 {
                     "round": round,
@@ -417,13 +298,13 @@ class AsyncClients:
     def load_state_dict(self, state: State) -> None:
         """Take the state over; who is busy is put on the clock anew (of one instant, in whichever order: records do not tell)."""
         for part, saved in zip(self.parts, state["parts"], strict=True):
-            for name in _KEPT:
+            for name in KEPT:
                 setattr(part, name, saved[name])
         self._draws = {}
         for drawn in state["draws"]:
             round, clients, started_s = drawn["round"], drawn["clients"].copy(), drawn["started_s"]
             download, compute = drawn["download"], drawn["compute"]
-            self._draws[round] = _Draws(
+            self._draws[round] = UpdateDraws(
                 clients,
                 started_s,
                 None if download is None else self._download.redraw(round, started_s, clients, download),

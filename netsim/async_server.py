@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from simpy.events import Event
 
-from netsim.async_client import IDLE, AsyncClients, Part
+from netsim.async_client import AsyncClients
 from netsim.client import OUTCOMES
 from netsim.clock import LAST, Clock
 from netsim.interfaces import (
@@ -29,6 +29,7 @@ from netsim.interfaces import (
     State,
 )
 from netsim.off import NoLearner
+from netsim.part import IDLE, Part
 from netsim.server import NobodyLeftError
 from netsim.streams import Streams
 from netsim.trace import Recorder, RoundRow

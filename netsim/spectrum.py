@@ -13,10 +13,11 @@ import numpy as np
 
 from netsim.channel import Durations, RoundDraw, Survivals
 from netsim.interfaces import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+from netsim.sparing import Waits
 from netsim.streams import Streams
 
 if TYPE_CHECKING:
-    from netsim.async_client import Part
+    from netsim.part import Part
 
 _EVER = float("inf")
 
@@ -42,31 +43,6 @@ class Jam:
             part.jammed = True
             self.hit += 1
             self.destroyed += bool(part.good)
-
-
-class Waits:
-    """Durations that are not even drawn while their law says zero for everyone: most studies leave some phase out."""
-
-    def __init__(self, durations: Durations) -> None:
-        self._durations = durations
-        self._everyone = np.arange(durations.clients)
-        self._law: DelayLaw | None = None
-        self._nothing = False
-
-    def draw(self, round: int, time_s: float, entities: IntArray) -> RoundDraw[float] | None:
-        """As `Durations.draw`; None: nobody waits in this round."""
-        law, until_s = self._durations.law.at(round, time_s)
-        if law is not self._law:
-            self._law, self._nothing = law, not law.mean_s(self._everyone).any()
-        if self._nothing and until_s == _EVER:
-            return None
-        return self._durations.draw(round, time_s, entities)
-
-    def redraw(self, round: int, time_s: float, entities: IntArray, state: State) -> RoundDraw[float]:
-        """A draw as it stood when `state` was taken."""
-        drawn = self._durations.draw(round, time_s, entities)
-        drawn.load_state_dict(state)
-        return drawn
 
 
 class Spectrum:
