@@ -285,10 +285,10 @@ class SlotServer(ABC):
         """One slot, as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
         slot, start_s = self.round + 1, self.clock.now
         members = yield from self._decide(slot)
-        self.training.open_slot(members)
         decided_s = self.clock.now
         if self.reset_each_slot and slot > 1:
             self.learner.reset()
+        self.training.open_slot(members)
         for _ in range(self.rounds_per_slot):
             yield from self.training.play_round()
         trained_s = self.clock.now

@@ -19,6 +19,15 @@ UNSAID = {
     "epsilons": "The budgets, in the order of participations.",
     "concentration": "Of the Dirichlet law: the smaller, the more unequal.",
     "minimum": "The fewest samples a client may hold.",
+    "matcher": "Who gets which of the chosen sub-channels.",
+    "spread": "even: segments of one length; drawn: breakpoints at random.",
+    "unit": "What change points are in.",
+    "delta": "Probability of a false alarm.",
+    "drift": "Change of the mean that is tolerated.",
+    "mu": "Weight of exploration.",
+    "side_km": "Side of the square in which the clients stand.",
+    "allow_disconnected": "Whether the graph may be in several pieces; otherwise that is refused.",
+    "transmit_power_dbm": "Power of a client's sender.",
 }
 """Knobs of built-in parts that their docstrings name without backticks, or in other words."""
 
@@ -35,7 +44,7 @@ def knob_meaning(doc: str, name: str) -> str | None:
         clauses = re.split(r"[,;:] (?:and )?(?=`)", sentence)
         # "`a`, `b` weigh ...": a name alone shares the clause that follows.
         for i, clause in enumerate(clauses):
-            if f"`{name}`" in clause:
+            if re.search(rf"`{name}[`\[]", clause):
                 last = i
                 while re.fullmatch(r"`\w+`", clauses[last]) and last + 1 < len(clauses):
                     last += 1
