@@ -105,8 +105,8 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     if scenario.privacy is not None and private:
         schedule = construct(scenario.privacy.schedule, "schedule", "privacy.schedule", scenario.privacy.schedule.knobs(), {})
 
-    def part(section: Part, group: str, supplied: dict[str, Any]) -> Any:
-        return construct(section, group, group, resolve_knobs(section, group, group, population), {"clients": count} | supplied)
+    def part(section: Part, group: str, path: str, supplied: dict[str, Any]) -> Any:
+        return construct(section, group, path, resolve_knobs(section, group, path, population), {"clients": count} | supplied)
 
     parts = Parts(
         clock=Clock(),
@@ -120,7 +120,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             streams=streams,
             sub_channels=scenario.uplink.sub_channels,
         ),
-        availability=part(scenario.availability, "availability", {}),
+        availability=part(scenario.availability, "availability", "availability", {}),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
         learner=trained if trained is not None else NoLearner(payload_bytes=payload),
         payload_bytes=payload,
@@ -133,8 +133,9 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             "schedule": schedule,
             "truth": truth,
         }
-        policy = part(scenario.method, "policy", supplied)
-        meter = part(scenario.metrics.reward, "reward", supplied) if scenario.metrics.reward is not None else NoMeter()
+        policy = part(scenario.method, "policy", "policy", supplied)
+        reward = scenario.metrics.reward
+        meter = part(reward, "reward", "metrics.reward", supplied) if reward is not None else NoMeter()
         if scenario.server.kind in SLOT_KINDS:
             by_slots = Context(population, streams, scenario.rounds, scenario.time_limit_s)
             server = slot_server(scenario, streams, population, parts, policy, by_slots)

@@ -36,7 +36,9 @@ def stop_requests() -> Iterator[StopRequest]:
         if request.asked:
             raise KeyboardInterrupt
         request.asked = True
-        alarms.append(threading.Timer(GRACE_S, signal.raise_signal, [number]))
+        # To the main thread, so that it wakes from whatever it waits for.
+        main = threading.main_thread().ident
+        alarms.append(threading.Timer(GRACE_S, signal.pthread_kill, [main, number]))
         alarms[0].daemon = True
         alarms[0].start()
 

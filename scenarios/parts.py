@@ -59,7 +59,7 @@ def part_model(group: str, kind: str) -> type[Part]:
                 hint = hint if default is ... else hint | None
             meaning = knob_meaning(doc, name) or knob_meaning(_referred_to(group, doc), name)
             if meaning is None and not is_own(group, kind):
-                meaning = UNSAID.get(name)
+                meaning = UNSAID.get((group, name))
             fields[name] = (hint, Field(default, description=meaning))
         return create_model(kind, __base__=Part, __doc__=doc, **fields)
     except (NameError, TypeError, PydanticUserError) as error:

@@ -89,7 +89,13 @@ PER_CLIENT_JSON: dict[str, Any] = {
         _RAMP,
         {
             "type": "object",
-            "properties": {"by_group": {"type": "object", "additionalProperties": _GROUP_VALUE}},
+            "properties": {
+                "by_group": {
+                    "type": "object",
+                    "additionalProperties": _GROUP_VALUE,
+                    "description": "A number or a ramp for every group, by the group's name.",
+                }
+            },
             "required": ["by_group"],
             "additionalProperties": False,
         },

@@ -204,7 +204,10 @@ def _open_counts(file: str) -> Any:
 
 def _learners(runs: Iterable[Planned]) -> list[Planned]:
     """One run for each learner that the runs of a sweep train."""
-    different = {repr((s.learner, s.privacy, s.clients)): p for p in runs if (s := p.scenario).learner is not None}
+    different: dict[str, Planned] = {}
+    for p in runs:
+        if p.scenario.learner is not None:
+            different.setdefault(repr((p.scenario.learner, p.scenario.privacy, p.scenario.clients)), p)
     return list(different.values())
 
 
