@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +51,10 @@ _FIELDS = (
     "upload_end_s",
     "outcome_s",
 )
+# The columns of an update's record carry the names of its fields; those that only other servers fill come last.
+_COLUMNS = tuple(name for name in UpdateRow._fields if name not in UpdateRow._field_defaults)
+_RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*_COLUMNS)
+_NOT_RECORDED = (None,) * (len(UpdateRow._fields) - len(_COLUMNS))
 
 
 class RoundDraws:
@@ -106,26 +112,9 @@ class Update:
         self.download_end_s = self.compute_start_s = self.compute_end_s = _NAN
         self.upload_start_s = self.upload_end_s = self.outcome_s = _NAN
 
-    def row(self, outcome: str) -> UpdateRow:
+    def row(self) -> UpdateRow:
         """The record of this update."""
-        return UpdateRow(
-            self.round,
-            self.client,
-            outcome,
-            self.selected_s,
-            self.download_start_s,
-            self.download_end_s,
-            self.compute_start_s,
-            self.compute_end_s,
-            self.upload_start_s,
-            self.upload_end_s,
-            self.outcome_s,
-            self.censored,
-            self.version,
-            self.age_rounds,
-            self.epsilon,
-            self.leak,
-        )
+        return UpdateRow._make(_RECORDED(self) + _NOT_RECORDED)
 
 
 class Clients:
@@ -299,7 +288,7 @@ class Clients:
         self.ended[outcome] += 1
         del self.in_flight[update.client]
         self.busy[update.client] = False
-        self.recorder.update(update.row(outcome))
+        self.recorder.update(update.row())
         self.on_end(update)
         if phase == UPLOAD:
             following = self.medium.sub_channels.release()

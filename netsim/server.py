@@ -195,21 +195,22 @@ class SynchronousServer:
         self._closing.succeed()
 
     def _outcome(self, number: int, start_s: float, end_s: float, chosen: IntArray, updates: list[Update]) -> RoundOutcome:
-        delivered = [update for update in updates if update.outcome == "delivered"]
+        censored = np.array([update.censored for update in updates])
+        epsilon = [update.epsilon for update in updates if not update.censored]
         vectors: FloatArray | None = None
-        if delivered:
+        if epsilon:
             vectors = self.learner.aggregate(
                 Deliveries(
                     round=number,
-                    clients=np.array([u.client for u in delivered]),
-                    rounds=np.array([u.round for u in delivered]),
-                    versions=np.array([u.version for u in delivered]),
-                    epsilon=np.array([u.epsilon for u in delivered]),
+                    clients=chosen[~censored],
+                    # Only updates of this round are delivered in it; all of them started from the model of its beginning.
+                    rounds=np.full(len(epsilon), number),
+                    versions=np.full(len(epsilon), updates[0].version),
+                    epsilon=np.array(epsilon),
                 ),
                 self.policy.needs_updates,
             )
-        censored = np.array([u.censored for u in updates])
-        latency = np.array([(end_s if u.censored else u.outcome_s) - start_s for u in updates])
+        latency = np.array([(end_s if update.censored else update.outcome_s) - start_s for update in updates])
         return RoundOutcome(number, start_s, end_s, chosen, latency, censored, vectors)
 
     def _latency_s(self, number: int, start_s: float) -> Any:
@@ -252,8 +253,7 @@ class SynchronousServer:
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         for update in sorted(self.clients.in_flight.values(), key=lambda update: (update.round, update.place)):
-            update.outcome_s = self.clock.now
-            self.recorder.update(update.row("in_flight"))
+            self.recorder.update(update.row()._replace(outcome="in_flight", outcome_s=self.clock.now))
 
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""

@@ -243,26 +243,26 @@ class _Table:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
-        self._rows: list[tuple[Any, ...]] = []
+        # Values row after row. Kept as rows they would be objects for the garbage collector to walk through, again and again.
+        self._values: list[Any] = []
+        self._full = _FLUSH_ROWS * len(schema)
         # Times hardly repeat: a dictionary of a column of numbers costs more time and space than it saves.
         names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         self._writer = pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=names)
 
     def append(self, row: tuple[Any, ...]) -> None:
-        self._rows.append(row)
-        if len(self._rows) >= _FLUSH_ROWS:
+        self._values += row
+        if len(self._values) >= self._full:
             self.flush()
 
     def flush(self) -> None:
-        if not self._rows:
+        if not self._values:
             return
+        width = len(self._schema)
         # from_pandas: NaN, which stands for "not reached" in the engine, becomes a null in the file.
-        columns = [
-            pa.array(values, type=field.type, from_pandas=True)
-            for field, values in zip(self._schema, zip(*self._rows, strict=True), strict=True)
-        ]
+        columns = [pa.array(self._values[i::width], type=field.type, from_pandas=True) for i, field in enumerate(self._schema)]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
-        self._rows.clear()
+        self._values.clear()
 
     def close(self) -> None:
         self.flush()
