@@ -19,7 +19,7 @@ from netsim.trace import MemoryRecorder, UpdateRow
 from scenarios.build import build
 from scenarios.errors import UserError
 from scenarios.reading import parse
-from scenarios.registry import known
+from scenarios.registry import BUILT_IN, known
 from scenarios.run import run
 
 FLOORED = {"kind": "gaussian", "mean_s": 1.0, "std_s": 0.5, "floor_s": 0.1}
@@ -47,6 +47,7 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "perfect": {},
         "bernoulli": {"success": {"from": 0.5, "to": 1.0}},
         "gilbert-elliott": {"to_bad": 0.3, "to_good": 0.5, "loss_good": 0.05},
+        "block-fading": {"distance_km": {"from": 0.1, "to": 1.0}, "threshold_db": 10.0},
     },
     "availability": {
         "always": {},
@@ -80,12 +81,64 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "log-normal": {"sigma": -1.0},
         "empirical": {"path": "nowhere.csv"},
     },
-    "channel": {"perfect": None, "bernoulli": {"success": 1.5}, "gilbert-elliott": {"to_bad": -0.1}},
+    "channel": {
+        "perfect": None,
+        "bernoulli": {"success": 1.5},
+        "gilbert-elliott": {"to_bad": -0.1},
+        "block-fading": {"distance_km": -1.0},
+    },
     "availability": {"always": None, "markov": {"mean_off_s": 0.0}, "trace": {"path": "nowhere.csv"}},
     "schedule": {"geometric": {"eta": 0.0}, "explicit": {"epsilons": [1.0, -1.0]}},
     "reward": {"pause-reward": {"tau_min_s": 0.0}},
 }
-ALL = [(group, kind) for group in EXAMPLES for kind in known(group)]
+# Parts of the other servers: policies that learn from opinions, peers, sub-channels and who fights for them.
+OTHERS: dict[str, dict[str, dict[str, Any]]] = {
+    "policy": {
+        "super-arm-ucb": {},
+        "quick-init-ucb": {},
+        "round-robin": {},
+        "fixed-set": {"members": [0, 3, 5]},
+        "bp-index": {"mu": 0.1},
+    },
+    "topology": {
+        "random-geometric": {"radius_km": 0.9},
+        "nearest-neighbours": {},
+        "erdos-renyi": {"probability": 0.8},
+        "watts-strogatz": {},
+        "barabasi-albert": {},
+        "grid": {},
+        "complete": {},
+        "graph-file": {"path": "ring.txt"},
+    },
+    "states": {
+        "stationary": {"means": [0.9, 0.7, 0.5, 0.3, 0.1]},
+        "piecewise-stationary": {"breakpoints": 2},
+        "adversarial": {"good": 3},
+        "file": {"path": "states.csv"},
+    },
+    "scheduler": {
+        "random": {},
+        "round-robin": {},
+        "cucb": {},
+        "glr-cucb": {},
+        "m-exp3": {},
+        "aoi-aware": {"scheduler": {"kind": "m-exp3"}},
+        "means": {},
+        "means-age": {},
+        "csi": {},
+    },
+    "matcher": {"rotation": {}, "random-matching": {}, "age-first": {}, "adaptive": {}},
+    "detector": {"glr-exact": {}, "glr-grid": {}, "cusum": {}, "page-hinkley": {}, "no-detection": {}},
+    "jammer": {
+        "sweep": {},
+        "pulse": {"on": 1, "off": 2},
+        "random": {},
+        "file": {"path": "jams.csv"},
+        "reactive": {},
+    },
+}
+ALL = [(group, kind) for group in EXAMPLES for kind in known(group) if kind not in OTHERS.get(group, {})]
+ELSEWHERE = {"partition"}  # functions of labels, each tested for completeness, disjointness and its seed in test_fl_partition
 DELAYS = [("uplink", "upload"), ("compute", "compute"), ("downlink", "download")]
 
 
@@ -95,6 +148,10 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "durations.csv").write_text("duration_s\n0.2\n0.5\n0.9\n2.0\n")
     rows = [f"{client},{start},{start + 6}" for client in range(12) for start in range(client % 3, 60, 9)]
     (tmp_path / "presence.csv").write_text("client,on_s,off_s\n" + "\n".join(rows) + "\n")
+    (tmp_path / "ring.txt").write_text("".join(f"{k} {(k + 1) % 12}\n" for k in range(12)))
+    states = np.random.default_rng(3).integers(0, 2, (30, 5))
+    np.savetxt(tmp_path / "states.csv", states, fmt="%d", delimiter=",")
+    (tmp_path / "jams.csv").write_text("".join(f"{dwell % 5}\n" for dwell in range(40)))
 
 
 def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> dict[str, Any]:
@@ -152,8 +209,9 @@ def played(tables: dict[str, Any]) -> MemoryRecorder:
 
 
 def test_every_kind_has_an_example() -> None:
-    for table in (EXAMPLES, REFUSED):
-        assert {group: sorted(table[group]) for group in table} == {group: sorted(known(group)) for group in table}
+    shown = {group: {*EXAMPLES.get(group, {}), *OTHERS.get(group, {})} for group in BUILT_IN.keys() - ELSEWHERE}
+    assert shown == {group: set(known(group)) for group in BUILT_IN.keys() - ELSEWHERE}
+    assert {group: set(kinds) for group, kinds in REFUSED.items()} == {group: set(EXAMPLES[group]) for group in EXAMPLES}
 
 
 @pytest.mark.parametrize(("group", "kind"), ALL)
@@ -308,6 +366,80 @@ def test_states_are_taken_with_updates_under_way() -> None:
         after_round=lambda s: phases.update(update.phase for update in s.server.clients.in_flight.values())  # type: ignore[attr-defined]
     )
     assert {"compute", "wait", "upload"} <= phases
+
+
+def other(group: str, kind: str) -> dict[str, Any]:
+    """A scenario of another server, with one part replaced by an example of `kind`."""
+    part = {"kind": kind} | OTHERS[group][kind]
+    tables: dict[str, Any] = {"name": "other", "rounds": 30, "clients": {"count": 12}}
+    if group in ("policy", "topology"):
+        decentral = group == "topology" or kind == "bp-index"
+        tables |= {
+            "server": {"kind": "fl-da" if decentral else "fl-fa", "per_round": 3},
+            "slots": {"rounds": 2} | ({"start": "agreement"} if decentral else {}),
+            "policy": part if group == "policy" else {"kind": "bp-index"},
+            "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}, "own": 0.2, "noise": 0.02}},
+            "compute": {"delay": {"kind": "constant", "value_s": 0.9}},
+            "peers": {
+                "topology": part if group == "topology" else {"kind": "complete"},
+                "delay": {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 0.01},
+            },
+        }
+        return tables
+    tables |= {
+        "clients": {"count": 3},
+        "server": {"kind": "asynchronous", "wait_for_compute": True},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.2, "mean_excess_s": 0.1}},
+        "channels": {
+            "count": 5,
+            "states": {"kind": "stationary", "means": [0.9, 0.7, 0.5, 0.3, 0.1]},
+            "delay": {"kind": "constant", "value_s": 0.05},
+        },
+        "scheduler": {"kind": "glr-cucb"},
+        "jammers": [{"name": "jammer", "law": {"kind": "reactive"}, "budget": 20}],
+    }
+    if group == "states":
+        tables["channels"]["states"] = part
+    elif group == "scheduler":
+        tables["scheduler"] = part
+    elif group == "jammer":
+        tables["jammers"][0]["law"] = part
+    else:
+        tables["scheduler"][group] = part
+    return tables
+
+
+ALL_OTHERS = [(group, kind) for group in OTHERS for kind in OTHERS[group]]
+
+
+@pytest.mark.parametrize(("group", "kind"), ALL_OTHERS)
+def test_other_servers_same_seed_same_bytes(group: str, kind: str, tmp_path: Path) -> None:
+    scenario = parse(other(group, kind))
+    for name in ("first", "second"):
+        run(scenario, tmp_path / name)
+    for table in ("rounds.parquet", "clients.parquet"):
+        assert (tmp_path / "first" / table).read_bytes() == (tmp_path / "second" / table).read_bytes()
+    rounds = pq.read_table(tmp_path / "first" / "rounds.parquet").to_pandas()
+    ended = rounds[list(OUTCOMES)].sum(axis=1).cumsum()
+    assert (rounds["selected"].cumsum() == ended + rounds["in_flight"]).all()
+
+
+@pytest.mark.parametrize(("group", "kind"), ALL_OTHERS)
+def test_state_of_other_servers_goes_on(group: str, kind: str) -> None:
+    tables = other(group, kind)
+    whole = played(tables)
+    first, _ = built(tables)
+    first.run(until_round=13)
+    second, records = built(tables)
+    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    second.run()
+    assert repr(records.rounds) == repr(whole.rounds[13:])
+
+
+@pytest.mark.parametrize("kind", sorted(OTHERS["policy"]))
+def test_policies_that_learn_from_opinions_are_refused_by_a_server_without_any(kind: str) -> None:
+    with pytest.raises(UserError, match="learns from opinions"):
+        build(parse(rough(policy={"kind": kind} | OTHERS["policy"][kind])))
 
 
 def test_a_policy_that_needs_updates_is_refused_where_nothing_is_trained() -> None:
