@@ -175,9 +175,7 @@ class CommunicationRounds(SynchronousServer):
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
-        for update in self.clients.in_flight.values():
-            update.outcome_s = self.clock.now
-            self.clients.recorder.update(update.row("in_flight"))
+        self.clients.record_unfinished()
 
 
 class Tests:

@@ -295,6 +295,11 @@ class Clients:
             if following is not None:
                 self._transmit(following, now)
 
+    def record_unfinished(self) -> None:
+        """The run is over: record what is still in flight as such."""
+        for update in sorted(self.in_flight.values(), key=lambda update: (update.round, update.place)):
+            self.recorder.update(update.row()._replace(outcome="in_flight", outcome_s=self.clock.now))
+
     def state_dict(self) -> State:
         """Presence, ages, counts and every update in flight with what it does next."""
         # In the order in which their next steps stand on the clock, which decides between two of one instant.

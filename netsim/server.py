@@ -252,8 +252,7 @@ class SynchronousServer:
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
-        for update in sorted(self.clients.in_flight.values(), key=lambda update: (update.round, update.place)):
-            self.recorder.update(update.row()._replace(outcome="in_flight", outcome_s=self.clock.now))
+        self.clients.record_unfinished()
 
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""
