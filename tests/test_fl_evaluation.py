@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from models.fl.aggregation import Mixing
 from models.fl.evaluation import local_sets
 from models.fl.networks import from_factory
+from models.fl.server_optimizers import ServerSgd
 from tests.test_fl_learner import deliver, make, make_data, model
 
 
@@ -140,3 +142,18 @@ def test_evaluation_with_local_statistics_uses_the_test_batch_and_opinions_the_c
         flat = x.flatten(1)
         mean, variance = torch.from_numpy(own[client]).split(16) if client in own else (flat.mean(0), flat.var(0, unbiased=False))
         assert opinions[client] == pytest.approx((scores(x, mean, variance).argmax(1) == y).double().mean().item())
+
+
+def test_statistics_are_neither_mixed_nor_stepped_by_the_server():
+    parameters = 16 * 2 + 16 * 5 + 5
+    local = make(network=norm_network(), batch_statistics="local", aggregation=Mixing(alpha=0.5))
+    first = model(local)[parameters:]
+    for round in range(1, 4):
+        local.aggregate(deliver(round, [1, 3], local.version), False)
+        np.testing.assert_array_equal(model(local)[parameters:], first)
+    plain = make(network=norm_network())
+    stepped = make(network=norm_network(), server_optimizer=ServerSgd(learning_rate=0.5))
+    for learner in (plain, stepped):
+        learner.aggregate(deliver(1, [1, 3], 0), False)
+    np.testing.assert_array_equal(model(plain)[parameters:], model(stepped)[parameters:])
+    assert np.abs(model(plain)[:parameters] - model(stepped)[:parameters]).max() > 1e-3
