@@ -125,7 +125,7 @@ class Conversation:
             draws.open_slot(slot, start_s)
 
         fields = self._belief.fields(opinions)
-        settled, complete = yield from self._exchange_beliefs(fields, deadline_s)
+        settled = yield from self._exchange_beliefs(fields, deadline_s)
         converged_s = clock.now - start_s if settled.converged else _NAN
         beliefs = self._belief.beliefs(opinions, settled.messages)
         index = index_of(beliefs)
@@ -133,7 +133,7 @@ class Conversation:
         ranks = self._gossip.ranks(index, priority)
 
         gossip = self._new_gossip(slot, ranks)
-        if complete and clock.now < deadline_s:
+        if clock.now < deadline_s:
             yield from self._spread(gossip, deadline_s)
         return TalkOutcome(
             members=self._gossip.believers(gossip.held, ranks),
@@ -147,7 +147,7 @@ class Conversation:
             disagreement=self._gossip.disagreement(gossip.held),
         )
 
-    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, tuple[Settled, bool]]:
+    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, Settled]:
         links, rules, clock = self.links, self._belief_rules, self.links.clock
         talk: SynchronousBelief | AsynchronousBelief
         parts: dict[str, Any] = {
@@ -165,7 +165,7 @@ class Conversation:
                 if end_s < quiet_s and end_s <= deadline_s:
                     # Last of its instant, as events would have it.
                     yield clock.event_at(end_s, LAST)
-                    return talk.take_wave(), True
+                    return talk.take_wave()
         else:
             talk = AsynchronousBelief(**parts)
         if self._engine == "wave":
@@ -174,7 +174,7 @@ class Conversation:
             clock.call_at(deadline_s, talk.stop, priority=LAST)
         talk.begin()
         yield talk.over
-        return talk.settled(), talk.complete
+        return talk.settled()
 
     def _new_gossip(self, slot: int, ranks: IntArray) -> Flooding | Push:
         parts: dict[str, Any] = {
