@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, create_model
+from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, create_model, model_validator
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -23,6 +23,7 @@ from scenarios.section import Section, problem, refusal
 
 KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
 """Beginning, and end where laws by group are left out, of the comment that marks a choice of parts in the JSON Schema."""
+GIANT = 10**12
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {
     "clients": "clients.count",
@@ -37,6 +38,16 @@ class Part(Section):
     """What all parts share: the name of the class."""
 
     kind: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_giants(cls, value: Any) -> Any:
+        # Knobs have no limits of their own here; the constructors judge them, but they do not expect more than 64 bits.
+        if isinstance(value, dict):
+            for key, entry in value.items():
+                if isinstance(entry, int) and abs(entry) > GIANT:
+                    raise problem((key,), entry, f"must be between -{GIANT:g} and {GIANT:g}")
+        return value
 
     def knobs(self) -> dict[str, Any]:
         """The constructor's keywords as the scenario gives them."""
@@ -204,6 +215,8 @@ def construct(section: Part, group: str, path: str, keywords: dict[str, Any], su
         if refused is None and not own:
             raise
         raise UserError(refused or f"{path}: {section.kind!r} refuses: {in_own_words(error)}") from error
+    except (MemoryError, OverflowError) as error:
+        raise UserError(f"{path}: a number is too large ({error}); give smaller ones") from error
     except Exception as error:
         if not own:
             raise

@@ -21,7 +21,8 @@ class Ramp(Section):
     """The value of the group's last client."""
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value of the file is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -35,7 +36,7 @@ def _read_group_value(value: Any) -> float | Ramp:
         return value
     if isinstance(value, dict):
         return Ramp.model_validate(value)
-    if _is_number(value):
+    if is_number(value):
         return float(value)
     raise refusal("must be a finite number or a ramp { from = .., to = .. }")
 
@@ -75,9 +76,9 @@ def read_per_client(value: Any) -> PerClientSpec:
             return Ramp.model_validate(value)
         key = next(iter(value))
         raise problem((key,), value[key], f"unknown key; {did_you_mean(str(key), ('by_group', 'from', 'to'))}")
-    if isinstance(value, list) and value and all(_is_number(entry) for entry in value):
+    if isinstance(value, list) and value and all(is_number(entry) for entry in value):
         return [float(entry) for entry in value]
-    if _is_number(value):
+    if is_number(value):
         return float(value)
     raise refusal(f"must be {FORMS}")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from netsim.streams import Streams
 from scenarios.errors import UserError, did_you_mean
 from scenarios.parts import Part, per_client_knobs
-from scenarios.per_client import FORMS, ByGroup, Ramp
+from scenarios.per_client import FORMS, ByGroup, Ramp, is_number
 from scenarios.schema import Clients
 
 FloatArray = NDArray[np.float64]
@@ -67,11 +67,11 @@ class Population:
             return spec.start + (spec.to - spec.start) * np.arange(1, size + 1) / size
         if isinstance(spec, ByGroup):
             return self._by_group(spec, path, np.arange(self.count) if among is None else among)
-        if isinstance(spec, np.ndarray | list):
+        if isinstance(spec, np.ndarray) or (isinstance(spec, list) and all(is_number(entry) for entry in spec)):
             if len(spec) != size:
                 raise UserError(f"{path}: has {len(spec)} numbers for {size} clients; give one for each")
             return np.array(spec, np.float64)
-        if not isinstance(spec, int | float) or isinstance(spec, bool):
+        if not is_number(spec):
             raise UserError(f"{path} = {spec!r}: must be {FORMS}")
         return float(spec)
 

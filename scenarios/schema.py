@@ -27,6 +27,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+=-]*$", max_length=100)]
+Size = Annotated[int, Field(ge=1, le=10_000_000)]
 LARGEST = 2**63 - 1
 """Largest whole number of a Parquet column, and of TOML."""
 
@@ -56,7 +57,7 @@ class Group(Section):
     """What other keys call the group by."""
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     """Part of all clients; a group's size is its share of them to within one, and the groups fill up `clients.count`."""
-    count: Count | None = None
+    count: Size | None = None
     """Number of clients, in place of a share."""
 
     @model_validator(mode="after")
@@ -69,7 +70,7 @@ class Group(Section):
 class Clients(Section):
     """Who takes part."""
 
-    count: Annotated[int, Field(ge=1, le=10_000_000)]
+    count: Size
     """K, the number of clients."""
     groups: list[Group] = []
     """Groups whose parameters differ; empty: one group named "all"."""
@@ -162,7 +163,7 @@ class Channels(Downlink):
     Where a key may differ between clients, here it may between sub-channels.
     """
 
-    count: Count
+    count: Size
     """N, at least as many as clients."""
     states: part_of("states") | None = None  # type: ignore[valid-type]
     """Which sub-channels are Good when, as a table of means, written out or drawn; absent: `channel` says."""
@@ -336,7 +337,8 @@ class Scenario(Section):
         # Tables that a server needs and that are all defaults are there; those of other servers are not.
         server = value.get("server") if isinstance(value, dict) else None
         kind = server.get("kind") if isinstance(server, dict) else getattr(server, "kind", None)
-        return {**{name: {} for name in _SLOT_TABLES if name != "peers"}, **value} if kind in SLOT_KINDS else value
+        by_slots = isinstance(kind, str) and kind in SLOT_KINDS
+        return {**{name: {} for name in _SLOT_TABLES if name != "peers"}, **value} if by_slots else value
 
     @model_validator(mode="after")
     def _fits(self) -> Scenario:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import signal
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 import pytest
 
+from scenarios.build import build
+from scenarios.errors import UserError
+from scenarios.reading import FOLDER, parse, read_file
 from tests.small_scenario import TEXT, Shell
 
 
@@ -354,3 +361,42 @@ def test_the_least_and_the_most_clients_a_round_are_allowed(shell, settings):
     delay = "uplink.delay={kind='gaussian',mean_s=0.5,std_s=0.1}"
     code, _, err = shell.run(*(t for s in [*settings, delay, "uplink.changes=[]"] for t in ("--set", s)))
     assert (code, err) == (0, "")
+
+
+NONSENSE: list[Any] = [
+    *("x", "", True, -1, 0, 0.5, 1.5, math.nan, math.inf, 1e300, 2**63 - 1, 10**12, 10**30, -(10**400)),
+    *([], {}, [1], [-1.0], ["a"], [[1.0]], {"kind": "nope"}, {"a": 1}),
+    *({"by_group": {}}, {"from": 1, "to": 2}, {"from": -1, "to": 0.0}),
+]
+
+
+def places(table: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every key and every position in a scenario's tables."""
+    entries = table.items() if isinstance(table, dict) else enumerate(table) if isinstance(table, list) else ()
+    for name, value in entries:
+        yield (*above, name)
+        yield from places(value, (*above, name))
+
+
+SHIPPED = sorted(FOLDER.glob("*.toml"))
+
+
+@pytest.mark.parametrize("first", [pytest.param(n, marks=[pytest.mark.slow] * (n > 1)) for n in range(len(NONSENSE))])
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_nonsense_anywhere_in_a_shipped_scenario_is_taken_or_refused_but_never_fatal(file, first, monkeypatch):
+    """One value at every place, another at the next; with every `first`, all values come to all places."""
+    monkeypatch.setattr("scenarios.build.require_files", lambda kind, folder: None)
+    tables = {key: value for key, value in read_file(file).items() if key != "sweep"}
+    for i, place in enumerate(places(tables)):
+        nonsense = NONSENSE[(i + first) % len(NONSENSE)]
+        changed = deepcopy(tables)
+        table: Any = changed
+        for name in place[:-1]:
+            table = table[name]
+        table[place[-1]] = nonsense
+        try:
+            build(parse(changed, file.name), learner=False)
+        except UserError:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{place} = {nonsense!r}: {error!r}") from error
