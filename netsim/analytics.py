@@ -173,10 +173,6 @@ class CommunicationRounds(SynchronousServer):
         """Send the records of updates to `recorder`; those of rounds are added up here."""
         self.clients.recorder = recorder
 
-    def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
-        self.clients.record_unfinished()
-
 
 class Tests:
     """All clients test the model at once; a slot waits for the last of them."""
