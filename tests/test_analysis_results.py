@@ -112,8 +112,8 @@ def test_a_run_without_client_records_says_so(tmp_path: Path) -> None:
     assert not run.has_clients
     with pytest.raises(ValueError, match=r"clients\.parquet: expected the clients table.*switched"):
         _ = run.clients
-    with pytest.raises(ValueError, match="table = 'messages'"):
-        run.arrow("messages")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="table = 'letters'"):
+        run.arrow("letters")  # type: ignore[arg-type]
 
 
 def test_a_sweep_lists_and_opens_its_runs(tmp_path: Path) -> None:
@@ -244,6 +244,8 @@ def test_every_export_resolves() -> None:
 def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
     assert tuple(trace.ROUNDS.names) == COLUMNS["rounds"]
     assert tuple(trace.CLIENTS.names) == COLUMNS["clients"]
+    assert tuple(trace.MESSAGES.names) == COLUMNS["messages"]
+    assert tuple(trace.JAMS.names) == COLUMNS["jams"]
     run = write_run(tmp_path / "run")
     trace.ParquetRecorder(run).close()
     opened = open_run(run)
