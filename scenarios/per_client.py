@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from scenarios.errors import did_you_mean
 from scenarios.section import Section, problem, refusal
@@ -14,7 +14,6 @@ from scenarios.section import Section, problem, refusal
 class Ramp(Section):
     """A number that runs over the clients of a group: the i-th of n gets from + (to - from) i / n, i = 1..n."""
 
-    model_config = ConfigDict(serialize_by_alias=True)
     start: float = Field(alias="from")
     """What the ramp starts from; no client has exactly this value."""
     to: float

@@ -288,6 +288,16 @@ def test_an_interrupted_run_is_readable_up_to_a_round(tmp_path, number):
     assert done.summary["totals"]["in_flight"] == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_at_the_close_of_its_round(tmp_path, number):
+    def fifth(simulation):
+        if simulation.server.round == 5:
+            signal.raise_signal(number)
+
+    summary = run(small("rounds=50"), tmp_path / "out", after_round=fifth)
+    assert (summary["ended"], summary["rounds"], summary["totals"]["in_flight"]) == ("interrupted", 5, 0)
+
+
 def test_the_first_signal_waits_for_the_round_and_the_second_does_not():
     with stop_requests() as stop:
         assert not stop.asked
