@@ -111,7 +111,7 @@ WRONG_VALUES = {
     "server.deadline_s=nan": "server.deadline_s = NaN: must be a finite number",
     "server.when_short=never": "server.when_short = \"never\": must be 'wait' or 'proceed'",
     "server.payload_bytes=-1": "server.payload_bytes = -1: must be >= 0",
-    "server.payload_bytes=99999999999999999999999": "server.payload_bytes = 99999999999999999999999: must be less",
+    "server.payload_bytes=99999999999999999999999": "server.payload_bytes = 99999999999999999999999: must be between",
     "uplink.sub_channels=0": "uplink.sub_channels = 0: must be >= 1",
     "uplink.bandwidth_bytes_per_s=0": "uplink.bandwidth_bytes_per_s = 0.0: must be finite and > 0 bytes per second",
     "uplink.delay.std_s=-1": "uplink.delay.std_s = -1.0: must be finite and >= 0 seconds",
@@ -278,6 +278,11 @@ def test_data_that_are_not_there(shell):
     refused(shell, "learner.data.kind = 'mnist': missing", "train-images-idx3-ubyte", "set NETSIM_DATA", settings=(learner,))
     code, _, err = shell("check", shell.file, "--set", learner)
     assert (code, "set NETSIM_DATA" in err) == (2, True)
+
+
+def test_the_bytes_of_a_round_fit_into_64_bits(shell):
+    settings = ("clients.count=10000000", "server.payload_bytes=1000000000000")
+    refused(shell, "server.payload_bytes = 1000000000000: must be less; a round of all clients", settings=settings)
 
 
 def test_data_sizes_are_the_partitions_business_where_there_is_a_learner(shell):
