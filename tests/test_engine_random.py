@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from models.availability import Markov
+from models.changes import Unchanging
+from models.channels import GilbertElliott
+from netsim.channel import Survivals
 from netsim.client import OUTCOMES
+from netsim.streams import Streams
 from tests.engine_parts import ROUNDS, built, copied, random_tables, same, watch
 
 SEEDS = range(60)
@@ -103,3 +108,31 @@ def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
     assert outcomes == {*OUTCOMES, "in_flight"}
     assert phases == {"download", "compute", "wait", "upload"}
     assert ends == {"rounds", "time limit", "nobody left"}
+
+
+@pytest.mark.parametrize("count", [5, 1000])
+def test_one_more_client_at_the_end_changes_nobodys_presence_nor_channel(count: int) -> None:
+    few, more = (Markov(clients=k, mean_on_s=3.0, mean_off_s=2.0) for k in (count, count + 1))
+    for now_s in np.arange(0.0, 40.0, 0.7):
+        for law in (few, more):
+            law.advance(float(now_s), Streams(1)["availability"])
+        assert np.array_equal(few.on, more.on[:count])
+        assert np.array_equal(few.next_change_s, more.next_change_s[:count])
+    links = [
+        Survivals(
+            clients=k,
+            law=Unchanging(GilbertElliott(clients=k, to_bad=0.3, to_good=0.4, loss_good=0.1, loss_bad=0.8)),
+            draws=Streams(1)["uplink.loss"],
+            state_draws=Streams(1)["uplink.state"],
+        )
+        for k in (count, count + 1)
+    ]
+    chosen = np.array([0, 3, 4])
+    fates = []
+    for round in range(1, 40):
+        for link in links:
+            link.open_round(round, 0.0)
+        first, second = (link.draw(round, 0.0, chosen).values for link in links)
+        assert first == second
+        fates += first
+    assert 0 < sum(fates) < len(fates)
