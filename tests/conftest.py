@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> Iterator[None]:
-    """Started in the background of a script, the suite would inherit that SIGINT is ignored, and tests of interrupts would fail."""
+    """A suite that a script starts in the background inherits that SIGINT is ignored; tests of interrupts could not pass."""
     before = signal.getsignal(signal.SIGINT)
     if before == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
