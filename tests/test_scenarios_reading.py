@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.parts import part_model
+from scenarios.parts import GIANT, part_model
 from scenarios.reading import FOLDER, load, override, parse, parse_value, read_file, to_toml
 from scenarios.reference import json_schema, reference
 from scenarios.registry import BUILT_IN
@@ -99,7 +99,7 @@ SCENARIOS = st.fixed_dictionaries(
         ),
         "policy": st.one_of(
             st.just({"kind": "random"}),
-            st.fixed_dictionaries({"kind": st.just("sa-pause")}, optional={"alpha": NUMBERS, "steps": st.integers()}),
+            st.fixed_dictionaries({"kind": st.just("sa-pause")}, optional={"alpha": NUMBERS, "steps": st.integers(-GIANT, GIANT)}),
         ),
     },
     optional={
