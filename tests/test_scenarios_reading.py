@@ -99,7 +99,9 @@ SCENARIOS = st.fixed_dictionaries(
         ),
         "policy": st.one_of(
             st.just({"kind": "random"}),
-            st.fixed_dictionaries({"kind": st.just("sa-pause")}, optional={"alpha": NUMBERS, "steps": st.integers(-GIANT, GIANT)}),
+            st.fixed_dictionaries(
+                {"kind": st.just("sa-pause")}, optional={"alpha": NUMBERS, "steps": st.integers(-GIANT, GIANT)}
+            ),
         ),
     },
     optional={
