@@ -29,6 +29,8 @@ class Data(Section):
     """Training samples held back for the server; no client gets them."""
     scale: Literal["standard", "unit", "raw"] = "standard"
     """standard: zero mean and unit variance per channel; unit: [0, 1]; raw: the stored numbers, 0..255 (digits: 0..16)."""
+    labels: Literal["published", "parity"] = "published"
+    """parity: two classes, even labels against odd ones; partitions and local tests still go by the published labels."""
     download: bool = False
     """Fetch the data set through torchvision if it is absent."""
 
@@ -215,8 +217,8 @@ class Learner(Section):
     """What is trained."""
     optimizer: part_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
     """The clients' optimizer."""
-    loss: Literal["cross-entropy", "hinge"] | None = None
-    """Absent: hinge for the svm, cross-entropy for every other network."""
+    loss: Literal["cross-entropy", "hinge", "squared-hinge"] | None = None
+    """hinge and squared-hinge: one class against the rest. Absent: hinge for the svm, cross-entropy for every other network."""
     batch_size: Count = 20
     """Samples of a local step."""
     epochs: Count = 1

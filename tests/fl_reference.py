@@ -18,6 +18,14 @@ def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return total / len(scores)
 
 
+def squared_hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(())
+    for row, label in zip(scores, labels.tolist(), strict=True):
+        for j, score in enumerate(row):
+            total = total + torch.relu(1 - score if j == label else 1 + score) ** 2
+    return total / len(scores)
+
+
 def make_optimizer(kind: str, parameters, options: dict[str, float]) -> torch.optim.Optimizer:
     if kind == "sgd":
         return torch.optim.SGD(

@@ -8,11 +8,11 @@ from torch.nn import functional
 
 from models.fl.augmentation import PADDING, draw_moves
 from models.fl.deep_networks import cnn8, resnet18
-from models.fl.losses import CrossEntropy, Hinge
+from models.fl.losses import CrossEntropy, Hinge, SquaredHinge
 from models.fl.networks import check_fit, cnn, from_factory, linear, mlp, svm
 from models.fl.optimizers import OPTIMIZERS, Adam, Sgd
 from models.fl.training import LocalTrainer, draw_batches
-from tests.fl_reference import flatten, hinge, train_one
+from tests.fl_reference import flatten, hinge, squared_hinge, train_one
 
 torch.set_num_threads(1)
 SHAPE = (1, 8, 8)
@@ -51,6 +51,7 @@ NETWORKS = {
     "mlp": lambda: (mlp(SHAPE, 10, seed=1, hidden=[12, 9]), CrossEntropy(), functional.cross_entropy),
     "mlp-hinge": lambda: (mlp(SHAPE, 10, seed=1, hidden=[12]), Hinge(), hinge),
     "svm": lambda: (svm(SHAPE, 10, seed=1), Hinge(), hinge),
+    "svm-squared": lambda: (svm(SHAPE, 10, seed=1), SquaredHinge(), squared_hinge),
     "cnn": lambda: (cnn(SHAPE, 10, seed=1, channels=[4, 6, 8], hidden=16), CrossEntropy(), functional.cross_entropy),
     "cnn8": lambda: (cnn8(SHAPE, 10, seed=1, channels=[4] * 4 + [6] * 4), CrossEntropy(), functional.cross_entropy),
     "cnn8-plain": lambda: (cnn8(SHAPE, 10, seed=1, channels=[4] * 8, norm="none"), CrossEntropy(), functional.cross_entropy),
@@ -299,7 +300,17 @@ def test_hinge_by_hand():
     assert [Hinge().value(scores, torch.tensor([k])).item() for k in (0, 1)] == [1.75, 5.75]
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge()])
+def test_squared_hinge_by_hand():
+    scores = torch.tensor([[2.0, -0.5, 0.25]])
+    # Label 0: 0 + .5^2 + 1.25^2; its margin of 2 has no slope, the others 2 * .5 and 2 * 1.25, upwards in the score.
+    assert SquaredHinge().value(scores, torch.tensor([0])).item() == 0.25 + 1.5625
+    assert SquaredHinge().slope(scores, torch.tensor([0])).tolist() == [[0.0, 1.0, 2.5]]
+    # Label 1: 3^2 + 1.5^2 + 1.25^2.
+    assert SquaredHinge().value(scores, torch.tensor([1])).item() == 9 + 2.25 + 1.5625
+    assert SquaredHinge().slope(scores, torch.tensor([1])).tolist() == [[6.0, -3.0, 2.5]]
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge(), SquaredHinge()])
 def test_slopes_are_the_derivatives(loss):
     g = torch.Generator().manual_seed(0)
     scores = torch.randn(4, 6, 5, generator=g, dtype=torch.float64).requires_grad_()

@@ -101,7 +101,7 @@ def build_learner(
 
     The tables: `data` goes to `data.load_dataset`, `partition` (by its "kind") to a function of `partition.PARTITIONS`, `network`
     (by "kind") to one of `networks.NETWORKS`, or its "kind" is a callable (input_shape, classes) -> module of the user's own; its
-    "loss" is "cross-entropy" or "hinge" (the default for "svm"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, and
+    "loss" is one of `networks.LOSSES` (default: "hinge" for "svm", else "cross-entropy"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, and
     `mechanism` by "mode" to `mechanisms.MECHANISMS`; `aggregation`, `staleness` and `server_optimizer` go by "kind" to the tables
     of these names (absent: "size", "none", "sgd"). Evaluation goes by rounds or by simulated seconds (absent: every round). The
     other keys are `FederatedLearner`'s. Draws are at the addresses "data", "partition" and "network" of `streams`. `threads` is

@@ -17,6 +17,7 @@ from models.fl.data_files import data_paths, require_files, require_known
 from models.fl.torchvision_compat import torchvision
 
 Scale = Literal["standard", "unit", "raw"]
+Labels = Literal["published", "parity"]
 
 _TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
 # torchvision publishes sums of the packed files only; these are of what the packed MNIST files with its sums hold.
@@ -32,9 +33,10 @@ _UNPACKED_MD5 = {
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Images as float32 (N, C, H, W), labels as int64 (N,) in 0..classes-1.
+    """Images as float32 (N, C, H, W), labels as int64 (N,) in 0..labels-1.
 
-    The validation part is taken from the training samples and is empty unless asked for.
+    The validation part is taken from the training samples and is empty unless asked for. What is learnt is the class of a label:
+    `class_of` (labels,) in 0..classes-1; None: the label itself. Who holds which samples goes by labels.
     """
 
     name: str
@@ -45,6 +47,16 @@ class Dataset:
     test_y: Tensor
     validation_x: Tensor
     validation_y: Tensor
+    class_of: Tensor | None = None
+
+    @property
+    def labels(self) -> int:
+        """The number of labels; at least `classes`."""
+        return self.classes if self.class_of is None else len(self.class_of)
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """The classes of `labels`, of the same shape."""
+        return labels if self.class_of is None else self.class_of.to(labels.device)[labels]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -134,14 +146,15 @@ def load_dataset(
     test_samples: int | None = None,
     validation_samples: int = 0,
     scale: Scale = "standard",
+    labels: Labels = "published",
     download: bool = False,
 ) -> Dataset:
     """Read a data set.
 
     `samples` and `test_samples` keep that many random samples of the training and of the test part; `validation_samples` of the
     kept training samples are held back. `scale`: "standard" is zero mean and unit variance per channel over the whole
-    published training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). Digits: every fifth of the
-    1797 images is a test image. Files are compared with torchvision's checksums before anything is unpickled.
+    published training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). `labels` "parity" makes two
+    classes, even labels (0) and odd ones (1), to be learnt. Digits: every fifth of the 1797 images is a test image. Files are compared with torchvision's checksums before anything is unpickled.
 
     Raises:
         ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
@@ -150,6 +163,8 @@ def load_dataset(
     require_known(kind)
     if scale not in ("standard", "unit", "raw"):
         raise ValueError(f"data.scale = {scale!r}: must be standard, unit or raw")
+    if labels not in ("published", "parity"):
+        raise ValueError(f"data.labels = {labels!r}: must be published or parity")
     train_x, train_y, test_x, test_y, classes = _read(kind, root, download)
     mean, deviation = _moments(train_x)
     if scale == "unit":
@@ -157,11 +172,11 @@ def load_dataset(
     elif scale == "raw":
         mean, deviation = np.zeros_like(mean), np.ones_like(mean)
 
-    def tensors(images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def tensors(images: NDArray[Any], y: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         x = images[chosen].astype(np.float32)
         x -= mean.astype(np.float32)[:, None, None]
         x /= deviation.astype(np.float32)[:, None, None]
-        return torch.from_numpy(x), torch.from_numpy(labels[chosen].astype(np.int64))
+        return torch.from_numpy(x), torch.from_numpy(y[chosen].astype(np.int64))
 
     def choose(name: str, total: int, wanted: int | None) -> NDArray[np.int64]:
         if wanted is None:
@@ -177,10 +192,12 @@ def load_dataset(
     held = np.zeros(len(train), np.bool_)
     if validation_samples:
         held[generator.choice(len(train), validation_samples, replace=False)] = True
+    parity = labels == "parity"
     return Dataset(
         kind,
-        classes,
+        2 if parity else classes,
         *tensors(train_x, train_y, train[~held]),
         *tensors(test_x, test_y, test),
         *tensors(train_x, train_y, train[held]),
+        class_of=torch.arange(classes) % 2 if parity else None,
     )

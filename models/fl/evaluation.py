@@ -103,6 +103,7 @@ def _whole_shares(share: FloatArray, total: int) -> IntArray:
 class Evaluator:
     """Says when the model is evaluated, and evaluates it: on the whole test set, and on every client's local one.
 
+    x (n, ...) and y (n,) are the test set, `labels` (n,) say which of it a client with `label_counts` (K, labels) tests on.
     `every_rounds`, or in its place `every_s` simulated seconds; `local_samples`: size of a local test set, None: an equal share.
     """
 
@@ -113,6 +114,7 @@ class Evaluator:
         loss: Loss,
         x: Tensor,
         y: Tensor,
+        labels: IntArray,
         label_counts: IntArray,
         streams: Randomness,
         every_rounds: int,
@@ -126,7 +128,7 @@ class Evaluator:
         if local_samples is not None and local_samples < 1:
             raise ValueError(f"local_test_samples = {local_samples!r}: must be >= 1")
         self._trainer, self._loss, self._streams = trainer, loss, streams
-        self._x, self._y = x, y
+        self._x, self._y, self._labels = x, y, labels
         self._label_counts = label_counts
         self._every_rounds, self._every_s = every_rounds, every_s
         self._local_samples = max(1, len(y) // len(label_counts)) if local_samples is None else local_samples
@@ -160,7 +162,7 @@ class Evaluator:
         sets = self._sets.get(local)
         if sets is None:
             sets = self._sets[local] = local_sets(
-                self._y.cpu().numpy(),
+                self._labels,
                 self._label_counts,
                 local,
                 samples=self._local_samples,

@@ -93,8 +93,8 @@ class FederatedLearner:
         if not len(partition) or self.data_sizes.min() < 1:
             raise ValueError(f"partition = {self.data_sizes.tolist()} samples: every client needs at least 1")
         labels = dataset.train_y.numpy()
-        self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.classes) for part in partition])
-        """(K, classes) how many samples of each label each client holds."""
+        self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
+        """(K, labels) how many samples of each label each client holds."""
         self._aggregation = aggregation or BySize()
         self._staleness = staleness or NoStaleness()
         self._server = server_optimizer or ServerSgd()
@@ -105,7 +105,7 @@ class FederatedLearner:
             loss=loss,
             optimizer=optimizer,
             x=dataset.train_x.to(device),
-            y=dataset.train_y.to(device),
+            y=dataset.targets(dataset.train_y).to(device),
             proximal=proximal,
             precision=precision,
         )
@@ -125,7 +125,8 @@ class FederatedLearner:
             trainer=self._trainer,
             loss=loss,
             x=dataset.test_x.to(device),
-            y=dataset.test_y.to(device),
+            y=dataset.targets(dataset.test_y).to(device),
+            labels=dataset.test_y.numpy(),
             label_counts=self.label_counts,
             streams=streams,
             every_rounds=evaluate_every_rounds,
@@ -284,7 +285,7 @@ class FederatedLearner:
             trainer=self._trainer,
             loss=loss,
             x=dataset.validation_x.to(self._device),
-            y=dataset.validation_y.to(self._device),
+            y=dataset.targets(dataset.validation_y).to(self._device),
             sets=local_sets(labels, self.label_counts, "own", samples=samples, generator=generator),
             batch_statistics=self._work.local_statistics,
         )

@@ -36,12 +36,23 @@ class Hinge:
     """
 
     def value(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return torch.relu(1 - self._signs(scores, labels) * scores).sum(-1)
+        return torch.relu(1 - _signs(scores, labels) * scores).sum(-1)
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
-        signs = self._signs(scores, labels)
+        signs = _signs(scores, labels)
         return -signs * (signs * scores < 1)
 
-    @staticmethod
-    def _signs(scores: Tensor, labels: Tensor) -> Tensor:
-        return 2 * functional.one_hot(labels, scores.shape[-1]).to(scores.dtype) - 1
+
+class SquaredHinge:
+    """One-against-rest squared hinge: sum over classes j of max(0, 1 - t_j s_j)^2, t_j = 1 for the label's class, else -1."""
+
+    def value(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return torch.relu(1 - _signs(scores, labels) * scores).square().sum(-1)
+
+    def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
+        signs = _signs(scores, labels)
+        return -2 * signs * torch.relu(1 - signs * scores)
+
+
+def _signs(scores: Tensor, labels: Tensor) -> Tensor:
+    return 2 * functional.one_hot(labels, scores.shape[-1]).to(scores.dtype) - 1

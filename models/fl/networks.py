@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from models.fl.deep_networks import cnn8, resnet18
 from models.fl.initialisation import from_seed, seeded
-from models.fl.losses import CrossEntropy, Hinge, Loss
+from models.fl.losses import CrossEntropy, Hinge, Loss, SquaredHinge
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """Makes a module that maps (B, *input_shape) to scores (B, classes)."""
@@ -137,8 +137,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "cnn8": cnn8,
     "resnet18": resnet18,
 }
-LossName = Literal["cross-entropy", "hinge"]
-LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge}
+LossName = Literal["cross-entropy", "hinge", "squared-hinge"]
+LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge, "squared-hinge": SquaredHinge}
 
 
 def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
