@@ -31,7 +31,8 @@ from scenarios.errors import UserError
 from scenarios.laws import timeline
 from scenarios.parts import at_path, construct
 from scenarios.population import Context, Population
-from scenarios.schema import Compute, Opinions, Peers, Scenario
+from scenarios.schema import Scenario
+from scenarios.world import Compute, Opinions, Peers
 
 
 class Uninformed:

@@ -26,7 +26,8 @@ from scenarios.laws import timeline
 from scenarios.parts import at_path, construct
 from scenarios.population import Context, Population, resolve_knobs
 from scenarios.registry import resolve
-from scenarios.schema import Clients, Scenario
+from scenarios.schema import Scenario
+from scenarios.world import Clients
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from models.changes import draw_change_points, draw_factor
 from scenarios.errors import UserError
 from scenarios.parts import at_path
 from scenarios.population import Context, FloatArray, IntArray
-from scenarios.schema import Compute, Downlink, Scenario
+from scenarios.schema import Scenario
+from scenarios.world import Compute, Downlink
 
 Unit = Literal["rounds", "seconds"]
 

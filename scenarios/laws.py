@@ -15,7 +15,7 @@ from scenarios.changes import Step, drawn_steps, written_steps
 from scenarios.errors import UserError, did_you_mean
 from scenarios.parts import DelayByGroup, Part, at_path, construct, per_client_knobs
 from scenarios.population import Context, FloatArray, IntArray, resolve_knobs
-from scenarios.schema import Compute, Downlink
+from scenarios.world import Compute, Downlink
 
 LONGEST_S = 1e12
 """Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""

@@ -13,7 +13,7 @@ from netsim.streams import Streams
 from scenarios.errors import UserError, did_you_mean
 from scenarios.parts import Part, per_client_knobs
 from scenarios.per_client import FORMS, ByGroup, Ramp, is_number
-from scenarios.schema import Clients
+from scenarios.world import Clients
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

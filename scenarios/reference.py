@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from scenarios.fit import LARGEST
 from scenarios.parts import IN_A_GROUP, KINDS_OF
 from scenarios.per_client import PER_CLIENT_JSON
-from scenarios.schema import LARGEST, Scenario
+from scenarios.schema import Scenario
 
 SCHEMA_URL = "https://json-schema.org/draft/2020-12/schema"
 _DEFS = "#/$defs/"

@@ -18,7 +18,7 @@ from scenarios.errors import UserError
 from scenarios.laws import timeline
 from scenarios.per_client import read_per_client
 from scenarios.population import Context, Population
-from scenarios.schema import Clients
+from scenarios.world import Clients
 from tests.small_scenario import small
 
 EVERYONE = np.arange(6)
