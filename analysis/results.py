@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams", "partition"]
+TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -42,6 +42,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
     ),
+    "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
     "partition": ("client", "label", "samples"),
 }
@@ -87,6 +88,17 @@ class Run:
         """One row for each client's part in a round; ValueError where the run kept no such records (see `has_clients`)."""
         table: pd.DataFrame = self.arrow("clients").to_pandas()
         return table
+
+    @cached_property
+    def detections(self) -> pd.DataFrame:
+        """One row for each change that the scheduler declared; ValueError without such a table (see `has_detections`)."""
+        table: pd.DataFrame = self.arrow("detections").to_pandas()
+        return table
+
+    @property
+    def has_detections(self) -> bool:
+        """Whether the run had a scheduler of sub-channels, which may declare changes."""
+        return (self.path / "detections.parquet").is_file()
 
     @property
     def has_partition(self) -> bool:

@@ -32,7 +32,7 @@ from netsim.off import NoLearner
 from netsim.part import IDLE, Part
 from netsim.server import NobodyLeftError
 from netsim.streams import Streams
-from netsim.trace import Recorder, RoundRow
+from netsim.trace import DetectionRow, Recorder, RoundRow
 
 _NAN = float("nan")
 
@@ -98,6 +98,8 @@ class AsynchronousServer:
         """(K,) age of information after the last round, in rounds: 1 if delivered in it, and 1 at the start (eq. 8)."""
         self.last_delivery_s: FloatArray = np.zeros(clients.count)
         """(K,) when each client's last update arrived; 0 before the first."""
+        self.successes = [0] * clients.count
+        """(K,) updates delivered by each client."""
         self._contribution = contribution
         # What nobody reads is not put together: it would cost a tenth of a round in which nothing takes time.
         self._trains = not isinstance(learner, NoLearner)
@@ -109,6 +111,8 @@ class AsynchronousServer:
         self._closing: Event | None = None
         self._called = False
         self._models_before = self._spent_before = 0
+        # By sub-channel: transmissions that a jammer hit since the scheduler last declared a change.
+        self._hits: dict[int, int] = {}
         clients.on_change = self._changed
 
     @property
@@ -200,6 +204,7 @@ class AsynchronousServer:
         self.ages = before + 1
         for part in delivered:
             self.ages[part.client] = 1
+            self.successes[part.client] += 1
             self.last_delivery_s[part.client] = part.outcome_s
         self.round = number
         if self.retain is not None:
@@ -226,9 +231,16 @@ class AsynchronousServer:
         for part in clients.members:
             client = part.client
             ended[part.outcome] += 1
-            jammed += part.jammed is True
+            if part.jammed:
+                jammed += 1
+                self._hits[part.channel] = self._hits.get(part.channel, 0) + 1
             collided += part.collided is True
             self.recorder.update(part.row(number, start_s, earlier[client], ages[client], end_s - last_s[client]))
+        declared = getattr(self.scheduler, "declared", ())
+        if declared:
+            for channel, detector, seen in declared:
+                self.recorder.detection(DetectionRow(number, end_s, channel, detector, seen, self._hits.get(channel, 0)))
+            self._hits.clear()
         evaluation = learner.evaluate(number, end_s, number == self.last_round)
         total, squares = sum(ages), sum(age * age for age in ages)
         spent = self.jammers.spent
@@ -265,6 +277,8 @@ class AsynchronousServer:
             "round": self.round,
             "ages": self.ages.copy(),
             "last_delivery_s": self.last_delivery_s.copy(),
+            "successes": self.successes.copy(),
+            "hits": self._hits.copy(),
             "models_before": self._models_before,
             "spent_before": self._spent_before,
             "clients": self.clients.state_dict(),
@@ -281,6 +295,8 @@ class AsynchronousServer:
         self.round = state["round"]
         self.ages = state["ages"].copy()
         self.last_delivery_s = state["last_delivery_s"].copy()
+        self.successes = list(state["successes"])
+        self._hits = dict(state["hits"])
         self._models_before, self._spent_before = state["models_before"], state["spent_before"]
         self.clients.medium.load_state_dict(state["medium"], self.round, self.clock.now)
         self.spectrum.load_state_dict(state["spectrum"], self.round, self.clock.now)

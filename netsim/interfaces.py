@@ -209,7 +209,11 @@ class SlotView:
 
 
 class ChannelScheduler(Stateful, Protocol):
-    """Gives each of K clients one of N >= K sub-channels, round after round."""
+    """Gives each of K clients one of N >= K sub-channels, round after round.
+
+    One that looks for changes may have an attribute `declared`: those it declared in the last `observe`, each as (sub-channel,
+    kind of detector, observations of the sub-channel since it last began afresh). They are recorded.
+    """
 
     def assign(self, view: SlotView) -> IntArray:
         """The sub-channel of each client; (K,), distinct unless the scenario allows contention."""

@@ -17,6 +17,7 @@ RUN_FILES = (
     "clients.parquet",
     "partition.parquet",
     "jams.parquet",
+    "detections.parquet",
     "messages.parquet",
     "summary.json",
 )

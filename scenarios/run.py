@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.detections import detection_totals
 from netsim.simulation import Simulation
-from netsim.trace import FORMAT, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
+from netsim.trace import FORMAT, DetectionRow, JamRow, MessageRow, ParquetRecorder, Recorder, RoundRow, UpdateRow
 from scenarios.analytics import slot_notes
 from scenarios.build import Built, build, guarantee_in_words
 from scenarios.errors import UserError
@@ -45,6 +46,11 @@ class Totals:
     aoi_regret: float = 0.0
     age_variance: float = 0.0
     jam_dwells: int = 0
+    starts_s: list[float] = field(default_factory=list)
+    """Change points in seconds that no round has met yet, ascending."""
+    first_rounds: list[int] = field(default_factory=list)
+    """The rounds in which those that were met first held."""
+    detections: list[DetectionRow] = field(default_factory=list)
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "bytes_down", "bytes_up"), 0)
     )
@@ -63,6 +69,9 @@ class Totals:
             self.aoi_regret += row.sum_age - (row.oracle_sum_age or 0.0)
             self.age_variance += row.age_variance or 0.0
             self.jam_dwells += row.jam_dwells or 0
+        while self.starts_s and (row.start_s >= self.starts_s[0] or row.end_s > self.starts_s[0]):
+            self.starts_s.pop(0)
+            self.first_rounds.append(row.round)
         for name in self.counts:
             self.counts[name] += getattr(row, name)
 
@@ -70,9 +79,9 @@ class Totals:
 class _Summing:
     """Passes records on and adds them up."""
 
-    def __init__(self, inner: Recorder) -> None:
+    def __init__(self, inner: Recorder, totals: Totals) -> None:
         self._inner = inner
-        self.totals = Totals()
+        self.totals = totals
         self.update: Callable[[UpdateRow], None] = inner.update
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
@@ -80,6 +89,10 @@ class _Summing:
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)
         self._inner.round(row)
+
+    def detection(self, row: DetectionRow) -> None:
+        self.totals.detections.append(row)
+        self._inner.detection(row)
 
     def close(self) -> None:
         self._inner.close()
@@ -114,11 +127,15 @@ def play(
     check_run(out, overwrite)
     open_run(out)
     (out / "scenario.toml").write_text(to_toml(scenario), encoding="utf-8")
-    recorder = _Summing(
-        ParquetRecorder(
-            out, clients=scenario.output.clients_table, jams=bool(scenario.jammers), messages=scenario.output.messages_table
-        )
+    totals = Totals(starts_s=_starts_s(simulation.server))
+    tables = ParquetRecorder(
+        out,
+        clients=scenario.output.clients_table,
+        jams=bool(scenario.jammers),
+        detections=scenario.server.kind == "asynchronous",
+        messages=scenario.output.messages_table,
     )
+    recorder = _Summing(tables, totals)
     simulation.record_to(recorder)
     _write_partition(getattr(simulation.server, "learner", None), out)
     started = time.perf_counter()
@@ -143,7 +160,7 @@ def play(
         raise UserError(f"learner.{error}") from error
     finally:
         simulation.close()
-    summary = _summary(built, scenario, recorder.totals, ended, time.perf_counter() - started)
+    summary = _summary(built, scenario, totals, ended, time.perf_counter() - started)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
 
@@ -199,22 +216,33 @@ def _name(method: Part) -> str:
     return method.kind if inner is None else f"{method.kind} {inner.kind}"
 
 
+def _starts_s(server: Any) -> list[float]:
+    """Change points of the sub-channels that are in seconds, ascending; none where they are in rounds, or not known."""
+    law: Any = getattr(getattr(server, "spectrum", None), "law", None)
+    return list(law.starts) if getattr(law, "unit", "rounds") == "seconds" else []
+
+
 def _aoi(server: Any, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
-    """Ages of information over the whole run, and what was true of the sub-channels."""
+    """Ages of information over the whole run, what was true of the sub-channels, and what the scheduler found out of it."""
     if scenario.server.kind != "asynchronous":
         return None
     oracle = scenario.metrics.oracle or "means"
     law = server.spectrum.law
     table = None
     if scenario.channels is not None and scenario.channels.states is not None and hasattr(law, "means"):
-        table = {"unit": law.unit, "starts": law.starts, "means": law.means.tolist()}
+        first = totals.first_rounds
+        if law.unit == "rounds":
+            first = [math.ceil(start) for start in law.starts if start <= totals.rounds]
+        table = {"unit": law.unit, "starts": law.starts, "first_rounds": first, "means": law.means.tolist()}
     return {
         "oracle": oracle,
         "regret": None if oracle == "none" else totals.aoi_regret,
         "mean_age_rounds": totals.sum_age / (totals.rounds * scenario.clients.count) if totals.rounds else None,
         "cumulated_age_variance": totals.age_variance,
+        "successes": server.successes,
         "jam_dwells": totals.jam_dwells,
-        "restarts": list(getattr(server.scheduler, "restarts", [])),
+        "restarts": [row.round for row in totals.detections],
+        "detections": detection_totals(totals.detections, table),
         "channels": table,
     }
 

@@ -246,6 +246,7 @@ def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
     assert tuple(trace.CLIENTS.names) == COLUMNS["clients"]
     assert tuple(trace.MESSAGES.names) == COLUMNS["messages"]
     assert tuple(trace.JAMS.names) == COLUMNS["jams"]
+    assert tuple(trace.DETECTIONS.names) == COLUMNS["detections"]
     run = write_run(tmp_path / "run")
     trace.ParquetRecorder(run).close()
     opened = open_run(run)

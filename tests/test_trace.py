@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from netsim import trace
-from netsim.trace import FORMAT, JamRow, MemoryRecorder, NoRecorder, ParquetRecorder, RoundRow, UpdateRow
+from netsim.trace import FORMAT, DetectionRow, JamRow, MemoryRecorder, NoRecorder, ParquetRecorder, RoundRow, UpdateRow
 
 NAN = math.nan
 
@@ -23,9 +23,10 @@ def update_row(number: int, outcome: str = "delivered", upload_s: float = 0.5) -
 
 
 def test_columns_and_types_are_those_of_the_rows(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, jams=True)
+    recorder = ParquetRecorder(tmp_path, jams=True, detections=True)
     recorder.close()
-    for name, row in (("rounds", RoundRow), ("clients", UpdateRow), ("jams", JamRow)):
+    rows = (("rounds", RoundRow), ("clients", UpdateRow), ("jams", JamRow), ("detections", DetectionRow))
+    for name, row in rows:
         schema = pq.read_schema(tmp_path / f"{name}.parquet")
         assert tuple(schema.names) == row._fields
         assert schema.metadata[b"netsim.table"] == name.encode()
@@ -72,6 +73,7 @@ def test_tables_that_are_not_wanted_are_not_there(tmp_path: Path) -> None:
     recorder = ParquetRecorder(tmp_path, clients=False)
     recorder.update(update_row(1))
     recorder.jam(JamRow(1, "j", 0, 0.0, 1.0, 0, 0))
+    recorder.detection(DetectionRow(1, 1.0, 0, "glr-exact", 9, 0))
     recorder.round(round_row(1))
     recorder.close()
     assert [path.name for path in tmp_path.iterdir()] == ["rounds.parquet"]
@@ -88,6 +90,7 @@ def test_recorders_in_memory_and_none_take_the_same_calls() -> None:
         recorder.round(round_row(1))
         recorder.update(update_row(1))
         recorder.jam(JamRow(1, "j", 0, 0.0, 1.0, 0, 0))
+        recorder.detection(DetectionRow(1, 1.0, 0, "glr-exact", 9, 0))
         recorder.close()
     kept = MemoryRecorder()
     kept.update(update_row(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Protocol
 
 State = dict[str, Any]
@@ -20,6 +21,11 @@ class Detector(Protocol):
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
+
+
+def kind_of(detector: Detector) -> str:
+    """What a detector is called where kinds are named: its class in small letters with hyphens (`GlrExact`: "glr-exact")."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(detector).__name__).lower()
 
 
 def check_unit(x: float) -> None:

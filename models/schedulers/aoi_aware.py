@@ -3,6 +3,7 @@ and Section VI-B; after Bhandari et al. 2020)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from models.schedulers.protocols import (
     BoolArray,
+    Declared,
     FloatArray,
     IntArray,
     Matcher,
@@ -74,6 +76,11 @@ class AoiAware:
     def restarts(self) -> list[int]:
         """The scheduler's."""
         return self._scheduler.restarts
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        """The scheduler's."""
+        return self._scheduler.declared
 
     def assign(self, view: SlotView) -> IntArray:
         """The channel of each client; (K,), distinct."""

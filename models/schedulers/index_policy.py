@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf, log, sqrt
 
-from models.detection.protocols import Detector
-from models.schedulers.protocols import Matcher, SlotView, State
+from models.detection.protocols import Detector, kind_of
+from models.schedulers.protocols import Declared, Matcher, SlotView, State
 from models.schedulers.ranked import RankedScheduler
 
 
@@ -30,14 +30,21 @@ class IndexPolicy(RankedScheduler):
     ) -> None:
         super().__init__(clients=clients, channels=channels, matcher=matcher)
         self._detectors = [detector() for _ in range(channels)]
+        self._kind = kind_of(self._detectors[0])
         self._period = period
         self._restarts: list[int] = []
+        self._declared: Sequence[Declared] = ()
         self._clear()
 
     @property
     def restarts(self) -> list[int]:
         """The rounds in which a change was declared, ascending; a copy."""
         return self._restarts.copy()
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        """The change declared in the last `observe`, if any; not part of the state."""
+        return self._declared
 
     @property
     def period(self) -> int:
@@ -62,9 +69,11 @@ class IndexPolicy(RankedScheduler):
         for channel in played:
             self._exploit[channel] = self._scores[channel]
             self._narrowing[channel] = 1.0 / sqrt(self._plays[channel])
+        self._declared = ()
         detectors = self._detectors
         for channel, success in zip(played, won, strict=True):
             if detectors[channel].update(success):
+                self._declared = (Declared(channel, self._kind, self._plays[channel]),)
                 self._restart(round)
                 return
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,16 @@ class Matcher(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
+class Declared(NamedTuple):
+    """A change declared on one channel, after which the scheduler began afresh."""
+
+    channel: int
+    detector: str
+    """The kind of the detector, as a scenario names it."""
+    observations: int
+    """How many observations of the channel it had seen since the scheduler last began afresh."""
+
+
 class Scheduler(Protocol):
     """Gives each of K clients one of N >= K channels, round after round."""
 
@@ -56,6 +67,10 @@ class Scheduler(Protocol):
     @property
     def restarts(self) -> list[int]:
         """The rounds in which a change was declared; empty where none is looked for. A copy."""
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        """The changes declared in the last `observe`."""
 
     def assign(self, view: SlotView) -> IntArray:
         """The channel of each client; (K,), distinct."""

@@ -6,11 +6,12 @@ Lists instead of arrays: a round handles a few channels, and an operation on a s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from math import nan
 
 import numpy as np
 
-from models.schedulers.protocols import BoolArray, FloatArray, IntArray, Matcher, SlotView, State, check_sizes
+from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, State, check_sizes
 from models.schedulers.rotation import Rotation
 
 # Ranks behind every mean, but finite.
@@ -33,6 +34,11 @@ class RankedScheduler(ABC):
     def restarts(self) -> list[int]:
         """No change is looked for."""
         return []
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        """No change is looked for."""
+        return ()
 
     def assign(self, view: SlotView) -> IntArray:
         """The channel of each client; (K,), distinct."""

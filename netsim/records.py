@@ -1,0 +1,188 @@
+"""The flat typed records of a run, a row each, and the schemas of their tables.
+
+Every table states its name and format version in its metadata. Columns carry their units; null means not reached or not measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
+
+import pyarrow as pa
+
+FORMAT = 1
+
+
+class RoundRow(NamedTuple):
+    """One round. The counts of outcomes are of updates (of any round) that ended since the last round closed, so that up to every
+    row the sums satisfy: selected = delivered + lost + late + aborted, + in_flight of that row."""
+
+    round: int
+    start_s: float
+    end_s: float
+    selected: int
+    delivered: int
+    lost: int
+    late: int
+    aborted: int
+    in_flight: int
+    max_leak: float
+    version: int
+    accuracy: float
+    loss: float
+    reward: float
+    genie_reward: float
+    bytes_down: int
+    bytes_up: int
+    sum_age: int | None = None
+    """Sum over clients of the age of information after the round (asynchronous server)."""
+    age_variance: float | None = None
+    """Sum over clients of (age - mean age)^2 after the round."""
+    oracle_sum_age: float | None = None
+    """The oracle's sum of ages on the same channel states; AoI regret is the sum of the differences."""
+    jammed: int | None = None
+    """Transmissions hit by a jammer."""
+    collided: int | None = None
+    """Transmissions lost because two used one sub-channel at once."""
+    jam_dwells: int | None = None
+    """What jamming cost: sub-channels times dwells, of all jammers."""
+    members: int | None = None
+    """Clients that took part in the slot. Of servers with slots a row is a slot: its counts are over its communication rounds."""
+    opinion: float | None = None
+    """Average opinion of all clients at the end of the slot: its reward."""
+    opinion_s: float | None = None
+    """Seconds at the end of the slot for testing the model and uploading opinions."""
+    opinions_missing: int | None = None
+    """Opinions that did not reach the server in this slot."""
+    talk_s: float | None = None
+    """Seconds the clients spent deciding who takes part, before the slot's training."""
+    converged_s: float | None = None
+    """Seconds from the start of the talk until belief propagation had settled; null: it had not when training started."""
+    agreed_s: float | None = None
+    """Seconds from the start of the talk until all clients named the same top m; null: they did not when training started."""
+    exchanges: int | None = None
+    """Exchanges of belief propagation (asynchronous: the most messages on one edge)."""
+    residual: float | None = None
+    """The largest change of a message in the last exchange, in log-odds."""
+    disagreement: float | None = None
+    """Share of clients that did not name the true top m when training started."""
+    messages: int | None = None
+    """Messages sent between clients in the slot, every sending counted; sums over rows satisfy
+    messages = messages_delivered + messages_lost, + messages_in_flight of the last row."""
+    messages_delivered: int | None = None
+    messages_lost: int | None = None
+    messages_in_flight: int | None = None
+    """Messages in flight as the slot ends."""
+    messages_resent: int | None = None
+    """Of the messages sent: those that had been lost before."""
+    message_bytes: int | None = None
+    """Bytes of the messages sent between clients in the slot."""
+
+
+class UpdateRow(NamedTuple):
+    """One client's part in a round: when each step began and ended, how it ended, what it cost.
+
+    `age_rounds` is the age of information as the round began. With the asynchronous server every client present has a part in
+    every round, and an update may take several: a step is told, start and end, in the part in which it ended; a part that the
+    end of the round cut short, in computing or sending, is late.
+    """
+
+    round: int
+    client: int
+    outcome: str
+    selected_s: float
+    download_start_s: float
+    download_end_s: float
+    compute_start_s: float
+    compute_end_s: float
+    upload_start_s: float
+    upload_end_s: float
+    outcome_s: float
+    censored: bool
+    version: int
+    age_rounds: int
+    epsilon: float
+    leak: float
+    started_round: int | None = None
+    """The round in which the client was sent the model that its update starts from."""
+    channel: int | None = None
+    """The sub-channel given to the client."""
+    good: bool | None = None
+    """Whether that channel let transmissions through; null where none was begun."""
+    jammed: bool | None = None
+    """Whether a jammer hit the transmission."""
+    collided: bool | None = None
+    """Whether another transmission was on the same sub-channel at the same time."""
+    age_after_rounds: int | None = None
+    """Age of information after the round: 1 if delivered, else one more than before."""
+    age_after_s: float | None = None
+    """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
+
+
+class JamRow(NamedTuple):
+    """One dwell of one jammer on one sub-channel."""
+
+    round: int
+    jammer: str
+    channel: int
+    start_s: float
+    end_s: float
+    hit: int
+    """Transmissions it spoilt, each counted for the jammer that came first."""
+    destroyed: int
+    """Those among them whose channel was good."""
+
+
+class DetectionRow(NamedTuple):
+    """A change that the scheduler declared, seen on one sub-channel; it forgot what it knew and began afresh."""
+
+    round: int
+    """The round after which it was declared: its observations are among those that told."""
+    time_s: float
+    channel: int
+    detector: str
+    """The kind of the detector that declared it."""
+    observations: int
+    """What the detector had seen of the sub-channel since the scheduler last began afresh."""
+    jammed: int
+    """Transmissions on the sub-channel that a jammer hit since then."""
+
+
+class MessageRow(NamedTuple):
+    """One sending of a message between two clients."""
+
+    round: int
+    protocol: str
+    source: int
+    target: int
+    number: int
+    """Belief propagation: the exchange (asynchronous: the how manieth message on this edge); push: the repetition; flooding: the
+    best client whose index it carries."""
+    resend: int
+    """How often the same message was sent before."""
+    sent_s: float
+    end_s: float
+    outcome: str
+    """delivered, lost or in_flight."""
+    cause: str | None
+    """Why it was lost: channel, cut or jammed."""
+    size_bytes: int
+
+
+def _plain(hint: Any) -> type:
+    """The type of a column: `int` of `int | None`."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    return cast("type", kinds[0])
+
+
+def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Schema:
+    kinds = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    fields = [pa.field(name, overrides.get(name) or kinds[_plain(kind)]) for name, kind in get_type_hints(row).items()]
+    return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
+
+
+ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
+_NAMES = pa.dictionary(pa.int8(), pa.string())
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES})
+JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
+DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
+MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
