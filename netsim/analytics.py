@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from netsim.channel import Durations, Survivals
-from netsim.client import OUTCOMES, Clients
+from netsim.client import Clients
 from netsim.clock import LAST
 from netsim.interfaces import (
     BoolArray,
@@ -38,6 +38,7 @@ from netsim.peers import Conversation, TalkOutcome
 from netsim.server import SynchronousServer
 from netsim.streams import Streams
 from netsim.trace import NoRecorder, Recorder, RoundRow
+from netsim.update import OUTCOMES
 
 _NAN = math.nan
 _SUMMED = ("selected", *OUTCOMES, "bytes_down", "bytes_up")

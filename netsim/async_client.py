@@ -12,15 +12,16 @@ from typing import Literal
 
 import numpy as np
 
-from netsim.channel import Medium, RoundDraw
-from netsim.client import COMPUTE, DOWNLOAD, OUTCOMES, UPLOAD
+from netsim.channel import Medium
 from netsim.clock import Clock
-from netsim.interfaces import Accountant, Availability, BoolArray, IntArray, State
+from netsim.interfaces import Accountant, Availability, BoolArray, State
 from netsim.jammer import Jammers
 from netsim.part import IDLE, KEPT, READY, Part
-from netsim.sparing import Losses, UpdateDraws, Waits
+from netsim.part_draws import PartDraws
+from netsim.part_uplink import PartUplink
 from netsim.spectrum import Spectrum
 from netsim.streams import Stream
+from netsim.update import COMPUTE, DOWNLOAD, OUTCOMES, UPLOAD
 
 _EVER = float("inf")
 _NAN = float("nan")
@@ -29,7 +30,8 @@ _NAN = float("nan")
 class AsyncClients:
     """All clients of an asynchronous server; what each does is one `Part`. K is at most the number of sub-channels.
 
-    An upload takes the delay of the client's own link and that of its sub-channel, and fails if either loses it.
+    An upload takes the delay of the client's own link, that of its sub-channel and, where uploads share a medium, its time there;
+    it fails if one of them loses it, or an outage meets it.
     `charge_on`: privacy is spent as an update is first sent ("upload"; sending the same again reveals nothing new) or only as it
     is delivered ("delivery"). `on_change` is told whenever a part moves on after the round has been opened.
     """
@@ -51,7 +53,6 @@ class AsyncClients:
         self.clock = clock
         self.medium = medium
         self.spectrum = spectrum
-        self.jammers = jammers
         self.availability = availability
         self.accountant = accountant
         self.on_change: Callable[[], None] = lambda: None
@@ -62,33 +63,27 @@ class AsyncClients:
         """Parts that have ended so far."""
         self.started = 0
         """Parts begun so far."""
-        self.sent = self.models_sent = 0
-        """Transmissions begun, and models sent to clients, so far."""
-        self.sending = self.preparing = 0
-        """Parts of the present round that are under way on a sub-channel, and before that."""
+        self.models_sent = 0
+        """Models sent to clients so far."""
+        self.preparing = 0
+        """Parts of the present round that are not yet under way on a sub-channel."""
         self._availability_draws = availability_draws
         self._charge_on_upload = charge_on == "upload"
-        self._everyone: IntArray = np.arange(clients)
-        self._download, self._compute = Waits(medium.download), Waits(medium.compute)
-        self._upload = Waits(medium.upload)
-        self._downlink, self._uplink = Losses(medium.downlink), Losses(medium.uplink)
-        self._draws: dict[int, UpdateDraws] = {}
-        self._up: RoundDraw[float] | None = None
-        self._up_link: RoundDraw[bool] | None = None
-        self._round = 0
+        self._draws = PartDraws(clients=clients, medium=medium)
         self._settled = False
         self._leaves: list[float] = []
+        self.uplink = PartUplink(medium=medium, spectrum=spectrum, jammers=jammers, draws=self._draws)
+        self._shared, self._outages = medium.shared, medium.outages
+        if self._shared is not None:
+            self._shared.on_end = self._shared_to_the_end
 
     def renew(self, phase: Literal["download", "compute", "upload"]) -> None:
         """The law of a phase was replaced from outside: what has not begun yet is looked up anew, at the same uniforms."""
-        now = self.clock.now
-        if phase == UPLOAD:
-            self._up = self._upload.draw(self._round, now, self._everyone)
-            return
-        waits = self._download if phase == DOWNLOAD else self._compute
-        for round in {part.started_round for part in self.members if part.phase == DOWNLOAD}:
-            draws = self._draws[round]
-            setattr(draws, phase, waits.draw(round, now, draws.clients))
+        self._draws.renew(phase, self.clock.now, self._rounds_on_the_way())
+
+    def _rounds_on_the_way(self) -> set[int]:
+        """The rounds in which the models were sent that have not reached their clients yet."""
+        return {part.started_round for part in self.members if part.phase == DOWNLOAD}
 
     def able(self) -> BoolArray:
         """(K,) who has an update, or the budget to make one."""
@@ -107,7 +102,6 @@ class AsyncClients:
     def open_round(self, round: int, version: int, present: BoolArray, channels: list[int]) -> None:
         """Give everyone present a part in `round`: who has no update is sent the model, who has one sends it."""
         now = self.clock.now
-        self._round = round
         here = present.tolist()
         leaves = self._leaves
         self.members, fresh, ready = [], [], []
@@ -122,9 +116,11 @@ class AsyncClients:
             elif part.phase == READY:
                 ready.append(part)
         self.started += len(self.members)
-        self.preparing, self.sending = len(self.members) - len(fresh) - len(ready), 0
-        self._up = self._upload.draw(round, now, self._everyone)
-        self._up_link = self._uplink.draw(round, now, self._everyone)
+        self.preparing = len(self.members) - len(fresh) - len(ready)
+        self._draws.open_round(round, now)
+        if self._outages is not None:
+            on_the_way = [part.download_start_s for part in self.parts if part.phase == DOWNLOAD]
+            self._outages.forget(min(on_the_way, default=now))
         self._start(fresh, round, version)
         for part in ready:
             self._transmit(part, now)
@@ -133,26 +129,26 @@ class AsyncClients:
         now = self.clock.now
         if not fresh:
             return
-        clients = self._everyone if len(fresh) == self.count else np.array([part.client for part in fresh])
-        down_link = self._downlink.draw(round, now, clients)
-        download, compute = self._download.draw(round, now, clients), self._compute.draw(round, now, clients)
-        if download is not None or compute is not None:
-            self._draws[round] = UpdateDraws(clients, now, download, compute)
+        drawn = self._draws.begin(round, now, [part.client for part in fresh])
         self.models_sent += len(fresh)
         self.preparing += len(fresh)
-        at_once = download is None and compute is None and down_link is None
         for place, part in enumerate(fresh):
             part.started_round, part.version = round, version
             part.charged, part.epsilon, part.leak = False, _NAN, _NAN
             part.download_start_s = now
-            if at_once:
+            if drawn is None and self._outages is None:
                 part.download_end_s = part.compute_start_s = part.compute_end_s = now
                 self.preparing -= 1
                 self._transmit(part, now)
                 continue
             part.compute_start_s = _NAN
-            part.reached = down_link is None or down_link.at(place, now)
-            self._go(part, DOWNLOAD, 0.0 if download is None else download.at(place, now), now)
+            download_s = 0.0
+            part.reached = True
+            if drawn is not None:
+                needs, reaches = drawn
+                part.reached = reaches is None or reaches.at(place, now)
+                download_s = 0.0 if needs.download is None else needs.download.at(place, now)
+            self._go(part, DOWNLOAD, download_s, now)
 
     def _go(self, part: Part, phase: str, duration_s: float, now: float) -> None:
         """Enter a phase of known length: its end, or the client's departure if that comes first, is the next event."""
@@ -177,7 +173,10 @@ class AsyncClients:
 
     def _advance(self, part: Part, now: float) -> None:
         if part.phase == UPLOAD:
-            self._uploaded(part, now)
+            if self._shared is None:
+                self._uploaded(part, now)
+            else:
+                self._share(part)
         elif part.phase == COMPUTE:
             self._computed(part, now)
         else:
@@ -186,15 +185,16 @@ class AsyncClients:
     def _downloaded(self, part: Part, now: float) -> None:
         part.download_end_s = now
         if not part.reached:
+            part.cause = "channel"
+        if self._outages is not None:
+            part.cause = self._outages.cause(part.client, part.download_start_s, now) or part.cause
+        if part.cause is not None:
             part.phase = IDLE
             self.preparing -= 1
             self._end(part, "lost", now)
             return
         part.compute_start_s = now
-        draws = self._draws.get(part.started_round)
-        compute = draws.compute if draws is not None else None
-        place = 0 if compute is None else int(np.searchsorted(compute.clients, part.client))
-        self._go(part, COMPUTE, 0.0 if compute is None else compute.at(place, now), now)
+        self._go(part, COMPUTE, self._draws.compute_s(part.client, part.started_round, now), now)
 
     def _computed(self, part: Part, now: float) -> None:
         part.compute_end_s = now
@@ -202,26 +202,30 @@ class AsyncClients:
         self._transmit(part, now)
 
     def _transmit(self, part: Part, now: float) -> None:
-        part.upload_start_s = now
-        if self.jammers.next_s <= now:
-            self.jammers.catch_up()
         if self._charge_on_upload and not part.charged:
             self._charge(part)
-        self.sent += 1
-        self.sending += 1
-        duration = self.spectrum.delay_s(part.channel, now)
-        if self._up is not None:
-            duration += self._up.at(part.client, now)
-        self.spectrum.begin(part, now)
-        self._go(part, UPLOAD, duration, now)
+        self._go(part, UPLOAD, self.uplink.begin(part, now), now)
+
+    def _share(self, part: Part) -> None:
+        assert self._shared is not None
+        part.due_s = part.leaves_s
+        if part.leaves_s < _EVER:
+            self.clock.call_at(part.leaves_s, self._due, part)
+        self._shared.join(part.client)
+
+    def _shared_to_the_end(self, client: int) -> None:
+        part, now = self.parts[client], self.clock.now
+        if now == part.leaves_s:
+            self._leave(part, now)
+        else:
+            self._uploaded(part, now)
+        self.on_change()
 
     def _uploaded(self, part: Part, now: float) -> None:
         part.upload_end_s = now
-        arrived = bool(part.good) and not part.jammed and not part.collided
-        if arrived and self._up_link is not None:
-            arrived = self._up_link.at(part.client, part.upload_start_s)
-        self._off_the_air(part, delivered=arrived)
-        if not arrived:
+        part.cause = self.uplink.cause(part, now)
+        self.uplink.end(part, delivered=part.cause is None)
+        if part.cause is not None:
             part.phase = READY
             self._end(part, "lost", now)
             return
@@ -234,14 +238,10 @@ class AsyncClients:
         part.charged = part.spent = True
         part.epsilon, part.leak = self.accountant.charge(part.client)
 
-    def _off_the_air(self, part: Part, *, delivered: bool) -> None:
-        self.sending -= 1
-        self.spectrum.end(part, delivered=delivered)
-
     def _leave(self, part: Part, now: float) -> None:
         if part.phase == UPLOAD:
             part.upload_end_s = now
-            self._off_the_air(part, delivered=False)
+            self.uplink.end(part, delivered=False)
             part.phase = READY
         else:
             if part.phase == DOWNLOAD:
@@ -260,37 +260,25 @@ class AsyncClients:
 
     def close_round(self) -> None:
         """The round is over: transmissions under way are cut, and who still computes has missed it."""
-        if self.sending or self.preparing:
+        if self.uplink.sending or self.preparing:
             now = self.clock.now
             for part in self.members:
                 if part.outcome:
                     continue
                 if part.phase == UPLOAD:
                     part.upload_end_s = now
-                    self._off_the_air(part, delivered=False)
+                    self.uplink.end(part, delivered=False)
                     part.phase = READY
                 self._end(part, "late", now)
-        if not self._draws:
-            return
-        needed = {part.started_round for part in self.members if part.phase == DOWNLOAD}
-        self._draws = {round: draws for round, draws in self._draws.items() if round in needed}
+        self._draws.keep(self._rounds_on_the_way())
 
     def state_dict(self) -> State:
         """Between two rounds: every client's update and what it does next, presence, spendings and counts."""
         return {
             "parts": [{name: getattr(part, name) for name in KEPT} for part in self.parts],
-            "draws": [
-                {
-                    "round": round,
-                    "clients": draws.clients.copy(),
-                    "started_s": draws.started_s,
-                    "download": None if draws.download is None else draws.download.state_dict(),
-                    "compute": None if draws.compute is None else draws.compute.state_dict(),
-                }
-                for round, draws in self._draws.items()
-            ],
+            "draws": self._draws.state_dict(),
             "ended": dict(self.ended),
-            "counts": [self.started, self.sent, self.models_sent],
+            "counts": [self.started, self.uplink.sent, self.models_sent],
             "availability": self.availability.state_dict(),
             "accountant": self.accountant.state_dict(),
         }
@@ -300,18 +288,9 @@ class AsyncClients:
         for part, saved in zip(self.parts, state["parts"], strict=True):
             for name in KEPT:
                 setattr(part, name, saved[name])
-        self._draws = {}
-        for drawn in state["draws"]:
-            round, clients, started_s = drawn["round"], drawn["clients"].copy(), drawn["started_s"]
-            download, compute = drawn["download"], drawn["compute"]
-            self._draws[round] = UpdateDraws(
-                clients,
-                started_s,
-                None if download is None else self._download.redraw(round, started_s, clients, download),
-                None if compute is None else self._compute.redraw(round, started_s, clients, compute),
-            )
+        self._draws.load_state_dict(state["draws"])
         self.ended = dict(state["ended"])
-        self.started, self.sent, self.models_sent = state["counts"]
+        self.started, self.uplink.sent, self.models_sent = state["counts"]
         self.availability.load_state_dict(state["availability"])
         self.accountant.load_state_dict(state["accountant"])
         for part in self.parts:

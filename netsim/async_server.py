@@ -14,7 +14,6 @@ import numpy as np
 from simpy.events import Event
 
 from netsim.async_client import AsyncClients
-from netsim.client import OUTCOMES
 from netsim.clock import LAST, Clock
 from netsim.interfaces import (
     AgeMeter,
@@ -33,6 +32,7 @@ from netsim.part import IDLE, Part
 from netsim.server import NobodyLeftError
 from netsim.streams import Streams
 from netsim.trace import DetectionRow, Recorder, RoundRow
+from netsim.update import OUTCOMES
 
 _NAN = float("nan")
 
@@ -81,7 +81,7 @@ class AsynchronousServer:
         self.clock = clock
         self.clients = clients
         self.spectrum = clients.spectrum
-        self.jammers = clients.jammers
+        self.jammers = clients.uplink.jammers
         self.scheduler = scheduler
         self.learner = learner
         self.recorder = recorder
@@ -149,7 +149,7 @@ class AsynchronousServer:
         end_s = None if self.round_s is None else max(number * self.round_s, start_s)
         if end_s is not None:
             self.spectrum.round_ends_s = end_s
-        self._sent_before = clients.sent
+        self._sent_before = clients.uplink.sent
         clients.open_round(number, self.learner.version, present, channels)
         self._open = True
         if end_s is not None:
@@ -176,9 +176,9 @@ class AsynchronousServer:
 
     def _over(self) -> bool:
         clients = self.clients
-        if clients.sending:
+        if clients.uplink.sending:
             return False
-        return clients.preparing == 0 or (not self.wait_for_compute and clients.sent > self._sent_before)
+        return clients.preparing == 0 or (not self.wait_for_compute and clients.uplink.sent > self._sent_before)
 
     def _changed(self) -> None:
         # Not at once: who becomes ready in this very instant still belongs to the round.
@@ -258,7 +258,7 @@ class AsynchronousServer:
                 reward=_NAN,
                 genie_reward=_NAN,
                 bytes_down=(clients.models_sent - self._models_before) * self.payload_bytes,
-                bytes_up=(clients.sent - self._sent_before) * self.payload_bytes,
+                bytes_up=(clients.uplink.sent - self._sent_before) * self.payload_bytes,
                 sum_age=total,
                 # Whole numbers up to the last division, so that the sum of squares loses nothing.
                 age_variance=(clients.count * squares - total * total) / clients.count,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from netsim.client_outages import ClientOutages
 from netsim.interfaces import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+from netsim.shared_medium import SharedMedium
 from netsim.streams import Stream, Streams
 
 if TYPE_CHECKING:
-    from netsim.client import Update
+    from netsim.update import Update
 
 ValueT = TypeVar("ValueT", float, bool)
 
@@ -193,6 +195,8 @@ class Medium:
         uplink: Timeline[ChannelLaw],
         streams: Streams,
         sub_channels: int | None = None,
+        shared: SharedMedium | None = None,
+        outages: ClientOutages | None = None,
     ) -> None:
         self.download = Durations(clients=clients, law=download, draws=streams["downlink.delay"])
         self.compute = Durations(clients=clients, law=compute, draws=streams["compute.delay"])
@@ -202,24 +206,38 @@ class Medium:
         )
         self.uplink = Survivals(clients=clients, law=uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"])
         self.sub_channels = SubChannels(count=sub_channels)
+        self.shared = shared
+        """What uploads share after they have crossed their clients' own links; None: nothing."""
+        self.outages = outages or None
+        """What destroys transmissions of many clients together; None: nothing."""
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""
         self.downlink.open_round(round, time_s)
         self.uplink.open_round(round, time_s)
+        if self.outages is not None:
+            self.outages.open_round(round, time_s)
 
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
-        """What the latency of any clients is in `round`, selected or not, if nothing is lost and nobody waits; seconds (n,)."""
+        """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,)."""
         total = np.zeros(len(clients))
         for phase in (self.download, self.compute, self.upload):
             total += phase.draw(round, time_s, clients).values
-        return total
+        return total if self.shared is None else total + self.shared.alone_s(clients)
 
     def state_dict(self) -> State:
-        """State of both links; who waits for a sub-channel is kept with the updates."""
-        return {"downlink": self.downlink.state_dict(), "uplink": self.uplink.state_dict()}
+        """State of both links and of what clients share; who waits for a sub-channel is kept with the updates."""
+        state: State = {"downlink": self.downlink.state_dict(), "uplink": self.uplink.state_dict()}
+        for name, part in (("shared", self.shared), ("outages", self.outages)):
+            if part is not None:
+                state[name] = part.state_dict()
+        return state
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Take the state at the close of `round`."""
         self.downlink.load_state_dict(state["downlink"], round, time_s)
         self.uplink.load_state_dict(state["uplink"], round, time_s)
+        if self.shared is not None:
+            self.shared.load_state_dict(state["shared"])
+        if self.outages is not None:
+            self.outages.load_state_dict(state["outages"])

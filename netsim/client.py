@@ -11,110 +11,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
-from netsim.channel import Medium, RoundDraw
+from netsim.channel import Medium
 from netsim.clock import Clock
 from netsim.interfaces import Accountant, Availability, BoolArray, IntArray, State
 from netsim.streams import Stream
-from netsim.trace import Recorder, UpdateRow
+from netsim.trace import Recorder
+from netsim.update import COMPUTE, DOWNLOAD, ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, RoundDraws, Update
 
-DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED = "download", "compute", "wait", "upload", "ended"
-OUTCOMES = ("delivered", "lost", "late", "aborted")
-_NAN = float("nan")
 _EVER = float("inf")
-_DRAWN = ("download", "downlink", "compute", "upload", "uplink")
-# What an update is made of, as plain data; its draws and its pending call are made anew from these.
-_FIELDS = (
-    "client",
-    "round",
-    "version",
-    "age_rounds",
-    "place",
-    "phase",
-    "due_s",
-    "leaves_s",
-    "survives",
-    "censored",
-    "epsilon",
-    "leak",
-    "outcome",
-    "selected_s",
-    "download_start_s",
-    "download_end_s",
-    "compute_start_s",
-    "compute_end_s",
-    "upload_start_s",
-    "upload_end_s",
-    "outcome_s",
-)
-# The columns of an update's record carry the names of its fields; those that only other servers fill come last.
-_COLUMNS = tuple(name for name in UpdateRow._fields if name not in UpdateRow._field_defaults)
-_RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*_COLUMNS)
-_NOT_RECORDED = (None,) * (len(UpdateRow._fields) - len(_COLUMNS))
-
-
-class RoundDraws:
-    """What the updates of one round will need, drawn as the round begins."""
-
-    __slots__ = ("clients", "compute", "downlink", "download", "started_s", "uplink", "upload")
-
-    def __init__(self, medium: Medium, round: int, time_s: float, clients: IntArray) -> None:
-        self.clients = clients
-        self.started_s = time_s
-        self.download: RoundDraw[float] = medium.download.draw(round, time_s, clients)
-        self.downlink: RoundDraw[bool] = medium.downlink.draw(round, time_s, clients)
-        self.compute: RoundDraw[float] = medium.compute.draw(round, time_s, clients)
-        self.upload: RoundDraw[float] = medium.upload.draw(round, time_s, clients)
-        self.uplink: RoundDraw[bool] = medium.uplink.draw(round, time_s, clients)
-
-    def state_dict(self) -> State:
-        """The values as drawn: a channel's state has moved on since, so they could not all be drawn again."""
-        drawn = {name: getattr(self, name).state_dict() for name in _DRAWN}
-        return {"clients": self.clients.copy(), "started_s": self.started_s, **drawn}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take the values as they were drawn."""
-        for name in _DRAWN:
-            getattr(self, name).load_state_dict(state[name])
-
-
-class Update:
-    """One client's part in one round. Times are seconds, NaN where a step was not reached."""
-
-    __slots__ = (*_FIELDS, "draws", "order")
-
-    def __init__(
-        self, client: int, round: int, version: int, age_rounds: int, place: int, leaves_s: float, now_s: float, draws: RoundDraws
-    ) -> None:
-        self.client = client
-        self.round = round
-        self.version = version
-        self.age_rounds = age_rounds
-        self.place = place
-        """Position among the clients of its round: where its draws are."""
-        self.leaves_s = leaves_s
-        """When the client will go away; known to the engine, to nobody else."""
-        self.draws = draws
-        self.phase = DOWNLOAD
-        self.due_s = now_s
-        self.order = -1
-        """The number of its next step among the calls of the clock; -1: none is set."""
-        self.survives = True
-        """Whether the upload gets through, settled as it begins."""
-        self.censored = True
-        self.epsilon = self.leak = _NAN
-        self.outcome = ""
-        self.selected_s = self.download_start_s = now_s
-        self.download_end_s = self.compute_start_s = self.compute_end_s = _NAN
-        self.upload_start_s = self.upload_end_s = self.outcome_s = _NAN
-
-    def row(self) -> UpdateRow:
-        """The record of this update."""
-        return UpdateRow._make(_RECORDED(self) + _NOT_RECORDED)
 
 
 class Clients:
@@ -154,6 +61,11 @@ class Clients:
         self.ended = dict.fromkeys(OUTCOMES, 0)
         self._availability_draws = availability_draws
         self._charge_on_upload = charge_on == "upload"
+        self._shared, self._outages = medium.shared, medium.outages
+        # What follows once an upload has crossed its client's own link.
+        self._sent = self._uploaded if self._shared is None else self._share
+        if self._shared is not None:
+            self._shared.on_end = self._shared_to_the_end
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has budget left and is not busy (`busy_too`: or is)."""
@@ -175,6 +87,8 @@ class Clients:
         draws = RoundDraws(self.medium, round, now, chosen)
         leaves = self.availability.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
+        if self._outages is not None:
+            self._outages.forget(min((update.selected_s for update in in_flight.values()), default=now))
         updates = []
         for place, client in enumerate(listed):
             update = Update(client, round, version, round - last[place], place, leaves[place], now, draws)
@@ -218,7 +132,7 @@ class Clients:
         if now == update.leaves_s:
             self._end(update, "aborted", now)
         elif update.phase == UPLOAD:
-            self._uploaded(update, now)
+            self._sent(update, now)
         elif update.phase == COMPUTE:
             self._computed(update, now)
         else:
@@ -227,9 +141,12 @@ class Clients:
     def _downloaded(self, update: Update, now: float) -> None:
         update.download_end_s = now
         draws = update.draws
-        if not draws.downlink.at(update.place, update.download_start_s):
-            self._end(update, "lost", now)
-            return
+        arrives = draws.downlink.at(update.place, update.download_start_s)
+        if not arrives or self._outages is not None:
+            cause = self._cause(update, update.download_start_s, now, arrives)
+            if cause is not None:
+                self._end(update, "lost", now, cause)
+                return
         update.compute_start_s = now
         duration_s = draws.compute.at(update.place, now)
         if duration_s == 0:
@@ -258,11 +175,33 @@ class Clients:
         update.survives = draws.uplink.at(update.place, now)
         self._go(update, UPLOAD, draws.upload.at(update.place, now), now)
 
+    def _share(self, update: Update, now: float) -> None:
+        assert self._shared is not None
+        update.due_s = update.leaves_s
+        update.order = -1
+        if update.leaves_s < _EVER:
+            update.order = self.clock.call_at(update.leaves_s, self._due, update)
+        self._shared.join(update.client)
+
+    def _shared_to_the_end(self, client: int) -> None:
+        update, now = self.in_flight[client], self.clock.now
+        if now == update.leaves_s:
+            self._end(update, "aborted", now)
+        else:
+            self._uploaded(update, now)
+
+    def _cause(self, update: Update, start_s: float, now: float, arrives: bool) -> str | None:
+        """What a transmission that began at `start_s` and ends now is lost to, its own link being one thing; None: nothing."""
+        cause = None if self._outages is None else self._outages.cause(update.client, start_s, now)
+        return cause if arrives or cause is not None else "channel"
+
     def _uploaded(self, update: Update, now: float) -> None:
         update.upload_end_s = now
-        if not update.survives:
-            self._end(update, "lost", now)
-            return
+        if not update.survives or self._outages is not None:
+            cause = self._cause(update, update.upload_start_s, now, update.survives)
+            if cause is not None:
+                self._end(update, "lost", now, cause)
+                return
         if not self._charge_on_upload:
             update.epsilon, update.leak = self.accountant.charge(update.client)
         if update.round == self.open_round:
@@ -272,13 +211,15 @@ class Clients:
         else:
             self._end(update, "late", now)
 
-    def _end(self, update: Update, outcome: str, now: float) -> None:
+    def _end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
         phase, update.phase = update.phase, ENDED
         update.outcome = outcome
         update.outcome_s = now
         # A phase that was cut short ends with the update; a step that was not reached keeps NaN.
         if phase == UPLOAD:
             update.upload_end_s = now
+            if self._shared is not None and update.client in self._shared:
+                self._shared.leave(update.client)
         elif phase == COMPUTE:
             update.compute_end_s = now
         elif phase == DOWNLOAD:
@@ -288,7 +229,7 @@ class Clients:
         self.ended[outcome] += 1
         del self.in_flight[update.client]
         self.busy[update.client] = False
-        self.recorder.update(update.row())
+        self.recorder.update(update.row() if cause is None else update.row()._replace(cause=cause))
         self.on_end(update)
         if phase == UPLOAD:
             following = self.medium.sub_channels.release()
@@ -310,7 +251,7 @@ class Clients:
             "started": self.started,
             "uploads": self.uploads,
             "ended": dict(self.ended),
-            "in_flight": [{name: getattr(update, name) for name in _FIELDS} for update in flights],
+            "in_flight": [{name: getattr(update, name) for name in FIELDS} for update in flights],
             "draws": {update.round: update.draws.state_dict() for update in flights},
             "held": self.medium.sub_channels.held,
             "line": [update.client for update in self.medium.sub_channels.waiting],
@@ -334,7 +275,7 @@ class Clients:
         self.in_flight = {}
         for flight in state["in_flight"]:
             update = Update.__new__(Update)
-            for name in _FIELDS:
+            for name in FIELDS:
                 setattr(update, name, flight[name])
             update.draws = draws[update.round]
             update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from netsim.interfaces import IntArray
+from netsim.spans import Spans
 
 
 class Linked(Protocol):
@@ -57,25 +58,17 @@ class Outages:
         for outage in outages:
             for link in self._links(outage):
                 spans.setdefault(link, []).append((outage.start_s, outage.end_s))
-        self._starts: dict[int, list[float]] = {}
-        self._ends: dict[int, list[float]] = {}
+        self._spans = {link: Spans(parts) for link, parts in spans.items()}
         returns: dict[float, list[int]] = {}
-        for link, parts in spans.items():
-            starts, ends = self._starts.setdefault(link, []), self._ends.setdefault(link, [])
-            for start, end in sorted(parts):
-                if ends and start <= ends[-1]:
-                    ends[-1] = max(ends[-1], end)
-                else:
-                    starts.append(start)
-                    ends.append(end)
-            for end in ends:
-                returns.setdefault(end, []).append(link)
+        for link, spans_of in self._spans.items():
+            for _, end_s in spans_of:
+                returns.setdefault(end_s, []).append(link)
         self._returns = {time: sorted(links) for time, links in sorted(returns.items()) if time < math.inf}
         self._times = list(self._returns)
-        self._all = sorted((s, e) for link in self._starts for s, e in zip(self._starts[link], self._ends[link], strict=True))
+        self._all = sorted(span for spans_of in self._spans.values() for span in spans_of)
 
     def __bool__(self) -> bool:
-        return bool(self._starts)
+        return bool(self._spans)
 
     def _links(self, outage: Outage) -> list[int]:
         graph = self._graph
@@ -100,12 +93,8 @@ class Outages:
 
     def cut(self, link: int, start_s: float, end_s: float) -> bool:
         """Whether `link` is down at any instant of [start_s, end_s), or at start_s if the two are equal."""
-        starts = self._starts.get(link)
-        if starts is None:
-            return False
-        # The last outage that begins before the flight ends (or at its one instant).
-        i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
-        return i >= 0 and self._ends[link][i] > start_s
+        spans = self._spans.get(link)
+        return spans is not None and spans.overlap(start_s, end_s)
 
     def quiet_until(self, time_s: float) -> float:
         """Until when no link is down; -inf: one is down now."""

@@ -29,6 +29,7 @@ class Part:
 
     __slots__ = (
         *KEPT,
+        "cause",
         "channel",
         "client",
         "collided",
@@ -62,6 +63,8 @@ class Part:
         self.good: bool | None = None
         self.jammed: bool | None = None
         self.collided: bool | None = None
+        self.cause: str | None = None
+        """What its transmission was lost to."""
         self.spent = False
         """Whether privacy was spent in this round."""
         self.outcome = ""
@@ -96,4 +99,5 @@ class Part:
             self.collided,
             age_after,
             age_after_s,
+            self.cause,
         )

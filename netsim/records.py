@@ -116,6 +116,8 @@ class UpdateRow(NamedTuple):
     """Age of information after the round: 1 if delivered, else one more than before."""
     age_after_s: float | None = None
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
+    cause: str | None = None
+    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, or an outage by its name."""
 
 
 class JamRow(NamedTuple):
@@ -182,7 +184,7 @@ def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Sche
 
 ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
 _NAMES = pa.dictionary(pa.int8(), pa.string())
-CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES})
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from simpy.events import Event
 
-from netsim.client import OUTCOMES, Clients, Update
+from netsim.client import Clients
 from netsim.clock import LAST, Clock
 from netsim.interfaces import (
     BoolArray,
@@ -29,6 +29,7 @@ from netsim.interfaces import (
 )
 from netsim.streams import Streams
 from netsim.trace import Recorder, RoundRow
+from netsim.update import OUTCOMES, Update
 
 _NAN = float("nan")
 _NOBODY = np.zeros(0, np.int64)

@@ -227,7 +227,7 @@ def test_parts_are_conserved_at_every_event(mode: dict[str, Any], seed: int) -> 
             assert clients.started == sum(clients.ended.values()) + server.in_flight
             on_air = [part.client for parts in server.spectrum.under_way for part in parts]
             assert sorted(on_air) == [part.client for part in clients.parts if part.phase == "upload"]
-            assert clients.sending == len(on_air)
+            assert clients.uplink.sending == len(on_air)
         assert server.in_flight == 0
         assert not any(server.spectrum.under_way)
     for row in it.recorder.rounds:

@@ -12,8 +12,8 @@ from models.availability import Markov
 from models.changes import Unchanging
 from models.channels import GilbertElliott
 from netsim.channel import Survivals
-from netsim.client import OUTCOMES
 from netsim.streams import Streams
+from netsim.update import OUTCOMES
 from tests.engine_parts import ROUNDS, built, copied, random_tables, same, watch
 
 SEEDS = range(60)

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from netsim.client import OUTCOMES
 from netsim.simulation import Simulation
 from netsim.trace import MemoryRecorder, UpdateRow
+from netsim.update import OUTCOMES
 from scenarios.build import build
 from scenarios.errors import UserError
 from scenarios.reading import parse

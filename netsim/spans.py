@@ -1,0 +1,49 @@
+"""Stretches of time in which something is so, as a list to look things up in: [start, end), ascending, none touching the next."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+_EVER = float("inf")
+
+
+class Spans:
+    """Half-open stretches of seconds; those that touch or overlap are one. An end of inf: not over yet, or never."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, spans: Iterable[tuple[float, float]] = ()) -> None:
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        for start_s, end_s in sorted(spans):
+            self.add(start_s, end_s)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return zip(self._starts, self._ends, strict=True)
+
+    def add(self, start_s: float, end_s: float = _EVER) -> None:
+        """One more stretch, which begins no earlier than the last one."""
+        if self._ends and start_s <= self._ends[-1]:
+            self._ends[-1] = max(self._ends[-1], end_s)
+        else:
+            self._starts.append(start_s)
+            self._ends.append(end_s)
+
+    def close(self, end_s: float) -> None:
+        """The last stretch ends at `end_s`; if that is where it began, there was none."""
+        self._ends[-1] = end_s
+        if self._starts[-1] == end_s:
+            del self._starts[-1], self._ends[-1]
+
+    def forget(self, before_s: float) -> None:
+        """Drop what was over by `before_s`: nobody asks about earlier times any more."""
+        past = bisect_right(self._ends, before_s)
+        del self._starts[:past], self._ends[:past]
+
+    def overlap(self, start_s: float, end_s: float) -> bool:
+        """Whether it is so at any instant of [start_s, end_s), or at start_s if the two are equal."""
+        starts = self._starts
+        # The last stretch that begins before the end (or at the one instant).
+        i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
+        return i >= 0 and self._ends[i] > start_s
