@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from analysis.results import FORMAT, Sweep
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences
 
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS = ("target_s", "final_accuracy", "mean_round_s", "max_leak", "regret")
+METRICS = ("target_s", "final_accuracy", "mean_round_s", "max_leak", "regret", "aoi_regret", "cumulated_age_variance")
 """Figures that are compared, in the order of the tables; fields of `RunMetrics`, `ComparisonRow` and `DifferenceRow`."""
 
 
@@ -33,6 +35,11 @@ class ComparisonRow:
     max_leak: Interval
     """Mean inf: updates arrived without protection."""
     regret: Interval
+    aoi_regret: Interval
+    """Against `oracle`."""
+    cumulated_age_variance: Interval
+    oracle: str = ""
+    """What the AoI regret is measured against; empty where there is none, names joined by "or" where runs differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class DifferenceRow:
     mean_round_s: PairedDifference
     max_leak: PairedDifference
     regret: PairedDifference
+    aoi_regret: PairedDifference
+    cumulated_age_variance: PairedDifference
+    same_oracle: bool = True
+    """Whether the AoI regrets of both are against one oracle; else their difference says nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,22 @@ class Comparison:
     differences: list[DifferenceRow]
 
     def has(self, metric: str) -> bool:
-        """Whether any run has this figure."""
-        return bool(self.runs[metric].notna().any()) or (metric == "target_s" and self.target_accuracy is not None)
+        """Whether any run has this figure. Leaks that no run limits and rounds that take no time are no figures."""
+        values = self.runs[metric]
+        if metric == "max_leak":
+            return bool(np.isfinite(values.to_numpy(np.float64)).any())
+        if metric == "mean_round_s":
+            return bool((values > 0.0).any())
+        return bool(values.notna().any()) or (metric == "target_s" and self.target_accuracy is not None)
+
+    @property
+    def oracles(self) -> tuple[str, ...]:
+        """What AoI regrets are measured against: one name, or several where runs differ."""
+        return tuple(dict.fromkeys(name for name in self.runs["oracle"] if name))
+
+
+def _names(oracles: pd.Series[str]) -> str:
+    return " or ".join(dict.fromkeys(name for name in oracles if name))
 
 
 def compare(
@@ -80,14 +105,18 @@ def compare(
     for variant, label in sweep.labels.items():
         mine = table[table["variant"] == variant]
         intervals = {metric: mean_interval(mine[metric].to_numpy(), confidence) for metric in METRICS}
-        rows.append(ComparisonRow(variant, label, len(mine), intervals["target_s"].count, **intervals))
+        rows.append(
+            ComparisonRow(variant, label, len(mine), intervals["target_s"].count, **intervals, oracle=_names(mine["oracle"]))
+        )
     if len(sweep):
         by_metric = {
             metric: {d.variant: d for d in paired_differences(table, sweep.baseline, metric, confidence=confidence)}
             for metric in METRICS
         }
+        oracles = {row.variant: row.oracle for row in rows}
+        same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
         differences = [
-            DifferenceRow(variant, label, **{metric: by_metric[metric][variant] for metric in METRICS})
+            DifferenceRow(variant, label, **{metric: by_metric[metric][variant] for metric in METRICS}, same_oracle=same[variant])
             for variant, label in sweep.labels.items()
             if variant != sweep.baseline
         ]
@@ -118,7 +147,7 @@ def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison
         raise ValueError(f"path = {str(path)!r}: must end in .parquet or .csv")
     found = compare(sweep) if comparison is None else comparison
     schema = pyarrow.schema(
-        [("variant", "string"), ("label", "string"), ("seeds", "int64"), ("reached", "int64")]
+        [("variant", "string"), ("label", "string"), ("seeds", "int64"), ("reached", "int64"), ("oracle", "string")]
         + [(f"{metric}{suffix}", kind) for metric in METRICS for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
@@ -142,10 +171,11 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
     paired = {row.variant: row for row in differences}
     flat = []
     for row in rows:
-        line: dict[str, Any] = {"variant": row.variant, "label": row.label, "seeds": row.seeds, "reached": row.reached}
+        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds", "reached")}
+        line["oracle"] = row.oracle or None
         for metric in METRICS:
             groups = {"": getattr(row, metric)}
-            if row.variant in paired:
+            if row.variant in paired and (metric != "aoi_regret" or paired[row.variant].same_oracle):
                 groups["_difference"] = getattr(paired[row.variant], metric).difference
             for group, interval in groups.items():
                 for field, value in asdict(interval).items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -116,8 +116,17 @@ def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any
     }
 
 
-def run_detections(run: Run) -> tuple[list[Any], DetectionScore]:
-    """The rows of a run's `detections.parquet` (none where it has no such table), and how they score."""
+class _Row(NamedTuple):
+    round: int
+    channel: int
+    jammed: int
+
+
+def run_detections(run: Run) -> DetectionScore:
+    """How a run's `detections.parquet` scores; nothing is known where it has no such table."""
+    if not run.has_detections:
+        return score((), None)
     aoi = run.summary.get("aoi") or {}
-    rows = list(run.detections.itertuples(index=False)) if run.has_detections else []
-    return rows, score(rows, change_rounds(aoi.get("channels")) if run.has_detections else None)
+    columns = run.arrow("detections", _Row._fields).to_pydict()
+    rows = [_Row(*row) for row in zip(*(columns[name] for name in _Row._fields), strict=True)]
+    return score(rows, change_rounds(aoi.get("channels")))

@@ -37,7 +37,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
-        *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s"),
+        *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
     ),
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
@@ -47,6 +47,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "partition": ("client", "label", "samples"),
 }
 """The columns format 1 promises, by table; more may be there."""
+LATER = {"rounds": COLUMNS["rounds"][17:], "clients": COLUMNS["clients"][16:]}
+"""Columns of single servers, which came one after another: a file written before one of them came is read as if it were null."""
 
 
 class Run:
@@ -123,8 +125,12 @@ class Run:
             raise ValueError(f"{path}: expected the {table} table of a run, but there is no such file{remedy}")
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
-                _check_table(path, table, file.schema_arrow)
-                return file.read(columns=None if columns is None else list(columns))
+                lacking = _check_table(path, table, file.schema_arrow)
+                wanted = [*file.schema_arrow.names, *lacking] if columns is None else list(columns)
+                found = file.read(columns=[name for name in wanted if name not in lacking])
+                for name in (name for name in wanted if name in lacking):
+                    found = found.append_column(name, pyarrow.nulls(file.metadata.num_rows, pyarrow.float64()))
+                return found.select(wanted)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path}: expected a Parquet file, but it cannot be read: {error}") from error
 
@@ -245,7 +251,8 @@ def _read_json(path: Path, expected: str) -> dict[str, Any]:
     return content
 
 
-def _check_table(path: Path, table: str, schema: Any) -> None:
+def _check_table(path: Path, table: str, schema: Any) -> list[str]:
+    """The columns that came after the file was written; raises ValueError for any other that is missing."""
     metadata: dict[bytes, bytes] = schema.metadata or {}
     kind = metadata.get(b"netsim.table")
     if kind != table.encode():
@@ -253,8 +260,10 @@ def _check_table(path: Path, table: str, schema: Any) -> None:
         raise ValueError(f"{path}: expected the {table} table of a run, but the file {found}")
     _check_format(path, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
-    if missing:
-        raise ValueError(f"{path}: expected the {table} table of a run, but columns are missing: {', '.join(missing)}")
+    wrong = [name for name in missing if name not in LATER.get(table, ())]
+    if wrong:
+        raise ValueError(f"{path}: expected the {table} table of a run, but columns are missing: {', '.join(wrong)}")
+    return missing
 
 
 def _check_format(path: Path, found: object) -> None:

@@ -57,6 +57,12 @@ class RunMetrics:
     max_leak: float
     regret: float
     """Cumulative regret after the last round; NaN where the run did not measure it."""
+    aoi_regret: float
+    """AoI regret against `oracle` after the last round; NaN of servers without ages, and without an oracle."""
+    cumulated_age_variance: float
+    """Sum over rounds of the AoI variance; NaN of servers without ages."""
+    oracle: str
+    """What the AoI regret is measured against; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +135,39 @@ def largest_leak(rounds: pd.DataFrame) -> float:
 
 def cumulative_regret(rounds: pd.DataFrame) -> Curve:
     """Rounds and the sum up to each of genie reward minus reward (PAUSE eq. 15); rounds that did not measure both are skipped."""
-    regret = (rounds["genie_reward"] - rounds["reward"]).to_numpy(dtype=np.float64)
-    measured = ~np.isnan(regret)
-    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(regret[measured])
+    return _cumulated(rounds, rounds["genie_reward"] - rounds["reward"])
+
+
+def aoi_regret(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of sum of ages minus the oracle's (Li et al., eq. 14); empty where it was not measured."""
+    return _cumulated(rounds, rounds["sum_age"] - rounds["oracle_sum_age"])
+
+
+def cumulated_age_variance(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of the AoI variance (Li et al., eq. 37, as in Fig. 4); empty without ages."""
+    return _cumulated(rounds, rounds["age_variance"])
+
+
+def _cumulated(rounds: pd.DataFrame, column: pd.Series[float]) -> Curve:
+    values = column.to_numpy(dtype=np.float64, na_value=math.nan)
+    measured = ~np.isnan(values)
+    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
+
+
+def last_value(curve: Curve) -> float:
+    """The last value of a curve; NaN of an empty one."""
+    return float(curve[1][-1]) if curve[1].size else math.nan
+
+
+def oracle_name(run: Run) -> str:
+    """What the AoI regret of a run is measured against; empty where it has no ages, or no oracle."""
+    oracle = str((run.summary.get("aoi") or {}).get("oracle") or "")
+    return "" if oracle == "none" else oracle
 
 
 def run_metrics(run: Run, *, target_accuracy: float | None = None, window: int = 1, last: int = 10) -> RunMetrics:
     """All figures of one run; `window` smooths the way to the target, `last` evaluations make the final accuracy."""
     rounds = run.rounds
-    _, regret = cumulative_regret(rounds)
     return RunMetrics(
         variant=run.variant,
         label=run.label,
@@ -148,7 +178,10 @@ def run_metrics(run: Run, *, target_accuracy: float | None = None, window: int =
         final_accuracy=final_accuracy(rounds, last=last),
         mean_round_s=mean_round_latency_s(rounds),
         max_leak=largest_leak(rounds),
-        regret=float(regret[-1]) if regret.size else math.nan,
+        regret=last_value(cumulative_regret(rounds)),
+        aoi_regret=last_value(aoi_regret(rounds)),
+        cumulated_age_variance=last_value(cumulated_age_variance(rounds)),
+        oracle=oracle_name(run),
     )
 
 

@@ -18,8 +18,8 @@ Cells = tuple[list[str], list[list[str]]]
 """Header and rows of a table, as text."""
 
 MISSING = "—"
-TERMINAL_METRICS = METRICS[:4]
-"""What fits into 80 columns; the regret is in the report."""
+MOST_COLUMNS = 4
+"""Figures that fit into 80 columns of a terminal; the others are in the report."""
 
 
 def format_number(value: float, *, digits: int | None = None, signed: bool = False) -> str:
@@ -59,6 +59,8 @@ def comparison_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
         "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s)),
         "max_leak": ("largest leak (ε)", _leak_cell),
         "regret": ("regret", lambda row: format_interval(row.regret)),
+        "aoi_regret": (aoi_regret_title(comparison.oracles), lambda row: _aoi_regret_cell(row, comparison.oracles)),
+        "cumulated_age_variance": ("cumulated AoI variance", lambda row: format_interval(row.cumulated_age_variance)),
     }
     shown = [columns[metric] for metric in metrics if comparison.has(metric)]
     return ["variant", *(title for title, _ in shown)], [
@@ -77,6 +79,14 @@ def difference_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
         "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s.difference, signed=True)),
         "max_leak": ("largest leak (ε)", lambda row: format_interval(row.max_leak.difference, signed=True)),
         "regret": ("regret", lambda row: format_interval(row.regret.difference, signed=True)),
+        "aoi_regret": (
+            aoi_regret_title(comparison.oracles),
+            lambda row: format_interval(row.aoi_regret.difference, signed=True) if row.same_oracle else "another oracle",
+        ),
+        "cumulated_age_variance": (
+            "cumulated AoI variance",
+            lambda row: format_interval(row.cumulated_age_variance.difference, signed=True),
+        ),
     }
     shown = [columns[metric] for metric in metrics if comparison.has(metric)]
     header = ["variant", *(title for title, _ in shown)]
@@ -89,14 +99,27 @@ def comparison_table(source: Sweep | Comparison) -> Table:
     caption = interval_words(comparison)
     if comparison.has("final_accuracy"):
         caption += f"; final accuracy: mean of the last {comparison.last} evaluations"
-    return _table(comparison.name, caption, comparison_cells(comparison, TERMINAL_METRICS))
+    return _table(comparison.name, caption, comparison_cells(comparison, _terminal_metrics(comparison)))
 
 
 def difference_table(source: Sweep | Comparison) -> Table:
     """Paired differences to the baseline at equal seeds, for the terminal."""
     comparison = source if isinstance(source, Comparison) else compare(source)
     title = f"Variant minus {baseline_label(comparison)}, at equal seeds"
-    return _table(title, interval_words(comparison), difference_cells(comparison, TERMINAL_METRICS))
+    return _table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
+
+
+def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
+    """The first figures that there are; ages before other regrets, since who measures them studies them."""
+    ages = ("aoi_regret", "cumulated_age_variance")
+    order = sorted(METRICS, key=lambda metric: metric not in ages)
+    shown = [metric for metric in order if comparison.has(metric)][:MOST_COLUMNS]
+    return tuple(metric for metric in METRICS if metric in shown)
+
+
+def aoi_regret_title(oracles: Sequence[str]) -> str:
+    """AoI regret with the name of its oracle, or oracles."""
+    return f"AoI regret (oracle {' or '.join(oracles)})" if oracles else "AoI regret"
 
 
 def interval_words(comparison: Comparison) -> str:
@@ -171,6 +194,12 @@ def _target_difference_cell(row: DifferenceRow) -> str:
         return "baseline never"
     text = format_interval(pairs.difference, signed=True)
     return text if pairs.difference.count == pairs.seeds else f"{text} ({pairs.difference.count} of {pairs.seeds})"
+
+
+def _aoi_regret_cell(row: ComparisonRow, oracles: Sequence[str]) -> str:
+    # Where runs differ in their oracle, every figure names its own.
+    named = f" ({row.oracle})" if len(oracles) > 1 and row.oracle else ""
+    return format_interval(row.aoi_regret) + named
 
 
 def _leak_cell(row: ComparisonRow) -> str:

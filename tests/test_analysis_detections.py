@@ -69,7 +69,8 @@ def test_a_run_records_what_its_scheduler_declared_and_scores_it(unit: str, tmp_
         tables = PIECES | {"channels": {"count": 2, "states": states}, "server": server}
     summary = run(parse(tables), tmp_path / "run")
     opened = open_run(tmp_path / "run")
-    rows, found = run_detections(opened)
+    found = run_detections(opened)
+    rows = list(opened.detections.itertuples())
     assert found.changes == (401, 801)
     assert 0 < found.missed + len(found.delays_rounds) == 2
     assert found.delays_rounds
@@ -93,11 +94,12 @@ def test_a_restart_that_jamming_caused_is_told_as_such(tmp_path: Path) -> None:
     states = {"kind": "stationary", "means": [0.95, 0.3]}
     study = parse(PIECES | {"channels": {"count": 2, "states": states}, "jammers": [jammer]})
     summary = run(study, tmp_path / "run")
-    rows, found = run_detections(open_run(tmp_path / "run"))
+    opened = open_run(tmp_path / "run")
+    found, rows = run_detections(opened), list(opened.detections.itertuples())
     assert rows
     assert found.causes[0] == "jamming"
     first = rows[0]
-    hits = open_run(tmp_path / "run").clients.query("jammed and channel == @first.channel and round <= @first.round")
+    hits = opened.clients.query("jammed and channel == @first.channel and round <= @first.round")
     assert first.jammed == len(hits) > 0
     assert summary["aoi"]["detections"]["by_jamming"] == sum(found.jamming.values()) >= 1
     assert summary["aoi"]["detections"]["changes"] == 0
@@ -108,4 +110,4 @@ def test_a_run_of_another_server_has_no_such_table(tmp_path: Path) -> None:
     run(parse(tables), tmp_path / "run")
     opened = open_run(tmp_path / "run")
     assert not opened.has_detections
-    assert run_detections(opened)[0] == []
+    assert run_detections(opened) == score((), None)

@@ -33,7 +33,7 @@ def column_type(table: str, name: str) -> pa.DataType:
 def write_table(path: Path, table: str, columns: dict[str, list[Any]], *, format: str = "1", drop: tuple[str, ...] = ()) -> None:
     """A table of format 1: given columns, all others zero (nullable ones null)."""
     rows = len(next(iter(columns.values())))
-    nullable = {"accuracy", "loss", "reward", "genie_reward"}
+    nullable = {"accuracy", "loss", "reward", "genie_reward", *trace.RoundRow._field_defaults}
     arrays = {}
     for name in COLUMNS[table]:
         if name in drop:
@@ -190,6 +190,15 @@ def test_foreign_tables_are_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ValueError, match=r"rounds\.parquet is missing"):
         open_run(run)
+
+
+def test_a_file_from_before_a_column_came_is_read_as_if_it_were_null(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"round": [1, 2]})
+    write_table(run / "rounds.parquet", "rounds", {"round": [1, 2]}, drop=("talk_s", "jammed"))
+    opened = open_run(run)
+    assert set(opened.rounds.columns) == set(COLUMNS["rounds"])
+    assert opened.rounds["talk_s"].isna().all()
+    assert opened.arrow("rounds", ["jammed", "round"]).to_pydict() == {"jammed": [None, None], "round": [1, 2]}
 
 
 def test_a_broken_scenario_is_refused_when_asked_for(tmp_path: Path) -> None:
