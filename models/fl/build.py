@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from models.fl.learner import FederatedLearner
 from models.fl.local_work import BatchStatistics
 from models.fl.losses import Loss
 from models.fl.mechanisms import MECHANISMS, Mechanism
+from models.fl.memory import is_out_of_memory
 from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory
 from models.fl.optimizers import OPTIMIZERS, Optimizer
 from models.fl.options import check_options
@@ -99,13 +101,14 @@ def build_learner(
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
-    The tables: `data` goes to `data.load_dataset`, `partition` (by its "kind") to a function of `partition.PARTITIONS`, `network`
-    (by "kind") to one of `networks.NETWORKS`, or its "kind" is a callable (input_shape, classes) -> module of the user's own; its
-    "loss" is one of `networks.LOSSES` (default: "hinge" for "svm", else "cross-entropy"). `optimizer` goes by "kind" to `optimizers.OPTIMIZERS`, and
-    `mechanism` by "mode" to `mechanisms.MECHANISMS`; `aggregation`, `staleness` and `server_optimizer` go by "kind" to the tables
-    of these names (absent: "size", "none", "sgd"). Evaluation goes by rounds or by simulated seconds (absent: every round). The
-    other keys are `FederatedLearner`'s. Draws are at the addresses "data", "partition" and "network" of `streams`. `threads` is
-    set for the whole process: on a CPU, results are the same bit for bit at the same number.
+    The tables: `data` goes to `data.load_dataset`, `partition` to `partition.make_partition`, `network` (by "kind") to one of
+    `networks.NETWORKS`; the "kind" of each may also be the user's own callable, of a network (input_shape, classes) -> module.
+    `network`'s "loss" is one of `networks.LOSSES` (default: "hinge" for "svm", else "cross-entropy"). `optimizer` goes by "kind"
+    to `optimizers.OPTIMIZERS`, and `mechanism` by "mode" to `mechanisms.MECHANISMS`; `aggregation`, `staleness` and
+    `server_optimizer` go by "kind" to the tables of these names (absent: "size", "none", "sgd"). Evaluation goes by rounds or by
+    simulated seconds (absent: every round). The other keys are `FederatedLearner`'s. Draws are at the addresses "data",
+    "partition" and "network" of `streams`. `threads` is set for the whole process: on a CPU, results are the same bit for bit at
+    the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -127,7 +130,8 @@ def build_learner(
     labels = dataset.train_y.numpy().astype(np.int64)
     parts = make_partition(labels, partition, clients=clients, generator=streams.generator("partition"))
     module, loss = _network(network, dataset, streams.integer_seed("network"))
-    return FederatedLearner(
+    make = partial(
+        FederatedLearner,
         dataset=dataset,
         partition=parts,
         network=module,
@@ -153,3 +157,10 @@ def build_learner(
         versions_kept=versions_kept,
         device=place,
     )
+    try:
+        return make()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        remedy = "use data.samples, a smaller network, or device = 'cpu'"
+        raise ValueError(f"device = {device!r}: cannot hold the data and the model; {remedy}") from error

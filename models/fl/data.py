@@ -1,4 +1,5 @@
-"""Data sets as tensors: scikit-learn's digits, and through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100."""
+"""Data sets as tensors: scikit-learn's digits, through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, or arrays of the
+user's own."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.fl.data_files import data_paths, require_files, require_known
+from models.fl.data_files import check_counts, data_paths, require_files, require_known
+from models.fl.own_data import Source, read_own, source_name
 from models.fl.torchvision_compat import torchvision
 
 Scale = Literal["standard", "unit", "raw"]
@@ -130,16 +132,24 @@ def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[
 
 
 def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of every channel, exactly, from the histogram of its 256 values."""
+    """Mean and standard deviation of every channel; of bytes exactly, from the histogram of their 256 values.
+
+    A channel that is constant gets the deviation 1.
+    """
+    if images.dtype != np.uint8:
+        axes = tuple(axis for axis in range(images.ndim) if axis != 1)
+        deviation = images.std(axes, dtype=np.float64)
+        return images.mean(axes, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
     counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
     values = np.arange(256)
     mean = counts @ values / counts.sum(1)
-    return mean, np.sqrt(counts @ values**2 / counts.sum(1) - mean**2)
+    deviation = np.sqrt(np.maximum(counts @ values**2 / counts.sum(1) - mean**2, 0.0))
+    return mean, np.where(deviation > 0, deviation, 1.0)
 
 
 def load_dataset(
     *,
-    kind: str,
+    kind: str | Source,
     root: Path,
     generator: np.random.Generator,
     samples: int | None = None,
@@ -149,52 +159,60 @@ def load_dataset(
     labels: Labels = "published",
     download: bool = False,
 ) -> Dataset:
-    """Read a data set.
+    """Read a data set: `kind` is one of `data_files.DATASETS`, or a function of the user's own (see `own_data.read_own`).
 
     `samples` and `test_samples` keep that many random samples of the training and of the test part; `validation_samples` of the
     kept training samples are held back. `scale`: "standard" is zero mean and unit variance per channel over the whole
-    published training part, "unit" is [0, 1], "raw" the stored numbers (digits 0..16, others 0..255). `labels` "parity" makes two
-    classes, even labels (0) and odd ones (1), to be learnt. Digits: every fifth of the 1797 images is a test image. Files are compared with torchvision's checksums before anything is unpickled.
+    published training part, "unit" is [0, 1] (of the user's own data: bytes only), "raw" the stored numbers (digits 0..16, others
+    0..255). `labels` "parity" makes two classes, even labels (0) and odd ones (1), to be learnt. Digits: every fifth of the 1797
+    images is a test image. Files are compared with torchvision's checksums before anything is unpickled.
 
     Raises:
         ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
             more samples asked for than there are.
     """
-    require_known(kind)
+    if isinstance(kind, str):
+        require_known(kind)
     if scale not in ("standard", "unit", "raw"):
         raise ValueError(f"data.scale = {scale!r}: must be standard, unit or raw")
     if labels not in ("published", "parity"):
         raise ValueError(f"data.labels = {labels!r}: must be published or parity")
-    train_x, train_y, test_x, test_y, classes = _read(kind, root, download)
+    name = kind if isinstance(kind, str) else source_name(kind)
+    train_x, train_y, test_x, test_y, classes = _read(kind, root, download) if isinstance(kind, str) else read_own(kind)
+    if scale == "unit" and train_x.dtype != np.uint8:
+        raise ValueError(f"data.scale = 'unit': {name} holds {train_x.dtype}, no bytes; use standard or raw")
     mean, deviation = _moments(train_x)
     if scale == "unit":
         mean, deviation = np.zeros_like(mean), np.full_like(mean, 16.0 if kind == "digits" else 255.0)
     elif scale == "raw":
         mean, deviation = np.zeros_like(mean), np.ones_like(mean)
+    # One number a channel, the second axis.
+    shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (mean, deviation))
 
     def tensors(images: NDArray[Any], y: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         x = images[chosen].astype(np.float32)
-        x -= mean.astype(np.float32)[:, None, None]
-        x /= deviation.astype(np.float32)[:, None, None]
+        x -= shift
+        x /= divisor
         return torch.from_numpy(x), torch.from_numpy(y[chosen].astype(np.int64))
 
-    def choose(name: str, total: int, wanted: int | None) -> NDArray[np.int64]:
-        if wanted is None:
-            return np.arange(total)
-        if not 1 <= wanted <= total:
-            raise ValueError(f"data.{name} = {wanted!r}: must be in 1..{total} ({kind})")
-        return np.sort(generator.choice(total, wanted, replace=False))
+    def choose(total: int, wanted: int | None) -> NDArray[np.int64]:
+        return np.arange(total) if wanted is None else np.sort(generator.choice(total, wanted, replace=False))
 
-    train = choose("samples", len(train_x), samples)
-    test = choose("test_samples", len(test_x), test_samples)
-    if not 0 <= validation_samples < len(train):
-        raise ValueError(f"data.validation_samples = {validation_samples!r}: must be in 0..{len(train) - 1}")
+    check_counts(
+        name,
+        len(train_x),
+        len(test_x),
+        samples=samples,
+        test_samples=test_samples,
+        validation_samples=validation_samples,
+    )
+    train, test = choose(len(train_x), samples), choose(len(test_x), test_samples)
     held = np.zeros(len(train), np.bool_)
     if validation_samples:
         held[generator.choice(len(train), validation_samples, replace=False)] = True
     parity = labels == "parity"
     return Dataset(
-        kind,
+        name,
         2 if parity else classes,
         *tensors(train_x, train_y, train[~held]),
         *tensors(test_x, test_y, test),
