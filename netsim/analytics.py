@@ -35,6 +35,7 @@ from netsim.interfaces import (
 )
 from netsim.off import NoMeter
 from netsim.peers import Conversation, TalkOutcome
+from netsim.rounds import check_selection
 from netsim.server import SynchronousServer
 from netsim.streams import Streams
 from netsim.trace import NoRecorder, Recorder, RoundRow
@@ -160,7 +161,7 @@ class CommunicationRounds(SynchronousServer):
     def open_slot(self, members: IntArray) -> None:
         """The members of the slot; raises ValueError unless they are distinct clients, at least one."""
         everyone = np.ones(self.clients.count, np.bool_)
-        self.choice.members = np.sort(self._checked(members, everyone))
+        self.choice.members = np.sort(check_selection(members, everyone))
         self.need = len(self.choice.members) if self._whole else 1
         self._sums.totals = dict.fromkeys(_SUMMED, 0)
         self._model.catch_up()

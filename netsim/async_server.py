@@ -29,7 +29,7 @@ from netsim.interfaces import (
 )
 from netsim.off import NoLearner
 from netsim.part import IDLE, Part
-from netsim.server import NobodyLeftError
+from netsim.rounds import NobodyLeftError
 from netsim.streams import Streams
 from netsim.trace import DetectionRow, Recorder, RoundRow
 from netsim.update import OUTCOMES

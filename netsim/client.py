@@ -51,6 +51,8 @@ class Clients:
         self.recorder = recorder
         self.open_round: int | None = None
         """The round whose updates the server still takes: an update of any other arrives late."""
+        self.always_open = False
+        """Whether the server takes every update, whenever it was started."""
         self.on_end: Callable[[Update], None] = lambda update: None
         self.busy: BoolArray = np.zeros(clients, np.bool_)
         self.last_delivery: IntArray = np.zeros(clients, np.int64)
@@ -204,7 +206,7 @@ class Clients:
                 return
         if not self._charge_on_upload:
             update.epsilon, update.leak = self.accountant.charge(update.client)
-        if update.round == self.open_round:
+        if self.always_open or update.round == self.open_round:
             update.censored = False
             self.last_delivery[update.client] = update.round
             self._end(update, "delivered", now)
@@ -245,6 +247,8 @@ class Clients:
         """Presence, ages, counts and every update in flight with what it does next."""
         # In the order in which their next steps stand on the clock, which decides between two of one instant.
         flights = sorted(self.in_flight.values(), key=lambda update: (update.order, update.round, update.place))
+        # Updates that were started together share their draws.
+        shared = list({id(update.draws): update.draws for update in flights}.values())
         return {
             "busy": self.busy.copy(),
             "last_delivery": self.last_delivery.copy(),
@@ -252,7 +256,8 @@ class Clients:
             "uploads": self.uploads,
             "ended": dict(self.ended),
             "in_flight": [{name: getattr(update, name) for name in FIELDS} for update in flights],
-            "draws": {update.round: update.draws.state_dict() for update in flights},
+            "draws": [draws.state_dict() for draws in shared],
+            "drawn": [shared.index(update.draws) for update in flights],
             "held": self.medium.sub_channels.held,
             "line": [update.client for update in self.medium.sub_channels.waiting],
             "availability": self.availability.state_dict(),
@@ -268,16 +273,16 @@ class Clients:
         self.ended = dict(state["ended"])
         self.availability.load_state_dict(state["availability"])
         self.accountant.load_state_dict(state["accountant"])
-        draws = {}
-        for round, drawn in state["draws"].items():
-            draws[round] = RoundDraws(self.medium, round, drawn["started_s"], drawn["clients"].copy())
-            draws[round].load_state_dict(drawn)
+        draws = []
+        for drawn in state["draws"]:
+            draws.append(RoundDraws(self.medium, drawn["round"], drawn["started_s"], drawn["clients"].copy()))
+            draws[-1].load_state_dict(drawn)
         self.in_flight = {}
-        for flight in state["in_flight"]:
+        for flight, drawn in zip(state["in_flight"], state["drawn"], strict=True):
             update = Update.__new__(Update)
             for name in FIELDS:
                 setattr(update, name, flight[name])
-            update.draws = draws[update.round]
+            update.draws = draws[drawn]
             update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)
             self.in_flight[update.client] = update
         sub_channels = self.medium.sub_channels

@@ -27,16 +27,12 @@ from netsim.interfaces import (
     SelectionPolicy,
     State,
 )
+from netsim.rounds import Book, NobodyLeftError, check_selection
 from netsim.streams import Streams
-from netsim.trace import Recorder, RoundRow
-from netsim.update import OUTCOMES, Update
+from netsim.trace import Recorder
+from netsim.update import Update
 
-_NAN = float("nan")
 _NOBODY = np.zeros(0, np.int64)
-
-
-class NobodyLeftError(Exception):
-    """No client is selectable and none ever will be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +96,7 @@ class SynchronousServer:
         self._woken: Event | None = None
         self._wake_s = -1.0
         self._policy_draws = streams["policy"]
-        self._before = dict.fromkeys(OUTCOMES, 0)
-        self._uploads_before = 0
+        self._book = Book(clients, payload_bytes)
         clients.on_end = self._ended
 
     def play_round(self) -> Generator[Any, Any, None]:
@@ -110,7 +105,7 @@ class SynchronousServer:
         number, start_s = self.round + 1, self.clock.now
         participations = self.clients.accountant.participations.copy()
         view = RoundView(number, start_s, selectable, participations, self._policy_draws.generator(number))
-        chosen = self._checked(self.policy.select(view), selectable)
+        chosen = check_selection(self.policy.select(view), selectable)
 
         self.clients.medium.open_round(number, start_s)
         self.clients.open_round, self._due, self._arrived = number, len(chosen), 0
@@ -153,18 +148,6 @@ class SynchronousServer:
         woken, self._woken = self._woken, None
         if woken is not None:
             woken.succeed()
-
-    def _checked(self, chosen: IntArray, selectable: BoolArray) -> IntArray:
-        # A policy may be the user's own: what it returns is checked before it can do harm.
-        chosen = np.asarray(chosen)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
-            raise ValueError(f"policy: select returned {chosen!r}; expected a non-empty 1-d array of client indices")
-        listed = chosen.tolist()
-        if min(listed) < 0 or max(listed) >= self.clients.count or not selectable[chosen].all():
-            raise ValueError(f"policy: select returned {chosen!r}; every client must be selectable now")
-        if len(set(listed)) < len(listed):
-            raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
-        return chosen.astype(np.int64, copy=False)
 
     def _ended(self, update: Update) -> None:
         if self._woken is not None:
@@ -218,27 +201,16 @@ class SynchronousServer:
         return lambda clients: self.clients.medium.latency_s(number, start_s, clients)
 
     def _record(self, outcome: RoundOutcome, reward: float, genie_reward: float) -> None:
-        clients, learner = self.clients, self.learner
-        evaluation = learner.evaluate(outcome.round, outcome.end_s, outcome.round == self.last_round)
-        ended = {name: clients.ended[name] - self._before[name] for name in OUTCOMES}
-        uploads = clients.uploads - self._uploads_before
-        self._before, self._uploads_before = dict(clients.ended), clients.uploads
+        number, end_s = outcome.round, outcome.end_s
         self.recorder.round(
-            RoundRow(
-                round=outcome.round,
+            self._book.row(
+                round=number,
                 start_s=outcome.start_s,
-                end_s=outcome.end_s,
-                selected=len(outcome.clients),
-                in_flight=len(clients.in_flight),
-                max_leak=clients.accountant.max_leak(),
-                version=learner.version,
-                accuracy=_NAN if evaluation is None else evaluation.accuracy,
-                loss=_NAN if evaluation is None else evaluation.loss,
+                end_s=end_s,
+                version=self.learner.version,
+                evaluation=self.learner.evaluate(number, end_s, number == self.last_round),
                 reward=reward,
                 genie_reward=genie_reward,
-                bytes_down=len(outcome.clients) * self.payload_bytes,
-                bytes_up=uploads * self.payload_bytes,
-                **ended,
             )
         )
 
@@ -259,8 +231,7 @@ class SynchronousServer:
         """Everything at a round boundary: the server's counts and its parts'."""
         return {
             "round": self.round,
-            "before": dict(self._before),
-            "uploads_before": self._uploads_before,
+            "book": self._book.state_dict(),
             "clients": self.clients.state_dict(),
             "medium": self.clients.medium.state_dict(),
             "policy": self.policy.state_dict(),
@@ -271,8 +242,7 @@ class SynchronousServer:
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a round boundary; the clock must stand at its time."""
         self.round = state["round"]
-        self._before = dict(state["before"])
-        self._uploads_before = state["uploads_before"]
+        self._book.load_state_dict(state["book"])
         self.clients.medium.load_state_dict(state["medium"], self.round, self.clock.now)
         self.clients.load_state_dict(state["clients"])
         self.policy.load_state_dict(state["policy"])

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from netsim.clock import Clock
 from netsim.interfaces import State, Stateful
-from netsim.server import NobodyLeftError
+from netsim.rounds import NobodyLeftError
 from netsim.trace import Recorder
 
 BY_ROUNDS, BY_TIME, BY_ABSENCE = "rounds", "time limit", "nobody left"

@@ -45,7 +45,7 @@ _NOT_RECORDED = (None,) * (len(UpdateRow._fields) - len(_COLUMNS))
 
 
 class RoundDraws:
-    """What the updates of one round will need, drawn as the round begins."""
+    """What updates that are started together will need, drawn as they are."""
 
     __slots__ = ("clients", "compute", "downlink", "download", "started_s", "uplink", "upload")
 
@@ -61,7 +61,7 @@ class RoundDraws:
     def state_dict(self) -> State:
         """The values as drawn: a channel's state has moved on since, so they could not all be drawn again."""
         drawn = {name: getattr(self, name).state_dict() for name in _DRAWN}
-        return {"clients": self.clients.copy(), "started_s": self.started_s, **drawn}
+        return {"round": self.download.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
     def load_state_dict(self, state: State) -> None:
         """Take the values as they were drawn."""

@@ -17,6 +17,7 @@ from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
 from netsim.analytics import SlotServer
 from netsim.async_client import AsyncClients
 from netsim.async_server import AsynchronousServer
+from netsim.buffered_server import BufferedServer
 from netsim.channel import Medium
 from netsim.client import Clients
 from netsim.clock import Clock
@@ -125,10 +126,11 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         learner=trained if trained is not None else NoLearner(payload_bytes=payload),
         payload_bytes=payload,
     )
-    server: SynchronousServer | AsynchronousServer | SlotServer
+    server: SynchronousServer | BufferedServer | AsynchronousServer | SlotServer
     if scenario.server.kind != "asynchronous":
         supplied = {
-            "per_round": scenario.server.per_round,
+            # The buffered server asks for one client at a time.
+            "per_round": 1 if scenario.server.kind == "buffered" else scenario.server.per_round,
             "data_sizes": sizes,
             "schedule": schedule,
             "truth": truth,
@@ -140,7 +142,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             by_slots = Context(population, streams, scenario.rounds, scenario.time_limit_s)
             server = slot_server(scenario, streams, population, parts, policy, by_slots)
         else:
-            server = _synchronous_server(scenario, streams, policy, meter, parts)
+            server = _selecting_server(scenario, streams, policy, meter, parts)
     else:
         server = asynchronous_server(scenario, streams, population, parts)
     simulation = Simulation(
@@ -150,9 +152,9 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     return Built(simulation, truth, sizes, parameters, server.clients, delays)
 
 
-def _synchronous_server(
+def _selecting_server(
     scenario: Scenario, streams: Streams, policy: SelectionPolicy, meter: RewardMeter, parts: Parts
-) -> SynchronousServer:
+) -> SynchronousServer | BufferedServer:
     section = scenario.server
     if policy.needs_updates and scenario.learner is None:
         raise UserError(
@@ -169,6 +171,19 @@ def _synchronous_server(
         recorder=recorder,
         charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
     )
+    if section.kind == "buffered":
+        return BufferedServer(
+            clock=parts.clock,
+            clients=clients,
+            policy=policy,
+            learner=parts.learner,
+            recorder=recorder,
+            streams=streams,
+            concurrency=section.concurrency,
+            buffer=section.buffer,
+            payload_bytes=parts.payload_bytes,
+            retain=getattr(parts.learner, "retain", None),
+        )
     return SynchronousServer(
         clock=parts.clock,
         clients=clients,

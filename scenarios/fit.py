@@ -20,6 +20,8 @@ def check_fit(scenario: Scenario) -> None:
     """Raise a pydantic refusal for the first table or key that its server does not go with."""
     if scenario.server.kind == "synchronous":
         _synchronous(scenario)
+    elif scenario.server.kind == "buffered":
+        _buffered(scenario)
     elif scenario.server.kind == "asynchronous":
         _asynchronous(scenario)
     else:
@@ -37,22 +39,22 @@ def _none_of(scenario: Scenario, *names: str) -> None:
     for name in names:
         if getattr(scenario, name):
             raise problem((name,), "..", "belongs to the asynchronous server; leave it out, or set server.kind")
+    if scenario.metrics.oracle is not None:
+        raise problem(("metrics", "oracle"), scenario.metrics.oracle, "belongs to the asynchronous server; leave it out")
 
 
-def _selecting(scenario: Scenario) -> Any:
-    """The policy, where there must be one."""
+def _selecting(scenario: Scenario, size: str = "per_round") -> Any:
+    """The policy, where there must be one; `size` is the server's key of how many it selects."""
     if scenario.policy is None:
         raise missing("policy", scenario)
-    m, clients = scenario.server.per_round, scenario.clients.count
+    m, clients = getattr(scenario.server, size), scenario.clients.count
     if m > clients:
-        raise problem(("server", "per_round"), m, f"must be at most the {clients} clients of clients.count")
+        raise problem(("server", size), m, f"must be at most the {clients} clients of clients.count")
     return scenario.policy
 
 
 def _synchronous(scenario: Scenario) -> None:
     _none_of(scenario, "scheduler", "channels", "jammers")
-    if scenario.metrics.oracle is not None:
-        raise problem(("metrics", "oracle"), scenario.metrics.oracle, "belongs to the asynchronous server; leave it out")
     _selecting(scenario)
     if scenario.server.first is not None and scenario.server.first > scenario.server.per_round:
         raise problem(
@@ -60,6 +62,15 @@ def _synchronous(scenario: Scenario) -> None:
             scenario.server.first,
             f"must be at most the {scenario.server.per_round} clients of server.per_round",
         )
+
+
+def _buffered(scenario: Scenario) -> None:
+    _none_of(scenario, "scheduler", "channels", "jammers")
+    _selecting(scenario, "concurrency")
+    if scenario.metrics.reward is not None:
+        raise problem(("metrics", "reward"), scenario.metrics.reward.kind, "measures a selection of m clients; leave it out")
+    if scenario.learner is not None and scenario.learner.buffer > 1:
+        raise problem(("learner", "buffer"), scenario.learner.buffer, "leave it out: server.buffer says what makes a new model")
 
 
 def _without_slots(scenario: Scenario) -> None:
@@ -76,8 +87,8 @@ def _without_slots(scenario: Scenario) -> None:
 def _slots(scenario: Scenario) -> None:
     kind = scenario.server.kind
     _none_of(scenario, "scheduler", "channels")
-    if scenario.metrics.oracle is not None or scenario.metrics.reward is not None:
-        raise problem(("metrics",), "..", "leave it out: the reward of a slot is the average opinion")
+    if scenario.metrics.reward is not None:
+        raise problem(("metrics", "reward"), scenario.metrics.reward.kind, "leave it out: a slot's reward is the average opinion")
     policy = _selecting(scenario)
     allowed = INDEX_POLICIES if kind == "fl-da" else (*OPINION_POLICIES, "random", "all")
     if ":" not in policy.kind and policy.kind not in allowed:

@@ -57,6 +57,23 @@ class Asynchronous(Part):
     """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
 
+class Buffered(Part):
+    """So many clients are at work at all times, and every `buffer` deliveries make a new model: a round.
+
+    Whoever ends is followed by another client, chosen by the policy, which is asked for one at a time. A client is not chosen in
+    the round in which its last update ended. No update is late; it may have started from an old version (`learner.staleness`).
+    """
+
+    kind: Literal["buffered"] = "buffered"
+    """buffered: asynchronous, a new model after so many deliveries (FedBuff), or after each (FedAsync)."""
+    concurrency: Count
+    """Clients at work at once, as long as there are so many to choose from."""
+    buffer: Count = 1
+    """Deliveries that make a new model."""
+    payload_bytes: Bytes | None = None
+    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
+
+
 class Jammer(Section):
     """One jammer: what it does, what it can reach, and what it may spend."""
 
@@ -102,7 +119,7 @@ def _with_kind(value: Any) -> Any:
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
-KINDS: dict[str, type[Part]] = {"synchronous": Synchronous, "asynchronous": Asynchronous, **SLOT_KINDS}
+KINDS: dict[str, type[Part]] = {"synchronous": Synchronous, "asynchronous": Asynchronous, "buffered": Buffered, **SLOT_KINDS}
 
 
 def server_field() -> Any:

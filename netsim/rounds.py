@@ -1,0 +1,81 @@
+"""What servers that select clients share: the check of a selection, and the row a round leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from netsim.client import Clients
+from netsim.interfaces import BoolArray, Evaluation, IntArray, State
+from netsim.trace import RoundRow
+from netsim.update import OUTCOMES
+
+_NAN = float("nan")
+
+
+class NobodyLeftError(Exception):
+    """No client is selectable and none ever will be."""
+
+
+def check_selection(chosen: IntArray, selectable: BoolArray) -> IntArray:
+    """The clients a policy chose, as int64; raises ValueError for what no policy may return (it may be the user's own)."""
+    chosen = np.asarray(chosen)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
+        raise ValueError(f"policy: select returned {chosen!r}; expected a non-empty 1-d array of client indices")
+    listed = chosen.tolist()
+    if min(listed) < 0 or max(listed) >= len(selectable) or not selectable[chosen].all():
+        raise ValueError(f"policy: select returned {chosen!r}; every client must be selectable now")
+    if len(set(listed)) < len(listed):
+        raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
+    return chosen.astype(np.int64, copy=False)
+
+
+class Book:
+    """Counts what began and ended from one close of a round to the next."""
+
+    def __init__(self, clients: Clients, payload_bytes: int) -> None:
+        self._clients = clients
+        self._payload_bytes = payload_bytes
+        self._before = dict.fromkeys(("started", "uploads", *OUTCOMES), 0)
+
+    def _now(self) -> dict[str, int]:
+        return {"started": self._clients.started, "uploads": self._clients.uploads, **self._clients.ended}
+
+    def row(
+        self,
+        *,
+        round: int,
+        start_s: float,
+        end_s: float,
+        version: int,
+        evaluation: Evaluation | None,
+        reward: float = _NAN,
+        genie_reward: float = _NAN,
+    ) -> RoundRow:
+        """The record of the round that closes now; its updates are those that began or ended since the last such call."""
+        clients, now = self._clients, self._now()
+        since = {name: count - self._before[name] for name, count in now.items()}
+        self._before = now
+        return RoundRow(
+            round=round,
+            start_s=start_s,
+            end_s=end_s,
+            selected=since["started"],
+            in_flight=len(clients.in_flight),
+            max_leak=clients.accountant.max_leak(),
+            version=version,
+            accuracy=_NAN if evaluation is None else evaluation.accuracy,
+            loss=_NAN if evaluation is None else evaluation.loss,
+            reward=reward,
+            genie_reward=genie_reward,
+            bytes_down=since["started"] * self._payload_bytes,
+            bytes_up=since["uploads"] * self._payload_bytes,
+            **{name: since[name] for name in OUTCOMES},
+        )
+
+    def state_dict(self) -> State:
+        """The counts at the last close."""
+        return dict(self._before)
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over the counts at the last close."""
+        self._before = dict(state)
