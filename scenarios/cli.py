@@ -177,6 +177,8 @@ def check(scenario: ScenarioFile, settings: Settings = None) -> None:
 def _rounds(study: Any) -> str:
     if study.server.kind == "asynchronous":
         return f"all of them on {study.channels.count} sub-channels"
+    if study.server.kind == "buffered":
+        return f"{study.server.concurrency} at work, a new model of every {study.server.buffer} deliveries"
     return f"{study.server.per_round} a round"
 
 
