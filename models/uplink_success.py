@@ -16,6 +16,9 @@ import numpy as np
 from models.channels import BoolArray
 from models.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
 
+# No power of the world is beyond.
+_DECIBELS = 1e4
+
 
 class Duration(Protocol):
     """A law of durations, as its quantile function; not decreasing in `u`."""
@@ -35,9 +38,10 @@ def path_loss_db(distance_km: FloatArray) -> FloatArray:
 class BlockFading:
     """Rayleigh fading with path loss, new in every communication round; a transmission is lost in outage. Has no memory.
 
-    `distance_km` to the server, a number or one a client. The noise is `noise_dbm`, or, where that is None, set so that the mean
-    over clients of the SNR in decibels is `mean_snr_db` (the paper names one SNR for clients at different distances). Outage is
-    an SNR below `threshold_db`, which the paper leaves open.
+    `distance_km` to the server, `transmit_power_dbm` and `threshold_db` are numbers, or one each, for clients or, as a law of
+    sub-channels, for these. The noise is `noise_dbm`, or, where that is None, set so that the mean over them of the SNR in
+    decibels is `mean_snr_db` (the paper names one SNR for clients at different distances). Outage is an SNR below
+    `threshold_db`, which the paper leaves open.
     """
 
     memoryless = True
@@ -47,30 +51,27 @@ class BlockFading:
         *,
         clients: int,
         distance_km: PerClient,
-        transmit_power_dbm: float = 20.0,
+        transmit_power_dbm: PerClient = 20.0,
         mean_snr_db: float = 20.0,
         noise_dbm: float | None = None,
-        threshold_db: float = 0.0,
+        threshold_db: PerClient = 0.0,
     ) -> None:
         if clients < 1:
             raise ValueError(f"clients = {clients!r}: must be >= 1")
         distance = per_client("distance_km", distance_km, above=True, unit=" km")
-        same_clients(clients=np.empty(clients), distance_km=distance)
-        for name, value in (
-            ("transmit_power_dbm", transmit_power_dbm),
-            ("mean_snr_db", mean_snr_db),
-            ("noise_dbm", 0.0 if noise_dbm is None else noise_dbm),
-            ("threshold_db", threshold_db),
-        ):
+        power = per_client("transmit_power_dbm", transmit_power_dbm, low=-_DECIBELS, high=_DECIBELS, unit=" dBm")
+        threshold = per_client("threshold_db", threshold_db, low=-_DECIBELS, high=_DECIBELS, unit=" dB")
+        same_clients(clients=np.empty(clients), distance_km=distance, transmit_power_dbm=power, threshold_db=threshold)
+        for name, value in (("mean_snr_db", mean_snr_db), ("noise_dbm", 0.0 if noise_dbm is None else noise_dbm)):
             if not math.isfinite(value):
                 raise ValueError(f"{name} = {value!r}: must be finite")
-        received = transmit_power_dbm - path_loss_db(spread(distance, np.arange(clients)))
+        received = power - path_loss_db(spread(distance, np.arange(clients)))
         self.noise_dbm = float(received.mean()) - mean_snr_db if noise_dbm is None else noise_dbm
         self.mean_snr_db = received - self.noise_dbm
         """(K,) each client's SNR without fading."""
         # P(SNR >= threshold), the SNR being exponential. Far out of reach the exponent overflows to inf: never received.
         with np.errstate(over="ignore", under="ignore"):
-            self._success: FloatArray = np.exp(-(10.0 ** ((threshold_db - self.mean_snr_db) / 10)))
+            self._success: FloatArray = np.exp(-(10.0 ** ((threshold - self.mean_snr_db) / 10)))
 
     def step(self, u: FloatArray) -> None:
         """Nothing to advance."""

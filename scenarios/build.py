@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from models.changes import Unchanging
+from models.delays import Constant
 from models.expectations import Truth
 from models.fl.data_files import require_files
 from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
@@ -34,6 +36,7 @@ from scenarios.errors import UserError
 from scenarios.laws import timeline
 from scenarios.learning import Learner as LearnerSection
 from scenarios.learning import plain
+from scenarios.media import build_outages, build_shared
 from scenarios.parts import Part, construct
 from scenarios.population import Context, Population, resolve_knobs
 from scenarios.registry import load_own
@@ -100,7 +103,11 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         "compute": Replaceable(timeline(scenario.compute, "delay", "compute", context)),
         "upload": Replaceable(timeline(scenario.uplink, "delay", "uplink", context, payload)),
     }
-    truth = Truth(phases=list(delays.values()), clients=count)
+    clock = Clock()
+    shared = build_shared(scenario, clock, population, payload)
+    # Who shares with whom is nobody's law: what is expected is the time alone.
+    alone = [] if shared is None else [Unchanging(Constant(value_s=shared.alone_s(np.arange(count))))]
+    truth = Truth(phases=[*delays.values(), *alone], clients=count)
     private = scenario.privacy is not None and scenario.privacy.mechanism != "none"
     schedule: Any = NoSchedule()
     if scenario.privacy is not None and private:
@@ -110,7 +117,7 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
         return construct(section, group, path, resolve_knobs(section, group, path, population), {"clients": count} | supplied)
 
     parts = Parts(
-        clock=Clock(),
+        clock=clock,
         medium=Medium(
             clients=count,
             download=delays["download"],
@@ -120,6 +127,8 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
             uplink=timeline(scenario.uplink, "channel", "uplink", context),
             streams=streams,
             sub_channels=scenario.uplink.sub_channels,
+            shared=shared,
+            outages=build_outages(scenario, streams, population),
         ),
         availability=part(scenario.availability, "availability", "availability", {}),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),

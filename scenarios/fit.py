@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scenarios.analytics_sections import INDEX_POLICIES, OPINION_POLICIES, SLOT_KINDS
+from scenarios.registry import resolve
 from scenarios.section import missing, problem
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def _asynchronous(scenario: Scenario) -> None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, "leave it out: [channels] has the sub-channels")
     if scenario.scheduler is None or scenario.channels is None:
         raise missing("channels" if scenario.channels is None else "scheduler", scenario)
+    if getattr(resolve("scheduler", scenario.scheduler.kind), "contends", False) and not scenario.server.contention:
+        raise problem(("scheduler", "kind"), scenario.scheduler.kind, "lets clients collide; set server.contention = true")
     if scenario.channels.count < scenario.clients.count:
         raise problem(
             ("channels", "count"),

@@ -132,7 +132,7 @@ class _PartOf:
             return list(self.described)
         names = list(BUILT_IN[self.group] if self.closed else known(self.group))
         if self.innermost:
-            names = [name for name in names if self.group not in inspect.signature(resolve(self.group, name)).parameters]
+            names = [name for name in names if self._fits_within(name)]
         return [*names, "by-group"] if self.by_group else names
 
     def model(self, kind: str) -> type[Part]:
@@ -145,9 +145,14 @@ class _PartOf:
             return self.described[kind]
         if self.described is not None or (self.closed and kind not in self.kinds()):
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
-        if self.innermost and self.group in inspect.signature(resolve(self.group, kind)).parameters:
+        if self.innermost and not self._fits_within(kind):
             raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")
         return part_model(self.group, kind)
+
+    def _fits_within(self, kind: str) -> bool:
+        """Whether a part of this kind can stand within another of its group: one that holds a third, or shares, cannot."""
+        target = resolve(self.group, kind)
+        return self.group not in inspect.signature(target).parameters and not getattr(target, "contends", False)
 
     def read(self, value: Any) -> Any:
         if isinstance(value, BaseModel):

@@ -104,6 +104,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "scheduler": {
         "random": f"{_SCHEDULERS}.random:Random",
         "round-robin": f"{_SCHEDULERS}.round_robin:RoundRobin",
+        "random-access": f"{_SCHEDULERS}.random_access:RandomAccess",
         "cucb": f"{_SCHEDULERS}.cucb:Cucb",
         "glr-cucb": f"{_SCHEDULERS}.glr_cucb:GlrCucb",
         "m-exp3": f"{_SCHEDULERS}.m_exp3:MExp3",

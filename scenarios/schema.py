@@ -13,7 +13,7 @@ from scenarios.learning import Learner
 from scenarios.parts import part_of
 from scenarios.section import Section, problem
 from scenarios.servers import Jammer, server_field
-from scenarios.world import Channels, Clients, Compute, Downlink, Opinions, Peers, Positive, Uplink
+from scenarios.world import Channels, ClientOutage, Clients, Compute, Downlink, Opinions, Peers, Positive, Uplink
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+=-]*$", max_length=100)]
 
@@ -124,6 +124,8 @@ class Scenario(Section):
     """The sub-channels of the uplink (asynchronous server)."""
     jammers: list[Jammer] = []
     """Who jams sub-channels (asynchronous server)."""
+    outages: list[ClientOutage] = []
+    """What cuts off many clients together."""
     slots: Slots | None = None
     """What a slot is made of (fl-fa, fl-da)."""
     opinions: Opinions | None = None

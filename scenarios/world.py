@@ -6,15 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from netsim.client_outages import CAUSES
 from scenarios.analytics_sections import OpinionKeys, PeerKeys
 from scenarios.parts import part_of
 from scenarios.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
-from scenarios.section import Section, problem, refusal
+from scenarios.section import Section, missing, problem, refusal
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
+Rounds = Annotated[float, Field(ge=1)]
+_WHEN = (("from_s", "to_s"), ("from_round", "to_round"), ("mean_up_s", "mean_down_s"), ("mean_up_rounds", "mean_down_rounds"))
 
 
 def _read_clients(value: Any) -> Any:
@@ -135,11 +138,78 @@ class Downlink(Compute):
     """Whether a transmission gets through."""
 
 
+class SharedUplink(Section):
+    """The server's own bandwidth, which all uploads under way share: n of them get an n-th of it each, whatever each can take.
+
+    What a client cannot take goes to the others (max-min fairness). An upload comes here once `uplink.delay` has passed.
+    """
+
+    bandwidth_bytes_per_s: Positive
+    """What the server receives in a second, of all clients together."""
+    per_client_bytes_per_s: PerClientField | None = None
+    """What a client can send in a second; absent: unlimited."""
+
+
 class Uplink(Downlink):
     """The way back, with sub-channels."""
 
     sub_channels: Count | None = None
     """How many transmissions fit at once; the others wait in order. Absent: every client has its own sub-channel."""
+    shared: SharedUplink | None = None
+    """A bandwidth that uploads share. Absent: nobody's upload slows down another's."""
+
+    @model_validator(mode="after")
+    def _one_bandwidth(self) -> Uplink:
+        own = self.bandwidth_bytes_per_s
+        if self.shared is not None and (own is not None or any(c.bandwidth_bytes_per_s is not None for c in self.changes)):
+            raise problem(
+                ("bandwidth_bytes_per_s",), own, "leave it out; a client's own bandwidth is shared.per_client_bytes_per_s"
+            )
+        return self
+
+
+class ClientOutage(Section):
+    """Clients that nothing reaches and that reach nobody for a while: what they send or are sent meanwhile is lost.
+
+    When: `from_s` and `to_s`, or `from_round` and `to_round`, or drawn as a two-state Markov process with `mean_up_s` and
+    `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Messages between clients and uploads of opinions are not concerned.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    """The cause of what it destroys, in the tables."""
+    clients: SomeClients | None = None
+    """Whom it hits together: a group's name or client indices; absent: all clients."""
+    from_s: NonNegative | None = None
+    """When it begins."""
+    to_s: Positive | None = None
+    """When it ends; absent: never."""
+    from_round: Count | None = None
+    """It begins as this round opens."""
+    to_round: Count | None = None
+    """It ends as this round opens; absent: never."""
+    mean_up_s: Positive | None = None
+    """Mean time from the end of an outage to the beginning of the next."""
+    mean_down_s: Positive | None = None
+    """Mean length of an outage."""
+    mean_up_rounds: Rounds | None = None
+    """Mean number of rounds from the end of an outage to the beginning of the next."""
+    mean_down_rounds: Rounds | None = None
+    """Mean number of rounds of an outage."""
+
+    @model_validator(mode="after")
+    def _one_time(self) -> ClientOutage:
+        if self.name in CAUSES:
+            raise problem(("name",), self.name, "is the name of another cause of loss; choose another")
+        given = [pair for pair in _WHEN if any(getattr(self, key) is not None for key in pair)]
+        if len(given) != 1:
+            raise problem(("name",), self.name, f"give one of {', '.join(' and '.join(pair) for pair in _WHEN)}")
+        first, second = given[0]
+        begin, end = getattr(self, first), getattr(self, second)
+        if begin is None or (end is None and first.startswith("mean")):
+            raise missing(first if begin is None else second, self)
+        if end is not None and first.startswith("from") and end <= begin:
+            raise problem((second,), end, f"must be after {first} = {begin}")
+        return self
 
 
 class Channels(Downlink):
