@@ -103,8 +103,14 @@ class BestPairs:
         return (rank,)
 
     def merge(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        kept = tuple(sorted({*held, *got})[: self._size])
-        return kept, tuple(rank for rank in kept if rank not in held)
+        # Most of what a client hears is no better than what it has: its first rank tells.
+        if not got or (len(held) == self._size and got[0] >= held[-1]):
+            return held, ()
+        new = set(got).difference(held)
+        if not new:
+            return held, ()
+        kept = tuple(sorted(new.union(held))[: self._size])
+        return kept, tuple(rank for rank in kept if rank in new)
 
     def lacking(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...]:
         # What is worse than the last of a full message is of no use to its sender.

@@ -105,7 +105,8 @@ class Survivals:
         self._judged: ChannelLaw | None = None
         self._lossless = False
 
-    def _in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+    def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+        """The law in force in `round` at `time_s`, and until when it is."""
         law, until_s = self.law.at(round, time_s)
         if law is not self._current:
             # Parameters change, the weather does not: the new law goes on from the state of the old.
@@ -116,7 +117,7 @@ class Survivals:
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let every sub-channel move on to `round`."""
-        law, _ = self._in_force(round, time_s)
+        law, _ = self.in_force(round, time_s)
         if not law.memoryless:
             law.step(self._state_draws.uniforms(round, self.clients))
 
@@ -130,7 +131,7 @@ class Survivals:
 
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
         """True where the law in force, without memory, loses nothing of anyone, else None; and until when."""
-        law, until_s = self._in_force(round, time_s)
+        law, until_s = self.in_force(round, time_s)
         if law is not self._judged:
             everyone = np.arange(self.clients)
             self._judged, self._lossless = law, law.memoryless and bool((law.success_probability(everyone) >= 1.0).all())
@@ -138,7 +139,7 @@ class Survivals:
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[list[bool], float]:
         """Survival at uniforms `u` under the law in force, and until when it is in force."""
-        law, until_s = self._in_force(round, time_s)
+        law, until_s = self.in_force(round, time_s)
         return law.good(u, clients).tolist(), until_s
 
     def state_dict(self) -> State:

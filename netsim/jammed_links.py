@@ -11,7 +11,7 @@ from netsim.peer_draws import PeerGraph
 from netsim.spectrum import Jam
 
 if TYPE_CHECKING:
-    from netsim.topology import Message
+    from netsim.peer_messages import Message
 
 
 class JammedLinks:

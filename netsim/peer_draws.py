@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from netsim.interfaces import BoolArray, FloatArray, IntArray
+from netsim.interfaces import FloatArray, IntArray
 from netsim.streams import Stream, Streams
 
 if TYPE_CHECKING:
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 _EVER = math.inf
 SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16
-_CACHED = 1 << 23  # numbers kept of the draws of a slot; what is forgotten is drawn anew, and is the same
-_FEW = 8  # resends at one address that are drawn one by one, before all edges are
+_CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest first, is drawn anew and is the same
+# Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
+# much as two reads.
+_READ_COST, _CALL_READS = 100, 2
+_BYTES = 9  # of one edge at one address: its delay, and whether the message survives
 
 
 class PeerGraph(Protocol):
@@ -52,10 +55,10 @@ class PeerDraws:
         """The protocol's name, and the slot."""
         self._delay_stream: Stream = streams[f"{name}.delay"]
         self._loss_stream: Stream = streams[f"{name}.loss"]
-        self._delays: dict[int, FloatArray] = {}
-        self._goods: dict[int, BoolArray] = {}
-        self._flights: dict[tuple[int, int], tuple[FloatArray, BoolArray | None]] = {}
-        self._asked: dict[int, int] = {}
+        self._drawn: dict[int, tuple[FloatArray | None, bytes | None]] = {}
+        """Delays and survivals of all edges, by address."""
+        self._reads: dict[int, int] = {}
+        """What single reads at an address have cost so far."""
         self._until_s = -_EVER
         self._no_delay = False
         self._no_loss = False
@@ -67,15 +70,10 @@ class PeerDraws:
         self.label = (self.name, slot)
         self._renew(time_s)
 
-    def _forget(self) -> None:
-        self._delays.clear()
-        self._goods.clear()
-        self._flights.clear()
-        self._asked.clear()
-
     def _renew(self, time_s: float) -> None:
         links, slot = self.links, self.label[1]
-        self._forget()
+        self._drawn.clear()
+        self._reads.clear()
         delay, delay_until_s = links.delay.at(slot, time_s)
         channel, channel_until_s = links.channel.at(slot, time_s)
         self._until_s = min(delay_until_s, channel_until_s)
@@ -91,70 +89,55 @@ class PeerDraws:
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
         """What the first sendings of `key` take over each edge, seconds (E,), with the laws in force."""
-        return self._latency_s(self._index(key, 0), size_bytes)
-
-    def _latency_s(self, index: int, size_bytes: int) -> FloatArray:
         links = self.links
         flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
-        return flight if self._no_delay else np.asarray(flight + self._draw_delays(index))
+        return flight if self._no_delay else np.asarray(flight + self._draw_delays(self._index(key, 0)))
 
-    def of_all(self, key: int, size_bytes: int, time_s: float) -> tuple[FloatArray, BoolArray | None]:
-        """Latency in seconds and survival (None: all survive) of the first sending of `key` over each edge, at `time_s`; (E,)."""
-        if time_s >= self._until_s:
-            self._renew(time_s)
-        index = self._index(key, 0)
-        found = self._flights.get((index, size_bytes))
-        if found is None:
-            self._make_room()
-            latency_s = self._latency_s(index, size_bytes)
-            found = (latency_s, None if self._no_loss else self._draw_goods(index, time_s))
-            self._flights[index, size_bytes] = found
-        return found
-
-    def of(self, edge: int, key: int, attempt: int, time_s: float) -> tuple[float, bool]:
-        """Delay in seconds, without the flight, and survival of one message sent at `time_s`."""
+    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[list[float] | None, list[bool] | None]:
+        """Delays in seconds, without the flight (None: all 0), and survival (None: all survive) over `edges`, at `time_s`."""
         if time_s >= self._until_s:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
-            return 0.0, True
+            return None, None
         index = self._index(key, attempt)
-        if attempt and self._few(index):
-            return self._one(index, edge, time_s)
-        delay_s, good = 0.0, True
-        if not self._no_delay:
-            delays = self._delays.get(index)
-            if delays is None:
-                self._make_room()
-                delays = self._delays[index] = self._draw_delays(index)
-            delay_s = delays.item(edge)
-        if not self._no_loss:
-            goods = self._goods.get(index)
-            if goods is None:
-                self._make_room()
-                goods = self._goods[index] = self._draw_goods(index, time_s)
-            good = goods.item(edge)
-        return delay_s, good
+        drawn = self._drawn.get(index)
+        if drawn is None:
+            cost = self._reads[index] = self._reads.get(index, 0) + len(edges) + _CALL_READS
+            # Single reads, until together they have cost as much as all edges would: at most twice the cheaper way.
+            if cost * _READ_COST <= self.links.graph.edges:
+                return self._read(index, edges, time_s)
+            drawn = self._draw_all(index, time_s)
+        delays, goods = drawn
+        return (
+            None if delays is None else [delays.item(edge) for edge in edges],
+            None if goods is None else [goods[edge] == 1 for edge in edges],
+        )
 
-    def _few(self, index: int) -> bool:
-        asked = self._asked[index] = self._asked.get(index, 0) + 1
-        return asked <= _FEW
-
-    def _one(self, index: int, edge: int, time_s: float) -> tuple[float, bool]:
+    def _read(self, index: int, edges: list[int], time_s: float) -> tuple[list[float] | None, list[bool] | None]:
         graph, slot = self.links.graph, self.label[1]
-        place, sender = graph.address[edge : edge + 1], graph.source[edge : edge + 1]
-        delay_s, good = 0.0, True
+        place, sender = graph.address[edges], graph.source[edges]
+        delays = goods = None
         if not self._no_delay:
             law, _ = self.links.delay.at(slot, time_s)
-            delay_s = law.quantile(self._delay_stream.uniforms_at(index, place, graph.edges), sender).item()
+            delays = law.quantile(self._delay_stream.uniforms_at(index, place, graph.edges), sender).tolist()
         if not self._no_loss:
             u = self._loss_stream.uniforms_at(index, place, graph.edges)
-            good = self.links.survivals.evaluate(slot, time_s, sender, u)[0][0]
-        return delay_s, good
+            goods, _ = self.links.survivals.evaluate(slot, time_s, sender, u)
+        return delays, goods
 
-    def _make_room(self) -> None:
-        kept = len(self._delays) + len(self._goods) + len(self._flights)
-        if kept * self.links.graph.edges > _CACHED:
-            self._forget()
+    def _draw_all(self, index: int, time_s: float) -> tuple[FloatArray | None, bytes | None]:
+        graph = self.links.graph
+        while len(self._drawn) * graph.edges * _BYTES > _CACHED_BYTES:
+            del self._drawn[next(iter(self._drawn))]
+        delays, goods = None, None
+        if not self._no_delay:
+            delays = self._draw_delays(index)
+        if not self._no_loss:
+            u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
+            law, _ = self.links.survivals.in_force(self.label[1], time_s)
+            goods = np.asarray(law.good(u, graph.source), np.bool_).tobytes()
+        self._drawn[index] = delays, goods
+        return delays, goods
 
     def _index(self, key: int, attempt: int) -> int:
         return ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | attempt
@@ -163,9 +146,3 @@ class PeerDraws:
         graph = self.links.graph
         law, _ = self.links.delay.at(self.label[1], self.links.clock.now)
         return law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
-
-    def _draw_goods(self, index: int, time_s: float) -> BoolArray:
-        graph = self.links.graph
-        u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
-        goods, _ = self.links.survivals.evaluate(self.label[1], time_s, graph.source, u)
-        return np.array(goods, np.bool_)

@@ -12,13 +12,17 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from netsim.belief_exchange import AsynchronousBelief, BeliefMath, BeliefRules, Settled, SynchronousBelief
+from netsim.asynchronous_belief import AsynchronousBelief
+from netsim.belief_exchange import BeliefMath, BeliefRules, Settled
 from netsim.clock import LAST
-from netsim.gossip_exchange import Flooding, GossipMath, GossipRules, Push
+from netsim.flooding import Flooding
+from netsim.gossip_exchange import GossipMath, GossipRules
 from netsim.interfaces import FloatArray, IntArray, State
 from netsim.jammer import Jammers
 from netsim.peer_draws import PeerDraws
+from netsim.push import Push
 from netsim.streams import Streams
+from netsim.synchronous_belief import SynchronousBelief
 from netsim.topology import PeerLinks
 from netsim.trace import Recorder
 

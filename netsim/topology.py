@@ -11,7 +11,8 @@ lost). A link of `outages` that is down for any instant of a message's flight lo
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -21,64 +22,11 @@ from netsim.interfaces import ChannelLaw, DelayLaw, FloatArray, State, Timeline
 from netsim.jammed_links import JammedLinks
 from netsim.outages import Outages
 from netsim.peer_draws import KEY_BITS, PeerDraws, PeerGraph
+from netsim.peer_messages import KEPT, Message, Talk
 from netsim.streams import Streams
 from netsim.trace import MessageRow, NoRecorder, Recorder
 
 _EVER = math.inf
-_KEPT = ("edge", "key", "attempt", "tries", "size_bytes", "sent_s", "due_s", "good", "jammed", "number")
-
-
-class Talk(Protocol):
-    """A protocol under way between the clients, and the sender of messages. While it is not `live`, nothing reaches it."""
-
-    @property
-    def draws(self) -> PeerDraws: ...
-    @property
-    def live(self) -> bool: ...
-
-    def arrived(self, message: Message) -> None:
-        """A message got through."""
-
-    def given_up(self, message: Message) -> None:
-        """A message was lost and will not be sent again."""
-
-
-class Message:
-    """One sending of one message over one directed edge."""
-
-    __slots__ = (*_KEPT, "content", "label", "talk")
-
-    def __init__(
-        self,
-        talk: Talk | None,
-        label: tuple[str, int],
-        edge: int,
-        key: int,
-        attempt: int,
-        tries: int,
-        size_bytes: int,
-        content: Any,
-        sent_s: float,
-        due_s: float,
-        good: bool,
-        number: int,
-    ) -> None:
-        self.talk = talk
-        self.label = label
-        """The protocol's name, and the slot."""
-        self.edge = edge
-        self.key = key
-        """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
-        self.attempt = attempt
-        self.tries = tries
-        """How often this message was sent before."""
-        self.size_bytes = size_bytes
-        self.content = content
-        self.sent_s = sent_s
-        self.due_s = due_s
-        self.good = good
-        self.jammed = False
-        self.number = number
 
 
 class PeerLinks:
@@ -136,9 +84,6 @@ class PeerLinks:
         self.sent_bytes = 0
         self.flying: dict[int, Message] = {}
         """Messages in flight, in the order in which they were sent."""
-        self._propagation = self.propagation_s.tolist()
-        self._bandwidth = self.bandwidth_bytes_per_s.tolist()
-        self._link = (graph.address >> 1).tolist()
         self._plain = jammed is None and not self.outages
 
     @property
@@ -169,53 +114,84 @@ class PeerLinks:
         self, draws: PeerDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
     ) -> None:
         """A message that a closed form has sent, and that is still on its way though nobody waits for it."""
-        self._fly(Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent))
+        message = Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent)
+        self.sent += 1
+        self.sent_bytes += size_bytes
+        self.flying[message.number] = message
+        self.clock.call_at(due_s, self._arrive, message)
+
+    # Lists for one message at a time; closed forms have no use for them.
+
+    @cached_property
+    def _propagation(self) -> list[float]:
+        values: list[float] = self.propagation_s.tolist()
+        return values
+
+    @cached_property
+    def _bandwidth(self) -> list[float]:
+        values: list[float] = self.bandwidth_bytes_per_s.tolist()
+        return values
+
+    @cached_property
+    def _link(self) -> list[int]:
+        values: list[int] = (self.graph.address >> 1).tolist()
+        return values
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """The sender of each edge."""
+        values: list[int] = self.graph.source.tolist()
+        return values
+
+    @cached_property
+    def targets(self) -> list[int]:
+        """The receiver of each edge."""
+        values: list[int] = self.graph.target.tolist()
+        return values
+
+    @cached_property
+    def outgoing(self) -> list[list[int]]:
+        """The edges that leave each client, in the order of its neighbours' numbers."""
+        reverse, starts = self.graph.reverse.tolist(), self.graph.starts.tolist()
+        return [reverse[starts[i] : starts[i + 1]] for i in range(self.graph.clients)]
 
     def send(
-        self, talk: Talk, edge: int, key: int, size_bytes: int, content: Any = None, attempt: int = 0, tries: int = 0
+        self,
+        talk: Talk,
+        edges: list[int],
+        key: int,
+        size_bytes: int,
+        content: Any = None,
+        attempt: int = 0,
+        tries: int = 0,
     ) -> None:
-        """Send a message of `size_bytes` over `edge`; what becomes of it is told to `talk`."""
-        now, draws = self.clock.now, talk.draws
-        delay_s, good = draws.of(edge, key, attempt, now)
-        due_s = now + (self._propagation[edge] + size_bytes / self._bandwidth[edge] + delay_s)
-        self._fly(Message(talk, draws.label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, self.sent))
-
-    def send_each(self, talk: Talk, edges: list[int], key: int, size_bytes: int, content: Any = None) -> None:
-        """Send one message over several edges; cheaper than `send` where most edges will carry messages of this key and size."""
-        now, label = self.clock.now, talk.draws.label
-        latency_s, goods = talk.draws.of_all(key, size_bytes, now)
-        if self._plain:
-            number, flying, call_at, arrive = self.sent, self.flying, self.clock.call_at, self._arrive
-            for edge in edges:
-                due_s = now + latency_s.item(edge)
-                good = goods is None or goods.item(edge)
-                flying[number] = message = Message(talk, label, edge, key, 0, 0, size_bytes, content, now, due_s, good, number)
-                number += 1
-                call_at(due_s, arrive, message)
-            self.sent = number
-            self.sent_bytes += size_bytes * len(edges)
-            return
-        for edge in edges:
-            due_s, good = now + latency_s.item(edge), goods is None or goods.item(edge)
-            self._fly(Message(talk, label, edge, key, 0, 0, size_bytes, content, now, due_s, good, self.sent))
-
-    def _fly(self, message: Message) -> None:
-        self.sent += 1
-        self.sent_bytes += message.size_bytes
-        self.flying[message.number] = message
-        if self.jammed is not None:
-            self.jammed.begin(message, self._link[message.edge])
-        self.clock.call_at(message.due_s, self._arrive, message)
+        """Send one message of `size_bytes` over each of `edges`; what becomes of each is told to `talk`."""
+        now, label, propagation, bandwidth = self.clock.now, talk.draws.label, self._propagation, self._bandwidth
+        delays, goods = talk.draws.of(edges, key, attempt, now)
+        number, flying, jammed = self.sent, self.flying, self.jammed
+        arrive, call_at = self._arrive, self.clock.call_at
+        for i, edge in enumerate(edges):
+            flight_s = propagation[edge] + size_bytes / bandwidth[edge]
+            due_s = now + (flight_s if delays is None else flight_s + delays[i])
+            good = goods is None or goods[i]
+            message = Message(talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number)
+            flying[number] = message
+            number += 1
+            if jammed is not None:
+                jammed.begin(message, self._link[edge])
+            call_at(due_s, arrive, message)
+        self.sent = number
+        self.sent_bytes += size_bytes * len(edges)
 
     def _arrive(self, message: Message) -> None:
         del self.flying[message.number]
-        lost = not message.good
+        good = message.good
         if not self._plain:
-            lost = self._disturbed(message) or lost
+            good = not self._disturbed(message) and good
         if self.recording:
-            self.recorder.message(self._row(message, "lost" if lost else "delivered"))
+            self.recorder.message(self._row(message, "delivered" if good else "lost"))
         talk = message.talk
-        if not lost:
+        if good:
             self.delivered += 1
             if talk is not None and talk.live:
                 talk.arrived(message)
@@ -243,7 +219,7 @@ class PeerLinks:
     def _send_again(self, message: Message, talk: Talk) -> None:
         self.resent += 1
         key, size, content = message.key, message.size_bytes, message.content
-        self.send(talk, message.edge, key, size, content, message.attempt + 1, message.tries + 1)
+        self.send(talk, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str) -> MessageRow:
         edge, graph = message.edge, self.graph
@@ -280,7 +256,7 @@ class PeerLinks:
             "resent": self.resent,
             "sent_bytes": self.sent_bytes,
             "survivals": self.survivals.state_dict(),
-            "flying": [{name: getattr(m, name) for name in _KEPT} | {"label": list(m.label)} for m in self.flying.values()],
+            "flying": [{name: getattr(m, name) for name in KEPT} | {"label": list(m.label)} for m in self.flying.values()],
         }
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
@@ -292,7 +268,7 @@ class PeerLinks:
         for saved in state["flying"]:
             message = Message.__new__(Message)
             message.talk = message.content = None
-            for name in _KEPT:
+            for name in KEPT:
                 setattr(message, name, saved[name])
             message.label = (saved["label"][0], saved["label"][1])
             self.flying[message.number] = message
