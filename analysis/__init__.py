@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
     from analysis.figures import draw_all
+    from analysis.perfetto import write_trace
     from analysis.report import comparison_table, difference_table, write_report
     from analysis.results import Run, Sweep, is_run, is_sweep, open_run, open_sweep
     from analysis.statistics import Interval, mean_interval, metrics_table, paired_differences, run_metrics
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
     "figures": ("draw_all",),
+    "perfetto": ("write_trace",),
     "report": ("comparison_table", "difference_table", "write_report"),
     "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
     "statistics": ("Interval", "mean_interval", "metrics_table", "paired_differences", "run_metrics"),
@@ -49,6 +51,7 @@ __all__ = [
     "straggler_study",
     "write_comparison",
     "write_report",
+    "write_trace",
 ]
 
 

@@ -135,9 +135,11 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for report and figures; default: FOLDER/report.")] = None,
     target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
+    bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside AoI regrets.")] = False,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep."""
     from analysis import is_sweep, open_run, open_sweep, write_report
+    from scenarios.bounds import aoi_bounds
 
     try:
         # Opened before the report is begun, so that a wrong folder is left as it was.
@@ -149,10 +151,36 @@ def report(
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     try:
-        written = write_report(folder, out or folder / "report", target_accuracy=target_accuracy)
+        written = write_report(
+            folder,
+            out or folder / "report",
+            target_accuracy=target_accuracy,
+            aoi_bounds=aoi_bounds(opened) if bounds else (),
+        )
     except OSError as error:
         raise UserError(f"the report cannot be written: {error}; name another folder with --out") from error
     out_console.print(f"report: {written}", soft_wrap=True)
+
+
+@app.command()
+def trace(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The file; default FOLDER/trace.json.gz.")] = None,
+    rounds: Annotated[str | None, typer.Option(metavar="A..B", help="These rounds only, such as 1..50.")] = None,
+) -> None:
+    """Write a timeline of a run for the Perfetto viewer (ui.perfetto.dev)."""
+    from analysis import open_run, write_trace
+
+    match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
+    if match is None or int(match[1]) > int(match[2]):
+        raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
+    first, last = (int(match[1]), int(match[2])) if rounds is not None else (1, None)
+    path = out or folder / "trace.json.gz"
+    try:
+        count = write_trace(open_run(folder), path, first=first, last=last)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    out_console.print(f"trace: {path} ({count} events; open it at ui.perfetto.dev)", soft_wrap=True)
 
 
 @app.command()

@@ -20,6 +20,7 @@ RUN_FILES = (
     "detections.parquet",
     "messages.parquet",
     "summary.json",
+    "trace.json.gz",
 )
 MANIFEST = "sweep.json"
 _SWEEP_FILES = (MANIFEST, "comparison.parquet")
