@@ -122,7 +122,10 @@ def _opinion_learner(scenario: Scenario, streams: Streams, population: Populatio
     from models.fl.slot_learner import SlotLearner
 
     learner: Any = parts.learner
-    return SlotLearner(learner=learner, local=scenario.opinions.local)
+    try:
+        return SlotLearner(learner=learner, local=scenario.opinions.local)
+    except ValueError as error:
+        raise UserError(f"opinions.{error}") from error
 
 
 def _uplink(section: Opinions, streams: Streams, context: Context) -> OpinionUplink:

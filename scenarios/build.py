@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,6 @@ import numpy as np
 from models.changes import Unchanging
 from models.delays import Constant
 from models.expectations import Truth
-from models.fl.data_files import require_files
 from models.privacy import Ledger, NoPrivacy, NoSchedule, guarantee
 from netsim.analytics import SlotServer
 from netsim.async_client import AsyncClients
@@ -34,14 +30,12 @@ from scenarios.analytics_sections import SLOT_KINDS
 from scenarios.asynchronous import Parts, asynchronous_server
 from scenarios.errors import UserError
 from scenarios.laws import timeline
-from scenarios.learning import Learner as LearnerSection
-from scenarios.learning import plain
 from scenarios.media import build_outages, build_shared
 from scenarios.parts import Part, construct
 from scenarios.population import Context, Population, resolve_knobs
-from scenarios.registry import load_own
 from scenarios.schema import Scenario
 from scenarios.scripting import Phase, Replaceable
+from scenarios.training import build_trained, check_trained
 
 
 @dataclass(frozen=True)
@@ -74,12 +68,6 @@ class Built:
             getattr(update.draws, phase).until_s = self.simulation.clock.now
 
 
-def data_folder() -> Path:
-    """Where data sets are looked for: NETSIM_DATA, or a folder of the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("NETSIM_DATA") or f"{cache}/netsim").expanduser()
-
-
 def build(scenario: Scenario, *, learner: bool = True) -> Built:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
 
@@ -92,7 +80,11 @@ def build(scenario: Scenario, *, learner: bool = True) -> Built:
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     context = Context(population, streams, rounds, scenario.time_limit_s)
 
-    trained = _learner(scenario, streams, train=learner)
+    trained = None
+    if learner:
+        trained = build_trained(scenario, streams)
+    else:
+        check_trained(scenario)
     payload = scenario.server.payload_bytes
     if payload is None:
         payload = trained.payload_bytes if trained is not None else 0
@@ -217,67 +209,6 @@ def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
         client = int(sizes.argmin())
         raise UserError(f"clients.data_sizes = {sizes[client]} for client {client}: every client must hold more than 0 samples")
     return sizes
-
-
-def _learner(scenario: Scenario, streams: Streams, *, train: bool) -> Any:
-    """What `[learner]` describes, or None; where it is not to be built, its data files are looked for and torch stays out."""
-    section = scenario.learner
-    if section is None:
-        return None
-    data = plain(section.data)
-    if not train:
-        if not section.data.download:
-            try:
-                require_files(data["kind"], data_folder())
-            except ValueError as error:
-                raise UserError(f"learner.{error}") from error
-        return None
-    try:
-        from models.fl.build import build_learner
-    except ImportError as error:
-        raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
-    network = plain(section.network)
-    if ":" in network["kind"]:
-        network = {"kind": load_own(network["kind"])}
-    if section.loss is not None:
-        network["loss"] = section.loss
-    mechanism: dict[str, Any] = {"mode": "none"}
-    privacy = scenario.privacy
-    if privacy is not None and privacy.mode != "none":
-        mechanism = {"mode": privacy.mode, "sensitivity": privacy.sensitivity}
-        if privacy.delta is not None:
-            mechanism["delta"] = privacy.delta
-    # The other keys of the table are arguments of the same names.
-    apart = ("data", "network", "loss", "threads")
-    given: dict[str, Any] = {name: getattr(section, name) for name in type(section).model_fields if name not in apart}
-    given |= {name: plain(value) for name, value in given.items() if isinstance(value, Part)}
-    try:
-        return build_learner(
-            clients=scenario.clients.count,
-            data=data,
-            data_root=data_folder(),
-            network=network,
-            mechanism=mechanism,
-            threads=section.threads or 1,
-            streams=streams,
-            **given,
-        )
-    except ValueError as error:
-        refused = _at_key(section, str(error))
-        if refused is None:
-            raise
-        raise UserError(refused) from error
-
-
-def _at_key(section: LearnerSection, message: str) -> str | None:
-    """The learner's complaint, which begins with the name of an argument, as one about a key; None if it does not."""
-    named = re.match(r"[a-z_]+", message)
-    word = named[0] if named is not None else ""
-    if word in ("clients", "mechanism"):
-        return {"clients": "clients.count", "mechanism": "privacy"}[word] + message[len(word) :]
-    if word in section.partition.knobs():
-        return f"learner.partition.{message}"
-    return f"learner.{message}" if word in type(section).model_fields else None
 
 
 def guarantee_in_words(scenario: Scenario, leak: float, parameters: int | None) -> str:

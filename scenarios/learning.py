@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from scenarios.errors import did_you_mean
 from scenarios.parts import OWN_CLASS, Part, part_of
-from scenarios.section import Section, problem
+from scenarios.section import Section, problem, refusal
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -16,11 +18,23 @@ Count = Annotated[int, Field(ge=1)]
 DATA_SETS = ("digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100")
 
 
+def _read_data_set(value: Any) -> Any:
+    if not isinstance(value, str) or not (value in DATA_SETS or re.fullmatch(OWN_CLASS, value)):
+        raise refusal(f"{did_you_mean(str(value), DATA_SETS)} (or a function of your own as 'package.module:function')")
+    return value
+
+
+_DATA_SET_JSON: dict[str, Any] = {"anyOf": [{"enum": list(DATA_SETS)}, {"type": "string", "pattern": OWN_CLASS}]}
+DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_SET_JSON)]
+
+
 class Data(Section):
     """The data set and how much of it is used."""
 
-    kind: Literal["digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100"] = "digits"
-    """digits comes with scikit-learn; the others are read from the folder named by the environment variable NETSIM_DATA."""
+    kind: DataSet = "digits"
+    """digits comes with scikit-learn; the others are read from the folder named by the environment variable NETSIM_DATA. Or
+    "package.module:function" of your own, called without arguments, which returns four arrays: training inputs (samples,
+    channels, ...), training labels 0, 1, .., test inputs and test labels."""
     samples: Count | None = None
     """Training samples kept, a seeded choice; absent: all."""
     test_samples: Count | None = None
@@ -211,8 +225,9 @@ class Learner(Section):
 
     data: Data = Data()
     """The samples."""
-    partition: part_of("partition", closed=True) = {"kind": "equal"}  # type: ignore[valid-type]
-    """Who holds which training samples."""
+    partition: part_of("partition") = {"kind": "equal"}  # type: ignore[valid-type]
+    """Who holds which training samples. A function of your own, "package.module:function", is given `labels`, `clients` and
+    `generator`, and returns the sample numbers of every client."""
     network: part_of("network", described=NETWORKS, own=OwnNetwork)  # type: ignore[valid-type]
     """What is trained."""
     optimizer: part_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
@@ -262,6 +277,9 @@ class Learner(Section):
             raise problem(("contribution_samples",), 0, "must be > 0 for aggregation by contribution")
         if self.contribution_samples and not self.data.validation_samples:
             raise problem(("contribution_samples",), self.contribution_samples, "needs data.validation_samples > 0")
+        normalised = isinstance(self.network, OwnNetwork) or getattr(self.network, "norm", "none") == "batch"
+        if self.batch_statistics == "local" and not normalised:
+            raise problem(("batch_statistics",), "local", "the network keeps no running statistics; leave it out")
         return self
 
 

@@ -37,11 +37,16 @@ In a change point, "all clients" means those that the change is about: a ramp ru
 
 ## Classes of your own
 
-Wherever a table has a `kind`, but for data sets, partitions and what belongs to training other than the network, it may be
+Wherever a table has a `kind`, but for topologies and for optimizers, aggregation and staleness in training, it may be
 `"package.module:Class"`, a class that Python can import (set PYTHONPATH, or install its package), or a name that an installed
 package registers through an entry point of the group `netsim.policy`, `netsim.delay` and so on. The keyword-only arguments of its
 constructor are its keys, with their types and defaults, checked like the built-in ones. Of these names the values are supplied:
 `clients`, `per_round`, `data_sizes`, `schedule`, `truth`. What its objects must have is in `netsim.interfaces`.
+
+In training three kinds may be functions of your own, `"package.module:function"`. A data set is called without arguments and
+returns four arrays, training inputs, training labels, test inputs and test labels. A partition is called with the labels of the
+training samples, and `clients` and `generator` by keyword; its other keyword-only arguments are its keys; it returns the sample
+numbers of every client. A network is called with the shape of an input and the number of classes, and returns a torch module.
 
 ## What the results mean
 

@@ -32,6 +32,9 @@ NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"
 FACTORIES = frozenset({"detector"})
 """Arguments that want a callable that makes the part, not the part."""
 
+FUNCTIONS = frozenset({"partition"})
+"""Groups whose parts are functions, which are called once, with all their arguments; the user's own may also be a class."""
+
 _POLICIES = "models.policies"
 _SCHEDULERS = "models.schedulers"
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -155,7 +158,7 @@ def is_own(group: str, kind: str) -> bool:
 
 
 def resolve(group: str, kind: str) -> Any:
-    """The class (for partitions the function) behind a name or a "package.module:Class"; raises UserError if there is none."""
+    """The class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is none."""
     place = kind if ":" in kind else known(group).get(kind)
     if place is None:
         raise UserError(
@@ -164,7 +167,10 @@ def resolve(group: str, kind: str) -> Any:
     if not is_own(group, kind):
         return load(place)
     target = load_own(place)
-    if not inspect.isclass(target):
+    if group in FUNCTIONS:
+        if not inspect.isclass(target) and not inspect.isfunction(target):
+            raise UserError(f"{place!r} is {type(target).__name__} {target!r}; name a function as 'package.module:function'")
+    elif not inspect.isclass(target):
         raise UserError(f"{place!r} is {type(target).__name__} {target!r}, not a class; name a class as 'package.module:Class'")
     return target
 

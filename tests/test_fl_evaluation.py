@@ -44,7 +44,7 @@ def test_labels_without_samples_are_left_out():
     sets = local_sets(LABELS[25:], COUNTS, "own", samples=6, generator=rng())
     assert np.bincount(LABELS[25:][sets[0]], minlength=4).tolist() == [0, 2, 2, 2]
     assert np.bincount(LABELS[25:][sets[1]], minlength=4).tolist() == [0, 6, 0, 0]
-    with pytest.raises(ValueError, match="no sample of any label that client 2 holds"):
+    with pytest.raises(ValueError, match="there is none of any label that client 2 holds"):
         local_sets(LABELS[:75], COUNTS, "own", samples=6, generator=rng())
     with pytest.raises(ValueError, match=r"^local = 'all': must be"):
         local_sets(LABELS, COUNTS, "all", samples=6, generator=rng())

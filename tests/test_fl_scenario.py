@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import inspect
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,37 +15,15 @@ from analysis import draw_all, open_run
 from models.fl import aggregation, mechanisms, networks, optimizers, partition, server_optimizers
 from models.fl.build import build_learner
 from models.fl.data import load_dataset
-from scenarios import cli, learning
+from models.fl.data_files import DATASETS
+from scenarios import learning
 from scenarios.build import build
 from scenarios.reading import parse
 from scenarios.run import run
 from scenarios.schema import Privacy
+from tests.fl_scenario_tools import play, tables, to_toml
 
 torch.set_num_threads(1)
-
-
-def tables(**learner):
-    return {
-        "name": "small",
-        "rounds": 3,
-        "clients": {"count": 6},
-        "server": {"per_round": 3},
-        "policy": {"kind": "random"},
-        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
-        "learner": {
-            "data": {"kind": "digits", "samples": 120},
-            "network": {"kind": "mlp", "hidden": [8]},
-            "optimizer": {"kind": "sgd", "learning_rate": 0.1},
-            **learner,
-        },
-    }
-
-
-def to_toml(path: Path, content: dict) -> str:
-    import tomli_w
-
-    path.write_text(tomli_w.dumps(content))
-    return str(path)
 
 
 def arguments(function) -> dict[str, object]:
@@ -90,7 +66,7 @@ def test_the_table_itself_has_the_same_keys_on_both_sides():
     assert set(offered) - {"loss"} == set(taken)
     plain = {name for name, default in taken.items() if isinstance(default, int | float | str)} - {"threads"}
     assert {name: offered[name] for name in plain} == {name: taken[name] for name in plain}
-    assert set(learning.DATA_SETS) == set(learning.Data.model_fields["kind"].annotation.__args__)
+    assert learning.DATA_SETS == DATASETS
 
 
 def test_every_partition_and_mechanism_is_known_on_both_sides():
@@ -113,10 +89,6 @@ def test_every_partition_and_mechanism_is_known_on_both_sides():
         )
         modes.add(privacy.mode)
     assert modes | {"none"} == set(mechanisms.MECHANISMS)
-
-
-def play(tmp_path: Path, name: str = "out", **learner) -> dict:
-    return run(parse(tables(**learner)), tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -193,111 +165,6 @@ def test_gaussian_noise_from_a_scenario(tmp_path: Path):
     assert "single coordinates only" in single["privacy"]["guarantee"]
 
 
-USER_MODULE = """
-import torch
-from torch import nn
-
-
-class TwoLayers(nn.Module):
-    def __init__(self, input_shape, classes):
-        super().__init__()
-        self.first = nn.Linear(input_shape[0] * input_shape[1] * input_shape[2], 12)
-        self.second = nn.Linear(12, classes)
-
-    def forward(self, x):
-        return self.second(torch.tanh(self.first(x.flatten(1))))
-
-
-class Narrow(nn.Module):
-    def __init__(self, input_shape, classes):
-        super().__init__()
-        self.only = nn.Linear(5, classes)
-
-    def forward(self, x):
-        return self.only(x.flatten(1))
-
-
-class Broken(nn.Module):
-    def __init__(self, input_shape, classes):
-        super().__init__()
-        raise KeyError("no such thing")
-
-
-def dropping(input_shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, classes))
-"""
-
-
-@pytest.fixture
-def own_networks(tmp_path: Path, monkeypatch) -> str:
-    (tmp_path / "own_networks_of_a_test.py").write_text(USER_MODULE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    sys.modules.pop("own_networks_of_a_test", None)
-    return "own_networks_of_a_test"
-
-
-def netsim(monkeypatch, capsys, *words: str) -> tuple[int, str]:
-    """Exit code and what was said on standard error."""
-    monkeypatch.setattr(sys, "argv", ["netsim", *words])
-    try:
-        cli.main()
-        code = 0
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else int(left.code is not None)
-    return code, capsys.readouterr().err.strip()
-
-
-def test_a_network_of_the_users_own_end_to_end(tmp_path: Path, own_networks, monkeypatch, capsys):
-    file = to_toml(tmp_path / "own.toml", tables(network={"kind": f"{own_networks}:TwoLayers"}, epochs=4))
-    assert netsim(monkeypatch, capsys, "check", file) == (0, "")
-    code, _ = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "own"), "--set", "rounds=12")
-    assert code == 0
-    summary = json.loads((tmp_path / "own" / "summary.json").read_text())
-    assert summary["privacy"]["parameters"] == 64 * 12 + 12 + 120 + 10
-    assert summary["final"]["accuracy"] > 0.6
-    assert summary["learner"]["training"] == "vectorised"
-    again = run(parse(tables(network={"kind": f"{own_networks}:TwoLayers"}, epochs=4) | {"rounds": 12}), tmp_path / "again")
-    assert again["final"] == summary["final"]
-    other = play(tmp_path, network={"kind": f"{own_networks}:dropping"})
-    assert other["learner"]["training"].startswith("sequential: torch.func cannot stack the network")
-
-
-CASES = {
-    "missing data": ({"data": {"kind": "cifar-10"}}, "learner.data.kind = 'cifar-10': missing ", "NETSIM_DATA", True),
-    "unknown data": ({"data": {"kind": "cifar"}}, "learner.data.kind", "", True),
-    "more clients than samples": ({"data": {"kind": "digits", "samples": 5}}, "6: more clients than the 5", "", False),
-    "minimum": ({"partition": {"kind": "equal", "minimum": 30}}, "learner.partition.minimum = 30", "need 180 samples", False),
-    "too many samples": ({"data": {"kind": "digits", "samples": 9999}}, "learner.data.samples = 9999", "1..1437", False),
-    "norm": ({"network": {"kind": "cnn8", "norm": "layer"}}, 'learner.network.norm = "layer"', "", True),
-    "widths": ({"network": {"kind": "cnn8", "channels": [3]}}, "learner.network.channels = [3]", "", True),
-    "alpha": ({"aggregation": {"kind": "mixing", "alpha": 0.0}}, "learner.aggregation.alpha = 0.0", "must be > 0", True),
-    "no aggregation": ({"aggregation": {"kind": "mixin"}}, "learner.aggregation.kind", "did you mean 'mixing'?", True),
-    "contribution": ({"aggregation": {"kind": "contribution"}}, "learner.contribution_samples = 0", "must be > 0", True),
-    "validation": ({"contribution_samples": 5}, "learner.contribution_samples = 5", "data.validation_samples", True),
-    "local": ({"batch_statistics": "local"}, "learner.batch_statistics = 'local'", "no running statistics", False),
-    "evaluation": ({"evaluate_every_s": 1.0, "evaluate_every_rounds": 2}, "learner.evaluate_every_s = 1.0", "", True),
-    "misfit": ({"network": {"kind": "MODULE:Narrow"}}, "learner.network: does not fit input of shape (1, 8, 8)", "", False),
-    "broken": ({"network": {"kind": "MODULE:Broken"}}, "learner.network.kind = ", "no such thing", False),
-    "absent": ({"network": {"kind": "MODULE:Nothing"}}, "Nothing", "", False),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_wrong_is_said_in_one_message(tmp_path: Path, own_networks, monkeypatch, capsys, case):
-    learner, *words, at_check = CASES[case]
-    if "network" in learner:
-        learner = {"network": learner["network"] | {"kind": learner["network"]["kind"].replace("MODULE", own_networks)}}
-    monkeypatch.setenv("NETSIM_DATA", str(tmp_path / "nowhere"))
-    file, out = to_toml(tmp_path / "wrong.toml", tables(**learner)), tmp_path / "out"
-    code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(out))
-    assert code == 2, said
-    assert all(word in said for word in words), said
-    assert "Traceback" not in said
-    assert not out.exists()
-    if at_check:
-        assert netsim(monkeypatch, capsys, "check", file) == (2, said)
-
-
 def test_privacy_that_does_not_go_together_is_refused():
     for changes, message in (
         ({"delta": None}, "privacy.delta"),
@@ -311,55 +178,6 @@ def test_privacy_that_does_not_go_together_is_refused():
             parse({**tables(), "privacy": privacy})
     # A variant without privacy may leave the other keys as they are.
     parse({**tables(), "privacy": gaussian(mechanism="none")})
-
-
-def test_no_memory_left_is_one_message(tmp_path: Path, monkeypatch, capsys):
-    from models.fl.training import LocalTrainer
-
-    def full(self, *args):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(LocalTrainer, "_train_chunk", full)
-    file = to_toml(tmp_path / "full.toml", tables())
-    code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "out"))
-    assert code == 2
-    assert said.startswith("learner.device = 'cpu': out of memory while training a single client")
-
-
-def test_halved_chunks_are_noted_in_the_summary(tmp_path: Path, monkeypatch):
-    from models.fl.training import LocalTrainer
-
-    inner = LocalTrainer._train_chunk
-
-    def scarce(self, rows, *rest):
-        if len(rows) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return inner(self, rows, *rest)
-
-    whole = play(tmp_path, "whole")
-    monkeypatch.setattr(LocalTrainer, "_train_chunk", scarce)
-    summary = play(tmp_path)
-    assert summary["learner"]["notes"] == ["out of memory while training 3 clients at once: from then on 1 at once"]
-    assert summary["final"]["accuracy"] == pytest.approx(whole["final"]["accuracy"], abs=0.02)
-
-
-def test_a_wrong_checksum_is_one_message(tmp_path: Path, monkeypatch, capsys):
-    from models.fl.data_files import data_paths
-
-    for path in data_paths("mnist", tmp_path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shape = (7, 28, 28) if "images" in path.name else (7,)
-        header = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
-        path.write_bytes(header + bytes(int(np.prod(shape))))
-        path.with_name(path.name + ".gz").write_bytes(gzip.compress(b"not this"))
-    monkeypatch.setenv("NETSIM_DATA", str(tmp_path))
-    file = to_toml(tmp_path / "sum.toml", tables(data={"kind": "mnist"}))
-    code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "out"))
-    assert code == 2
-    assert said.endswith("has a wrong checksum; get it again")
-    path.write_bytes(path.read_bytes()[:-1])
-    code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "out"))
-    assert (code, "truncated" in said or "wrong checksum" in said) == (2, True)
 
 
 def test_checking_imports_no_torch(tmp_path: Path):

@@ -7,6 +7,7 @@ only, so that "size" is FedAvg (PAUSE eq. 2) and, where some uploads fail, FedAv
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -81,13 +82,14 @@ class Aggregation(Protocol):
         """What is to be added to `model` (d,); starts and updates (n, d), staleness factors (n,), n >= 1."""
 
 
-class _Weighted:
+class _Weighted(ABC):
     """The sum of w_i s_i update_i: weights w that sum to 1, times the staleness factors, which are not made to sum to 1 again."""
 
     needs_contribution = False
 
+    @abstractmethod
     def weights(self, arrivals: Arrivals) -> FloatArray:
-        raise NotImplementedError
+        """(n,) each update's weight; they sum to 1."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         weights = self.weights(arrivals) * factors

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.fl.evaluation import measure
+from models.fl.data import Dataset
+from models.fl.evaluation import Randomness, local_sets, measure
 from models.fl.losses import Loss
 from models.fl.training import LocalTrainer
 
@@ -95,9 +96,35 @@ class Contributions:
 
 
 def on_validation(
-    *, trainer: LocalTrainer, loss: Loss, x: Tensor, y: Tensor, sets: IntArray, batch_statistics: bool
-) -> Contributions:
-    """Contributions of K clients, client i's models being tested on the validation samples `sets[i]` of x and y."""
+    *,
+    trainer: LocalTrainer,
+    loss: Loss,
+    dataset: Dataset,
+    label_counts: IntArray,
+    samples: int,
+    streams: Randomness,
+    batch_statistics: bool,
+) -> Contributions | None:
+    """Contributions of K clients, each one's models being tested on so many validation samples; None where that is 0.
+
+    A client's samples come in the proportions of its labels, `label_counts` (K, labels).
+
+    Raises:
+        ValueError: there is no validation part, or none of a client's labels is in it.
+    """
+    if samples < 0:
+        raise ValueError(f"contribution_samples = {samples!r}: must be >= 0")
+    if not samples:
+        return None
+    if not len(dataset.validation_y):
+        raise ValueError(f"contribution_samples = {samples!r}: there is no validation part; set data.validation_samples")
+    labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")
+    try:
+        sets = local_sets(labels, label_counts, "own", samples=samples, generator=generator)
+    except ValueError as error:
+        raise ValueError(f"contribution_samples = {samples!r}: among the validation samples, {error}") from error
+    x = dataset.validation_x.to(trainer.device)
+    y = dataset.targets(dataset.validation_y).to(trainer.device)
 
     def error_of(model: Tensor, client: int) -> float:
         rows = torch.from_numpy(sets[client]).to(y.device)

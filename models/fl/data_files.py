@@ -13,12 +13,42 @@ _FOLDERS: dict[str, tuple[str, list[str]]] = {
     "cifar-100": ("cifar-100-python", ["train", "test", "meta"]),
 }
 DATASETS = tuple(_FOLDERS)
+_SIZES = {
+    "digits": (1437, 360),
+    "mnist": (60_000, 10_000),
+    "fashion-mnist": (60_000, 10_000),
+    "cifar-10": (50_000, 10_000),
+    "cifar-100": (50_000, 10_000),
+}
 
 
 def require_known(kind: str) -> None:
     """Refuse a data set that is not one of `DATASETS`, with ValueError."""
     if kind not in _FOLDERS:
         raise ValueError(f"data.kind = {kind!r}: must be one of {', '.join(DATASETS)}")
+
+
+def check_counts(
+    name: str, train: int, test: int, *, samples: int | None = None, test_samples: int | None = None, validation_samples: int = 0
+) -> int:
+    """Training samples that are left for the clients of a data set with `train` and `test` samples.
+
+    Raises:
+        ValueError: more samples are wanted than there are.
+    """
+    for key, wanted, total in (("samples", samples, train), ("test_samples", test_samples, test)):
+        if wanted is not None and not 1 <= wanted <= total:
+            raise ValueError(f"data.{key} = {wanted!r}: must be in 1..{total} ({name})")
+    kept = train if samples is None else samples
+    if not 0 <= validation_samples < kept:
+        raise ValueError(f"data.validation_samples = {validation_samples!r}: must be in 0..{kept - 1}")
+    return kept - validation_samples
+
+
+def published_sizes(kind: str) -> tuple[int, int]:
+    """Training and test samples of a data set."""
+    require_known(kind)
+    return _SIZES[kind]
 
 
 def data_paths(kind: str, root: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.fl.losses import Loss
+from models.fl.memory import is_out_of_memory, release
 from models.fl.training import LocalTrainer
 
 IntArray = NDArray[np.int64]
@@ -46,17 +47,40 @@ def measure(
 ) -> tuple[BoolArray, float]:
     """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
 
-    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `LOSS_CEILING`.
+    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `LOSS_CEILING`. Where the device
+    cannot hold a batch, batches are half as large from there on, and a note of the trainer says so.
+
+    Raises:
+        MemoryError: the device cannot hold a single sample.
     """
     right, total = [], torch.zeros((), dtype=torch.float64, device=x.device)
-    for first in range(0, len(y), _BATCH):
-        labels = y[first : first + _BATCH]
-        scores = trainer.scores(model, x[first : first + _BATCH], batch_statistics=batch_statistics)
+    first, size = 0, _BATCH
+    while first < len(y):
+        labels = y[first : first + size]
+        try:
+            scores = trainer.scores(model, x[first : first + size], batch_statistics=batch_statistics)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            size = _half(trainer, len(labels), error)
+            continue
+        first += size
         right.append((scores.argmax(1) == labels) & scores.isfinite().all(1))
         losses = loss.value(scores, labels).nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
         total += losses.sum(dtype=torch.float64)
     # One transfer from the device for all batches.
     return torch.cat(right).cpu().numpy(), float(total) / len(y)
+
+
+def _half(trainer: LocalTrainer, samples: int, error: RuntimeError) -> int:
+    release(trainer.device)
+    if samples == 1:
+        raise MemoryError(
+            f"device = {trainer.device.type!r}: out of memory while testing a single sample; use a smaller network, or "
+            "device = 'cpu'"
+        ) from error
+    trainer.note(f"out of memory while testing {samples} samples at once: tested {samples // 2} at once")
+    return samples // 2
 
 
 def local_sets(
@@ -82,7 +106,7 @@ def local_sets(
     out = np.empty((clients, samples), np.int64)
     for client, counts in enumerate(label_counts * present):
         if not counts.any():
-            raise ValueError(f"local = 'own': there is no sample of any label that client {client} holds")
+            raise ValueError(f"there is none of any label that client {client} holds; keep more samples, or share them out alike")
         wanted = _whole_shares(counts / counts.sum(), samples)
         drawn = [
             generator.choice(pools[label], wanted[label], replace=bool(wanted[label] > len(pools[label])))
@@ -154,20 +178,21 @@ class Evaluator:
         """Quality of `model` (d,), of this version, on the test set."""
         return self._measured(version, model, batch_statistics)[1]
 
+    def local_tests(self, local: LocalTest) -> IntArray:
+        """(K, n) every client's local test set (see `local_sets`), drawn once."""
+        sets = self._sets.get(local)
+        if sets is None:
+            generator = self._streams.generator(f"local-tests-{local}")
+            counts, samples = self._label_counts, self._local_samples
+            sets = self._sets[local] = local_sets(self._labels, counts, local, samples=samples, generator=generator)
+        return sets
+
     def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
         """(K,) accuracy on every client's local test set.
 
         One pass over the test set serves all clients, unless `statistics` holds each one's own of batch normalisation.
         """
-        sets = self._sets.get(local)
-        if sets is None:
-            sets = self._sets[local] = local_sets(
-                self._labels,
-                self._label_counts,
-                local,
-                samples=self._local_samples,
-                generator=self._streams.generator(f"local-tests-{local}"),
-            )
+        sets = self.local_tests(local)
         if statistics is None:
             right: FloatArray = self._measured(version, model, False)[0][sets].mean(1)
             return right

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from models.fl.aggregation import Aggregation, Arrivals, BySize, NoStaleness, Staleness
 from models.fl.augmentation import Augmentation
-from models.fl.contribution import Contributions, on_validation
+from models.fl.contribution import on_validation
 from models.fl.data import Dataset
-from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness, local_sets
+from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import BatchStatistics, LocalWork, Update
 from models.fl.losses import Loss
 from models.fl.mechanisms import Mechanism
+from models.fl.memory import is_out_of_memory
 from models.fl.optimizers import Optimizer
 from models.fl.server_optimizers import ServerOptimizer, ServerSgd
 from models.fl.training import LocalTrainer, Precision
@@ -120,7 +121,17 @@ class FederatedLearner:
             augmentation=augmentation,
             batch_statistics=batch_statistics,
         )
-        self._contributions = self._make_contributions(dataset, loss, contribution_samples, streams)
+        if self._aggregation.needs_contribution and not contribution_samples:
+            raise ValueError("contribution_samples = 0: must be > 0 for aggregation by contribution")
+        self._contributions = on_validation(
+            trainer=self._trainer,
+            loss=loss,
+            dataset=dataset,
+            label_counts=self.label_counts,
+            samples=contribution_samples,
+            streams=streams,
+            batch_statistics=self._work.local_statistics,
+        )
         self._evaluator = Evaluator(
             trainer=self._trainer,
             loss=loss,
@@ -193,7 +204,9 @@ class FederatedLearner:
                 updates = self._fold(waited + new)[len(waited) :]
                 if waited:
                     self._versions.retain([], holder="buffer")
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             raise MemoryError(
                 f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; use device = 'cpu'"
             ) from error
@@ -242,6 +255,10 @@ class FederatedLearner:
         statistics = self._work.statistics if self._work.local_statistics else None
         return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
 
+    def local_tests(self, local: LocalTest) -> IntArray:
+        """(K, n) numbers of the test samples in every client's local test set. ValueError: none can be drawn for a client."""
+        return self._evaluator.local_tests(local)
+
     def contribution(self) -> FloatArray:
         """(K,) marginal contributions, each >= 0; ones where `contribution_samples` is 0."""
         return np.ones(len(self.data_sizes)) if self._contributions is None else self._contributions.contribution()
@@ -269,23 +286,3 @@ class FederatedLearner:
         if self._contributions is not None:
             self._contributions.load_state_dict(state["contributions"], device)
         self._evaluator.forget()
-
-    def _make_contributions(self, dataset: Dataset, loss: Loss, samples: int, streams: Randomness) -> Contributions | None:
-        if samples < 0:
-            raise ValueError(f"contribution_samples = {samples!r}: must be >= 0")
-        if not samples:
-            if self._aggregation.needs_contribution:
-                raise ValueError("contribution_samples = 0: must be > 0 for aggregation by contribution")
-            return None
-        if not len(dataset.validation_y):
-            raise ValueError(f"contribution_samples = {samples!r}: there is no validation part; set data.validation_samples")
-        labels = dataset.validation_y.numpy()
-        generator = streams.generator("contribution-samples")
-        return on_validation(
-            trainer=self._trainer,
-            loss=loss,
-            x=dataset.validation_x.to(self._device),
-            y=dataset.targets(dataset.validation_y).to(self._device),
-            sets=local_sets(labels, self.label_counts, "own", samples=samples, generator=generator),
-            batch_statistics=self._work.local_statistics,
-        )

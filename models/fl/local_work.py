@@ -61,6 +61,8 @@ class LocalWork:
                 raise ValueError(f"{name} = {value!r}: must be >= 1")
         if augmentation not in ("none", "crop-flip"):
             raise ValueError(f"augmentation = {augmentation!r}: must be none or crop-flip")
+        if augmentation == "crop-flip" and len(trainer.input_shape) != 3:
+            raise ValueError(f"augmentation = 'crop-flip': needs images (C, H, W), the data are {trainer.input_shape}")
         if batch_statistics not in ("averaged", "local"):
             raise ValueError(f"batch_statistics = {batch_statistics!r}: must be averaged or local")
         self.local_statistics = batch_statistics == "local"

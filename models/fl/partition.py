@@ -1,12 +1,12 @@
 """How the training samples are shared out among the clients. NumPy only: a scenario is checked without torch.
 
 Each function takes the labels of all samples and returns one sorted array of sample numbers a client: disjoint, complete (every
-sample has a client; a file may leave some out), and none smaller than `minimum`.
+sample has a client; a file, or a function of the user's own, may leave some out), and none smaller than `minimum`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,19 @@ from models.fl.options import check_options
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+Partition = Callable[..., Sequence[Any]]
+"""Called with the labels (N,), and `clients`, `generator` and its options by keyword."""
 
 
-def _check(samples: int, clients: int, minimum: int) -> None:
+def _check(
+    samples: int,
+    clients: int,
+    minimum: int,
+    *,
+    concentration: float = 1.0,
+    share: float = 0.0,
+    iid_clients: int = 0,
+) -> None:
     if clients < 1:
         raise ValueError(f"clients = {clients!r}: must be >= 1")
     if minimum < 1:
@@ -28,11 +38,12 @@ def _check(samples: int, clients: int, minimum: int) -> None:
         raise ValueError(f"clients = {clients!r}: more clients than the {samples} training samples")
     if clients * minimum > samples:
         raise ValueError(f"minimum = {minimum!r}: {clients} clients need {clients * minimum} samples, but there are {samples}")
-
-
-def _check_concentration(concentration: float) -> None:
     if not 0 < concentration < np.inf:
         raise ValueError(f"concentration = {concentration!r}: must be a finite number > 0")
+    if not 0 <= share <= 1:
+        raise ValueError(f"share = {share!r}: must be in [0, 1]")
+    if not 0 <= iid_clients <= clients:
+        raise ValueError(f"iid_clients = {iid_clients!r}: must be in [0, {clients}]")
 
 
 def _split(order: IntArray, sizes: IntArray) -> list[IntArray]:
@@ -75,8 +86,7 @@ def dirichlet_sizes(
     Raises:
         ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
     """
-    _check(len(labels), clients, minimum)
-    _check_concentration(concentration)
+    _check(len(labels), clients, minimum, concentration=concentration)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
     return _split(generator.permutation(len(labels)), sizes)
 
@@ -99,10 +109,7 @@ def dominant_label(
         ValueError: fewer than `clients * minimum` samples; a concentration not > 0; a share outside [0, 1]; more samples of the
             labels wanted than there are.
     """
-    _check(len(labels), clients, minimum)
-    _check_concentration(concentration)
-    if not 0 <= share <= 1:
-        raise ValueError(f"share = {share!r}: must be in [0, 1]")
+    _check(len(labels), clients, minimum, concentration=concentration, share=share)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
     names, of_label = np.unique(labels, return_inverse=True)
     pools = [generator.permutation(np.flatnonzero(of_label == c)) for c in range(len(names))]
@@ -139,8 +146,7 @@ def label_dirichlet(
     Raises:
         ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
     """
-    _check(len(labels), clients, minimum)
-    _check_concentration(concentration)
+    _check(len(labels), clients, minimum, concentration=concentration)
     parts: list[list[IntArray]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
         order = generator.permutation(np.flatnonzero(labels == label))
@@ -175,10 +181,7 @@ def mixed(
     Raises:
         ValueError: fewer than `clients * minimum` samples; a concentration not > 0; `iid_clients` outside [0, clients].
     """
-    _check(len(labels), clients, minimum)
-    _check_concentration(concentration)
-    if not 0 <= iid_clients <= clients:
-        raise ValueError(f"iid_clients = {iid_clients!r}: must be in [0, {clients}]")
+    _check(len(labels), clients, minimum, concentration=concentration, iid_clients=iid_clients)
     shares = np.array_split(generator.permutation(len(labels)), clients)
     first = [np.sort(part) for part in shares[:iid_clients]]
     if iid_clients == clients:
@@ -200,24 +203,27 @@ def file(labels: IntArray, *, clients: int, generator: np.random.Generator, path
             fewer than `minimum` samples.
     """
     _check(len(labels), clients, minimum)
+    owners = _owners(path, len(labels), clients, minimum)
+    return [np.flatnonzero(owners == client) for client in range(clients)]
+
+
+def _owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
     try:
         owners = np.load(path, allow_pickle=False) if Path(path).suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
     except (OSError, ValueError) as error:
         raise ValueError(f"path = {path!r}: cannot be read as one integer a line, or as a .npy vector ({error})") from error
-    if owners.shape != (len(labels),) or not np.issubdtype(owners.dtype, np.integer):
-        raise ValueError(f"path = {path!r}: must hold {len(labels)} integers, one a training sample; it holds {owners.shape}")
+    if owners.shape != (samples,) or not np.issubdtype(owners.dtype, np.integer):
+        raise ValueError(f"path = {path!r}: must hold {samples} integers, one a training sample; it holds {owners.shape}")
     if owners.min() < -1 or owners.max() >= clients:
         raise ValueError(f"path = {path!r}: clients must be in -1..{clients - 1}; it names {owners.min()}..{owners.max()}")
-    parts = [np.flatnonzero(owners == client) for client in range(clients)]
-    smallest = min(range(clients), key=lambda client: len(parts[client]))
-    if len(parts[smallest]) < minimum:
-        raise ValueError(
-            f"path = {path!r}: client {smallest} gets {len(parts[smallest])} samples, fewer than minimum = {minimum}"
-        )
-    return parts
+    sizes = np.bincount(owners[owners >= 0], minlength=clients)
+    smallest = int(sizes.argmin())
+    if sizes[smallest] < minimum:
+        raise ValueError(f"path = {path!r}: client {smallest} gets {sizes[smallest]} samples, fewer than minimum = {minimum}")
+    return np.asarray(owners, np.int64)
 
 
-PARTITIONS = {
+PARTITIONS: dict[str, Partition] = {
     "equal": equal,
     "dirichlet-sizes": dirichlet_sizes,
     "dominant-label": dominant_label,
@@ -227,16 +233,63 @@ PARTITIONS = {
 }
 
 
+def check_partition(spec: Mapping[str, Any], *, samples: int, clients: int) -> None:
+    """Refuse a table of `PARTITIONS` that cannot share out so many samples, whatever their labels are.
+
+    Raises:
+        ValueError: as the function that `spec` names by its "kind" would; it may still want more samples of one label than there
+            are.
+    """
+    options = dict(spec)
+    del options["kind"]
+    minimum, path = options.pop("minimum", 1), options.pop("path", None)
+    _check(samples, clients, minimum, **options)
+    if path is not None:
+        _owners(path, samples, clients, minimum)
+
+
 def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, generator: np.random.Generator) -> list[IntArray]:
     """The partition that `spec` names by its "kind", its other keys being that function's own arguments.
 
+    The "kind" may also be a callable of the user's own with the signature of these functions. It returns, for each client, the
+    numbers of its samples in any order.
+
     Raises:
-        ValueError: unknown kind or key, a missing key, or what the function refuses.
+        ValueError: unknown kind or key, a missing key, or what the function refuses; a function of the user's own that fails, or
+            returns anything but `clients` groups of sample numbers, none empty and none in common.
     """
     options = dict(spec)
     kind = options.pop("kind", None)
-    if kind not in PARTITIONS:
+    own = callable(kind)
+    if not own and kind not in PARTITIONS:
         raise ValueError(f"partition.kind = {kind!r}: must be one of {', '.join(PARTITIONS)}")
-    function: Any = PARTITIONS[kind]
+    function: Partition = kind if own else PARTITIONS[kind]
     check_options("partition", function, options, given=("labels", "clients", "generator"))
-    return list(function(labels, clients=clients, generator=generator, **options))
+    if not own:
+        return list(function(labels, clients=clients, generator=generator, **options))
+    name = f"partition.kind = {getattr(kind, '__qualname__', kind)!r}"
+    try:
+        parts = list(function(labels, clients=clients, generator=generator, **options))
+    except Exception as error:  # whatever the user's own code does
+        if isinstance(error, ValueError) and str(error).startswith(tuple(f"{key} = " for key in options)):
+            raise
+        raise ValueError(f"{name}: fails ({type(error).__name__}: {error})") from error
+    return _checked(name, parts, len(labels), clients)
+
+
+def _checked(name: str, parts: list[Any], samples: int, clients: int) -> list[IntArray]:
+    """What a function of the user's own returned, as the functions here return it."""
+    if len(parts) != clients:
+        raise ValueError(f"{name}: returned {len(parts)} groups of samples; there are {clients} clients")
+    for client, part in enumerate(parts):
+        if np.ndim(part) != 1 or not len(part) or np.asarray(part).dtype.kind not in "iu":
+            what = f"{type(part).__name__} of shape {np.shape(part)}"
+            raise ValueError(f"{name}: must return some whole numbers for every client; for client {client} it returned {what}")
+    sorted_parts = [np.sort(np.asarray(part).astype(np.int64)) for part in parts]
+    everything = np.concatenate(sorted_parts)
+    if everything.min() < 0 or everything.max() >= samples:
+        raise ValueError(f"{name}: samples count from 0 to {samples - 1}; it returned {everything.min()}..{everything.max()}")
+    counts = np.bincount(everything, minlength=samples)
+    if counts.max() > 1:
+        raise ValueError(f"{name}: gave sample {counts.argmax()} away {counts.max()} times; a sample has one client at most")
+    return sorted_parts

@@ -15,6 +15,10 @@ class SlotLearner:
     def __init__(self, *, learner: FederatedLearner, local: LocalTest = "iid") -> None:
         if local not in ("iid", "own"):
             raise ValueError(f"local = {local!r}: must be 'iid' or 'own'")
+        try:
+            learner.local_tests(local)
+        except ValueError as error:
+            raise ValueError(f"local = {local!r}: among the test samples, {error}") from error
         self._learner, self._local = learner, local
         self._first = learner.state_dict()
         self.payload_bytes = learner.payload_bytes

@@ -21,6 +21,7 @@ from torch.func import functional_call, vmap
 from models.fl.augmentation import crop_flip
 from models.fl.initialisation import seeded
 from models.fl.losses import Loss
+from models.fl.memory import is_out_of_memory, release
 from models.fl.networks import HandStacked
 from models.fl.optimizers import Optimizer
 
@@ -100,6 +101,16 @@ class LocalTrainer:
         row_bytes = 4 * self.parameters * (2 + optimizer.moments)
         self._chunk = max(1, _CHUNK_BYTES[x.device.type] // row_bytes) if self.vectorised else 1
 
+    @property
+    def device(self) -> torch.device:
+        """Where the data are, and training runs."""
+        return self._x.device
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self._x.shape[1:])
+
     def initial(self) -> Tensor:
         """The network's present parameters and buffers as one row; shape (d,)."""
         state = self._network.state_dict()
@@ -148,7 +159,9 @@ class LocalTrainer:
                     trained = self._train_chunk(
                         out[rows], [batches[k] for k in rows], None if moves is None else [moves[k] for k in rows]
                     )
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 self._halve(len(rows), error)
                 continue
             out[rows] = trained
@@ -159,16 +172,20 @@ class LocalTrainer:
         # A stacked network draws nothing; one that does gets torch's global generators, seeded with its client's own seed.
         return nullcontext() if self.vectorised else seeded(seed, self._x.device)
 
-    def _halve(self, clients: int, error: torch.OutOfMemoryError) -> None:
-        if self._x.device.type == "cuda":
-            torch.cuda.empty_cache()
+    def _halve(self, clients: int, error: RuntimeError) -> None:
+        release(self.device)
         if clients == 1:
             raise MemoryError(
                 f"device = {self._x.device.type!r}: out of memory while training a single client; "
                 "use a smaller batch_size or network, or device = 'cpu'"
             ) from error
         self._chunk = clients // 2
-        self.notes.append(f"out of memory while training {clients} clients at once: from then on {self._chunk} at once")
+        self.note(f"out of memory while training {clients} clients at once: from then on {self._chunk} at once")
+
+    def note(self, text: str) -> None:
+        """Add to `notes`, unless it is there."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _train_chunk(self, rows: Tensor, batches: list[IntArray], moves: list[IntArray] | None) -> Tensor:
         steps = np.array([len(b) for b in batches])

@@ -1,0 +1,51 @@
+"""Data of the user's own: a function that returns arrays, checked before anything is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]
+"""Train inputs (N, C, ...), train labels (N,), test inputs (M, C, ...), test labels (M,), and the number of classes."""
+Source = Callable[[], tuple[Any, Any, Any, Any]]
+"""Called without arguments: train inputs, train labels, test inputs, test labels, as arrays or CPU tensors."""
+_PARTS = ("training inputs", "training labels", "test inputs", "test labels")
+
+
+def source_name(source: Source) -> str:
+    """What messages and results call the data."""
+    return str(getattr(source, "__qualname__", type(source).__qualname__))
+
+
+def read_own(source: Source) -> Arrays:
+    """Call `source`. Classes count from 0 to the largest label; bytes stay bytes, other numbers become float32.
+
+    Raises:
+        ValueError: the function fails, or returns anything else than the four arrays, with at least one sample and one channel,
+            as many inputs as labels, test inputs of the training inputs' shape, finite inputs, and whole labels >= 0.
+    """
+    name = f"data.kind = {source_name(source)!r}"
+    try:
+        arrays: list[NDArray[Any]] = [np.asarray(part) for part in source()]
+    except Exception as error:  # whatever the user's own code does
+        raise ValueError(f"{name}: fails ({type(error).__name__}: {error})") from error
+    if len(arrays) != len(_PARTS):
+        raise ValueError(f"{name}: returned {len(arrays)} values; it must return {', '.join(_PARTS)}")
+    for i in (0, 2):
+        what, x, y = _PARTS[i], arrays[i], arrays[i + 1]
+        if x.ndim < 2 or not x.size or x.dtype.kind not in "buif":
+            raise ValueError(f"{name}: {what}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            raise ValueError(f"{name}: {what}: some are not finite; replace them")
+        if y.shape != x.shape[:1] or y.dtype.kind not in "ui" or y.min() < 0:
+            raise ValueError(f"{name}: {_PARTS[i + 1]}: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
+    train_x, train_y, test_x, test_y = arrays
+    if test_x.shape[1:] != train_x.shape[1:]:
+        raise ValueError(f"{name}: test inputs have shape {test_x.shape[1:]}, training inputs {train_x.shape[1:]}; must be alike")
+    classes = 1 + int(max(train_y.max(), test_y.max()))
+    if not train_x.dtype == test_x.dtype == np.uint8:
+        train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
+    return train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes
