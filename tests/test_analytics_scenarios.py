@@ -8,13 +8,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from scenarios.analytics_fig8 import beliefs
 from scenarios.build import build
 from scenarios.errors import UserError
 from scenarios.reading import override, parse, read_file, to_toml
 from scenarios.run import run
+from scenarios.sweep import plan
 
 TIMED = ("bp_ucb_timing", "bp_ucb_timing_loss", "bp_ucb_timing_topology")
 TRAINED = (*(f"analytics_fig{number}" for number in range(5, 13)), "analytics_table1")
+LONG = ("analytics_fig6", "analytics_fig12", "analytics_table1")
 
 
 def timed(**changes: Any) -> dict[str, Any]:
@@ -44,10 +47,9 @@ def test_a_timing_study_plays_and_its_complete_scenario_plays_the_same(name: str
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_study_of_the_paper_is_well_formed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scenarios.training.require_files", lambda kind, root: None)
-    tables = read_file(name)
-    for variant in tables["sweep"]["variants"]:
-        scenario = parse(override({key: value for key, value in tables.items() if key != "sweep"}, variant.get("set", {})))
-        assert build(scenario, learner=False).simulation.rounds in (200, 500)
+    planned = plan(read_file(name), name)  # every variant is read and built, but for what it trains
+    assert {run.scenario.rounds for run in planned.runs} == {500 if name in LONG else 200}
+    assert len({run.seed for run in planned.runs}) == (1 if name == "analytics_fig8" else 10)
 
 
 def test_in_zero_time_nobody_waits_and_nobody_disagrees(tmp_path: Path) -> None:
@@ -196,3 +198,13 @@ def test_a_model_that_is_trained_and_tested_by_all(reset: bool, tmp_path: Path) 
         # i.i.d. local tests: the mean opinion is the accuracy, but for sampling.
         assert row["opinion"] == pytest.approx(row["accuracy"], abs=0.1)
         assert row["genie_reward"] is None
+
+
+def test_beliefs_slot_by_slot(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    small = ["rounds=3", "slots.rounds=1", "learner.epochs=1", "learner.max_steps=2", "learner.optimizer.learning_rate=0.001"]
+    heard = beliefs(tmp_path, 1, [*small, 'learner.data={kind = "digits"}', "learner.partition.minimum=1"])
+    assert heard.shape == (3, 20)
+    assert ((heard > 0) & (heard < 1)).all()
+    # A model that gets better is believed in more.
+    assert heard[2].mean() > heard[0].mean()
