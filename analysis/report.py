@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.channel_report import AGE_WORDS, DETECTION_WORDS, age_table, declaration_tables, detection_table
 from analysis.comparison import compare
+from analysis.groups import Bound, Groups, group_runs
 from analysis.results import OUTCOMES, Run, Sweep, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
 from analysis.tables import (
     MISSING,
+    aoi_regret_title,
     baseline_label,
     comparison_cells,
     comparison_table,
@@ -31,14 +35,25 @@ CAPTIONS = {
     "leak": "Largest privacy leak over clients against rounds",
     "latency": "Latency of a round over rounds, and its distribution",
     "regret": "Cumulative regret against rounds",
+    "aoi_regret": "AoI regret against rounds",
+    "aoi_variance": "AoI variance over rounds, and cumulated",
+    "deliveries": "Share of rounds in which each client's update was delivered",
+    "detections": "Declared and true changes of the sub-channels",
     "partition": "Training samples by client and label",
 }
 
 
-def write_report(path: str | Path, out: str | Path, *, target_accuracy: float | None = None, window: int = 1) -> Path:
+def write_report(
+    path: str | Path,
+    out: str | Path,
+    *,
+    target_accuracy: float | None = None,
+    window: int = 1,
+    aoi_bounds: Sequence[Bound] = (),
+) -> Path:
     """Report on the run or sweep at `path` into `out`: a Markdown file, or a folder that gets `report.md`; figures beside it.
 
-    ValueError: `path` is neither a run nor a sweep folder.
+    `aoi_bounds` are drawn beside AoI regrets. ValueError: `path` is neither a run nor a sweep folder.
     """
     from analysis.figures import draw_all
 
@@ -46,7 +61,13 @@ def write_report(path: str | Path, out: str | Path, *, target_accuracy: float | 
     file = out if out.suffix == ".md" else out / "report.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     source = open_sweep(path) if is_sweep(path) else open_run(path)
-    figures = draw_all(source, file.parent / f"{file.stem}-figures", target_accuracy=target_accuracy, window=SMOOTHING)
+    figures = draw_all(
+        source,
+        file.parent / f"{file.stem}-figures",
+        target_accuracy=target_accuracy,
+        window=SMOOTHING,
+        aoi_bounds=aoi_bounds,
+    )
     links = [f"![{CAPTIONS[figure.stem]}]({figure.parent.name}/{figure.name})" for figure in figures]
     if isinstance(source, Sweep):
         parts = _sweep_parts(source, links, target_accuracy, window)
@@ -68,6 +89,8 @@ def _sweep_parts(sweep: Sweep, links: list[str], target_accuracy: float | None, 
     ]
     if comparison.differences:
         parts += [f"## Difference to {baseline_label(comparison)}", markdown_table(difference_cells(comparison))]
+    groups = group_runs(sweep)
+    parts += _channel_parts(groups)
     parts += ["## Figures", *links] if links else []
     guarantees: dict[str, list[str]] = {}
     for run in sweep:
@@ -75,7 +98,7 @@ def _sweep_parts(sweep: Sweep, links: list[str], target_accuracy: float | None, 
         if run.label not in labels:
             labels.append(run.label)
     parts += ["## Privacy guarantee", *(f"**{'; '.join(labels)}**: {text}" for text, labels in guarantees.items())]
-    parts += ["## What the numbers mean", _meanings(comparison.target_accuracy, window, comparison.confidence)]
+    parts += ["## What the numbers mean", _meanings(comparison.target_accuracy, window, comparison.confidence, groups)]
     if len(sweep.seeds) < 2:
         parts.append("With one seed there is no interval: nothing here tells a difference from chance.")
     return parts
@@ -92,6 +115,8 @@ def _run_parts(run: Run, links: list[str], target_accuracy: float | None, window
         ["mean round latency (s)", format_number(metrics.mean_round_s)],
         ["largest leak (ε)", "unprotected" if math.isinf(metrics.max_leak) else format_number(metrics.max_leak)],
         ["regret", format_number(metrics.regret)],
+        [aoi_regret_title([metrics.oracle]), format_number(metrics.aoi_regret)],
+        ["cumulated AoI variance", format_number(metrics.cumulated_age_variance)],
     ]
     totals = {name: int(run.rounds[name].sum()) for name in ("selected", *OUTCOMES[:-1])}
     totals["in_flight"] = int(run.rounds["in_flight"].iloc[-1]) if metrics.rounds else 0
@@ -103,15 +128,24 @@ def _run_parts(run: Run, links: list[str], target_accuracy: float | None, window
         "## What became of the updates",
         markdown_table(([name.replace("_", " ") for name in totals], [[f"{count:,}" for count in totals.values()]])),
     ]
+    groups = {run.label: [run]}
+    parts += [*_channel_parts(groups), *declaration_tables(run)]
     if run.has_clients and len(run.clients):
         parts += _straggler_parts(run)
     parts += ["## Figures", *links] if links else []
     parts += ["## Privacy guarantee", _guarantee(run)]
-    parts += ["## What the numbers mean", _meanings(target_accuracy, window, None)]
+    parts += ["## What the numbers mean", _meanings(target_accuracy, window, None, groups)]
     scenario = (run.path / "scenario.toml").read_text(encoding="utf-8").strip()
     versions = ", ".join(f"{name} {version}" for name, version in dict(run.summary.get("versions") or {}).items())
     parts += ["## Scenario", f"```toml\n{scenario}\n```"]
     return [*parts, f"Versions: {versions}."] if versions else parts
+
+
+def _channel_parts(groups: Groups) -> list[str]:
+    """Ages of information and declared changes, where there are any."""
+    ages, declared = age_table(groups), detection_table(groups)
+    parts = ["## Age of information", ages] if ages else []
+    return [*parts, "## Declared changes", declared] if declared else parts
 
 
 def _straggler_parts(run: Run) -> list[str]:
@@ -138,7 +172,7 @@ def _straggler_parts(run: Run) -> list[str]:
     ]
 
 
-def _meanings(target_accuracy: float | None, window: int, confidence: float | None) -> str:
+def _meanings(target_accuracy: float | None, window: int, confidence: float | None, groups: Groups) -> str:
     """What each number means; `confidence` None where there is one run only."""
     lines = []
     if target_accuracy is not None:
@@ -159,6 +193,11 @@ def _meanings(target_accuracy: float | None, window: int, confidence: float | No
         "the guarantee says what this protects. Unprotected: updates were sent as they are.",
         "- Regret: reward of the genie, which knows the true expected latencies, minus reward of the policy, summed over rounds.",
     ]
+    runs = [run for several in groups.values() for run in several]
+    if any(run.summary.get("aoi") for run in runs):
+        lines.append(AGE_WORDS)
+    if any(run.has_detections and len(run.detections) for run in runs):
+        lines.append(DETECTION_WORDS)
     if confidence is not None:
         lines += [
             f"- ± is the half-width of the {format_percent(confidence)} Student-t interval over seeds, each figure by itself.",

@@ -165,6 +165,13 @@ def oracle_name(run: Run) -> str:
     return "" if oracle == "none" else oracle
 
 
+def delivery_shares(run: Run) -> FloatArray:
+    """Deliveries of each client over the rounds of a run; (K,), empty where the run did not count them."""
+    successes = (run.summary.get("aoi") or {}).get("successes") or []
+    rounds = int(run.summary.get("rounds") or 0)
+    return np.asarray(successes, np.float64) / rounds if rounds else np.empty(0)
+
+
 def run_metrics(run: Run, *, target_accuracy: float | None = None, window: int = 1, last: int = 10) -> RunMetrics:
     """All figures of one run; `window` smooths the way to the target, `last` evaluations make the final accuracy."""
     rounds = run.rounds

@@ -67,12 +67,14 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(columns: Sequence[float] = (1.0,), *, size_in: tuple[float, float] = (7.2, 4.3)) -> tuple[Figure, list[Axes]]:
-    """A figure, outside pyplot, with panels side by side that share their vertical axis; `columns` are their relative widths."""
+def new_figure(
+    columns: Sequence[float] = (1.0,), *, size_in: tuple[float, float] = (7.2, 4.3), share_y: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure, outside pyplot, with panels side by side; `columns` are their relative widths, `share_y`: one vertical axis."""
     # The space keeps labels at the ends of neighbouring axes apart.
     figure = Figure(figsize=size_in, layout=ConstrainedLayoutEngine(wspace=0.06))
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(columns), squeeze=False, sharey=True, width_ratios=list(columns))
+    panels = figure.subplots(1, len(columns), squeeze=False, sharey=share_y, width_ratios=list(columns))
     return figure, list(panels[0])
 
 
