@@ -327,7 +327,7 @@ def test_an_interrupt_in_mid_round_leaves_readable_files(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         rows(self, row)
 
-    from scenarios.run import Totals
+    from scenarios.summary import Totals
 
     rows = Totals.add
     monkeypatch.setattr(Totals, "add", interrupt)
