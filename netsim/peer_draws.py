@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ _CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest
 # Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
 # much as two reads.
 _READ_COST, _CALL_READS = 100, 2
+_NO_DELAYS, _ALL_GOOD = repeat(0.0), repeat(True)
 _BYTES = 9  # of one edge at one address: its delay, and whether the message survives
 
 
@@ -93,12 +96,12 @@ class PeerDraws:
         flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
         return flight if self._no_delay else np.asarray(flight + self._draw_delays(self._index(key, 0)))
 
-    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[list[float] | None, list[bool] | None]:
-        """Delays in seconds, without the flight (None: all 0), and survival (None: all survive) over `edges`, at `time_s`."""
+    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
+        """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
         if time_s >= self._until_s:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
-            return None, None
+            return _NO_DELAYS, _ALL_GOOD
         index = self._index(key, attempt)
         drawn = self._drawn.get(index)
         if drawn is None:
@@ -109,14 +112,15 @@ class PeerDraws:
             drawn = self._draw_all(index, time_s)
         delays, goods = drawn
         return (
-            None if delays is None else [delays.item(edge) for edge in edges],
-            None if goods is None else [goods[edge] == 1 for edge in edges],
+            _NO_DELAYS if delays is None else [delays.item(edge) for edge in edges],
+            _ALL_GOOD if goods is None else [goods[edge] == 1 for edge in edges],
         )
 
-    def _read(self, index: int, edges: list[int], time_s: float) -> tuple[list[float] | None, list[bool] | None]:
+    def _read(self, index: int, edges: list[int], time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         graph, slot = self.links.graph, self.label[1]
         place, sender = graph.address[edges], graph.source[edges]
-        delays = goods = None
+        delays: Iterable[float] = _NO_DELAYS
+        goods: Iterable[bool] = _ALL_GOOD
         if not self._no_delay:
             law, _ = self.links.delay.at(slot, time_s)
             delays = law.quantile(self._delay_stream.uniforms_at(index, place, graph.edges), sender).tolist()

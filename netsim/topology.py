@@ -170,10 +170,8 @@ class PeerLinks:
         delays, goods = talk.draws.of(edges, key, attempt, now)
         number, flying, jammed = self.sent, self.flying, self.jammed
         arrive, call_at = self._arrive, self.clock.call_at
-        for i, edge in enumerate(edges):
-            flight_s = propagation[edge] + size_bytes / bandwidth[edge]
-            due_s = now + (flight_s if delays is None else flight_s + delays[i])
-            good = goods is None or goods[i]
+        for edge, delay_s, good in zip(edges, delays, goods, strict=False):
+            due_s = now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)
             message = Message(talk, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number)
             flying[number] = message
             number += 1
