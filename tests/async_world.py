@@ -15,6 +15,7 @@ from models.privacy import NoPrivacy
 from netsim.async_client import AsyncClients
 from netsim.async_server import AsynchronousServer
 from netsim.channel import Medium
+from netsim.client_outages import ClientOutages
 from netsim.clock import Clock
 from netsim.interfaces import Deliveries
 from netsim.jammer import Jammer, Jammers
@@ -154,6 +155,8 @@ def world(
     meter: Any = None,
     time_limit_s: float | None = None,
     retain: Any = None,
+    shared: Any = None,
+    outages: list[Any] | None = None,
     **server: Any,
 ) -> World:
     clock, streams, recorder = Clock(), Streams(seed), MemoryRecorder()
@@ -173,6 +176,8 @@ def world(
         downlink=timeline(downlink or Perfect()),
         uplink=timeline(uplink or Perfect()),
         streams=streams,
+        shared=None if shared is None else shared(clock, clients),
+        outages=ClientOutages(outages or []),
     )
     spectrum = Spectrum(channels=channels, law=timeline(law), delay=delay(channel_s), streams=streams, contention=contention)
     actors = [

@@ -17,7 +17,10 @@ from models.delays import ShiftedExponential
 from models.jammers import Random, Reactive
 from models.privacy import ExplicitSchedule, Ledger
 from netsim.async_server import check_schedule
+from netsim.client_outages import ClientOutage, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
+from netsim.clock import Clock
 from netsim.oracle import AgeOracle
+from netsim.shared_medium import SharedMedium
 from netsim.streams import Streams
 from netsim.trace import MemoryRecorder
 from tests.async_world import Shuffled, Table, World, Written, world
@@ -200,6 +203,8 @@ def busy_world(seed: int, rounds: int = 60, **more: Any) -> World:
             {"law": Random(width=2, duty=0.7), "dwell_rounds": 2, "reach": [0, 2, 3], "at_once": 2},
         ],
     } | more
+    if more.get("outages"):
+        knobs["outages"] = outages(seed)
     return world(
         scheduler=Shuffled(clients, channels),
         clients=clients,
@@ -211,7 +216,24 @@ def busy_world(seed: int, rounds: int = 60, **more: Any) -> World:
     )
 
 
+def shared(clock: Clock, clients: int) -> SharedMedium:
+    limits = np.array([np.inf, 6.0, np.inf])
+    return SharedMedium(clock=clock, clients=clients, size_bytes=8, bandwidth_bytes_per_s=16.0, per_client_bytes_per_s=limits)
+
+
+def outages(seed: int) -> list[ClientOutage]:
+    presence, law = Markov(clients=1, mean_on_s=15.0, mean_off_s=3.0), GilbertElliott(clients=1, to_bad=0.1, to_good=0.3)
+    whens = {
+        "backhaul": DrawnInSeconds(presence=presence, draws=Streams(seed)["outage.backhaul"]),
+        "weather": DrawnInRounds(law=law, draws=Streams(seed)["outage.weather"]),
+        "works": InSeconds(start_s=10.0, end_s=16.0),
+        "drill": InRounds(start=6, end=9),
+    }
+    return [ClientOutage(name=name, when=when, clients=3, members=np.array([0, 2])) for name, when in whens.items()]
+
+
 MODES = [{}, {"round_s": 3.0}, {"wait_for_compute": True}, {"contention": True}]
+MODES += [{"shared": shared}, {"shared": shared, "outages": True}, {"outages": True, "contention": True}]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -97,17 +97,23 @@ def test_a_run_in_pieces_is_a_run_in_one_go(seed: int, tmp_path: Path) -> None:
 
 def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
     # The tests above are worth something only if the worlds in them show everything that can happen.
-    outcomes, phases, ends = set(), set(), set()
+    outcomes, phases, ends, causes, sharing = set(), set(), set(), set(), set()
     for seed in SEEDS:
         simulation, records = built(random_tables(seed, tmp_path))
-        flying = phases.update
+        flying, medium = phases.update, simulation.server.clients.medium
         simulation.run(after_round=lambda s, put=flying: put(u.phase for u in s.server.clients.in_flight.values()))
+        if medium.shared is not None:
+            sharing.add(len(medium.shared))
+        causes.update(row.cause for row in records.updates if row.outcome == "lost")
+        assert all((row.cause is None) == (row.outcome != "lost") for row in records.updates)
         simulation.close()
         ends.add(simulation.ended)
         outcomes.update(row.outcome for row in records.updates)
     assert outcomes == {*OUTCOMES, "in_flight"}
     assert phases == {"download", "compute", "wait", "upload"}
     assert ends == {"rounds", "time limit", "nobody left"}
+    assert causes == {"channel", "mast", "power"}
+    assert max(sharing) > 1
 
 
 @pytest.mark.parametrize("count", [5, 1000])
