@@ -15,47 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from netsim.channel import Durations, Survivals
 from netsim.client import Clients
 from netsim.clock import LAST
-from netsim.interfaces import (
-    BoolArray,
-    ChannelLaw,
-    DelayLaw,
-    Deliveries,
-    Evaluation,
-    FloatArray,
-    IntArray,
-    Learner,
-    RoundOutcome,
-    RoundView,
-    State,
-    Stateful,
-    Timeline,
-)
-from netsim.off import NoMeter
+from netsim.communication_rounds import CommunicationRounds, OpinionLearner
+from netsim.interfaces import FloatArray, IntArray, RoundView, State, Stateful
+from netsim.opinions import OpinionUplink, Tests
 from netsim.peers import Conversation, TalkOutcome
-from netsim.rounds import check_selection
-from netsim.server import SynchronousServer
 from netsim.streams import Streams
-from netsim.trace import NoRecorder, Recorder, RoundRow
-from netsim.update import OUTCOMES
+from netsim.trace import Recorder, RoundRow
 
 _NAN = math.nan
-_SUMMED = ("selected", *OUTCOMES, "bytes_down", "bytes_up")
-
-
-class OpinionLearner(Learner, Protocol):
-    """A learner whose model all clients can test."""
-
-    def opinions(self, slot: int) -> FloatArray:
-        """(K,) each client's opinion of the present model, in [0, 1]."""
-
-    def best_opinion(self, slot: int) -> float:
-        """The average opinion, had the best m clients trained in this slot; NaN where nobody can know."""
-
-    def reset(self) -> None:
-        """Forget what was learnt: the model of before slot 1."""
 
 
 class OpinionPolicy(Stateful, Protocol):
@@ -76,174 +45,6 @@ class IndexPolicy(Stateful, Protocol):
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
         """Learn from slot `round`, as of `OpinionPolicy`."""
-
-
-class _Members:
-    """The policy of the communication rounds of a slot: its members, whoever of them is there."""
-
-    needs_updates = False
-
-    def __init__(self) -> None:
-        self.members: IntArray = np.zeros(0, np.int64)
-
-    def select(self, view: RoundView) -> IntArray:
-        return self.members[view.selectable[self.members]]
-
-    def observe(self, outcome: RoundOutcome) -> None:
-        return None
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class _Training:
-    """The learner as the communication rounds see it: the model is not evaluated between them."""
-
-    def __init__(self, learner: OpinionLearner) -> None:
-        self._learner = learner
-        self.payload_bytes = learner.payload_bytes
-        self.version = learner.version
-
-    def aggregate(self, deliveries: Deliveries, want_updates: bool) -> FloatArray | None:
-        updates = self._learner.aggregate(deliveries, want_updates)
-        self.catch_up()
-        return updates
-
-    def catch_up(self) -> None:
-        """Start from the learner's present model."""
-        self.version = self._learner.version
-
-    def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
-        return None
-
-    def state_dict(self) -> State:
-        return self._learner.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self._learner.load_state_dict(state)
-        self.catch_up()
-
-
-class _Sums(NoRecorder):
-    """Adds up the communication rounds of a slot."""
-
-    def __init__(self) -> None:
-        self.totals = dict.fromkeys(_SUMMED, 0)
-
-    def round(self, row: RoundRow) -> None:
-        for name in _SUMMED:
-            self.totals[name] += getattr(row, name)
-
-
-class CommunicationRounds(SynchronousServer):
-    """Rounds of the synchronous server with the members of a slot. Take its keywords from there, but policy, meter and need.
-
-    `whole`: a round waits until every member is present and not busy; otherwise for the first of them.
-    """
-
-    def __init__(self, *, learner: OpinionLearner, recorder: Recorder, whole: bool = True, **keywords: Any) -> None:
-        self.choice = _Members()
-        self._model = _Training(learner)
-        self._sums = _Sums()
-        self._whole = whole
-        super().__init__(policy=self.choice, learner=self._model, recorder=self._sums, need=1, meter=NoMeter(), **keywords)
-        self.clients.recorder = recorder
-
-    def _able(self) -> BoolArray:
-        able = super()._able()
-        mask = np.zeros_like(able)
-        mask[self.choice.members] = able[self.choice.members]
-        return mask
-
-    def open_slot(self, members: IntArray) -> None:
-        """The members of the slot; raises ValueError unless they are distinct clients, at least one."""
-        everyone = np.ones(self.clients.count, np.bool_)
-        self.choice.members = np.sort(check_selection(members, everyone))
-        self.need = len(self.choice.members) if self._whole else 1
-        self._sums.totals = dict.fromkeys(_SUMMED, 0)
-        self._model.catch_up()
-
-    @property
-    def totals(self) -> dict[str, int]:
-        """Counts over the communication rounds of this slot."""
-        return dict(self._sums.totals)
-
-    def record_to(self, recorder: Recorder) -> None:
-        """Send the records of updates to `recorder`; those of rounds are added up here."""
-        self.clients.recorder = recorder
-
-
-class Tests:
-    """All clients test the model at once; a slot waits for the last of them."""
-
-    __test__ = False
-
-    def __init__(self, *, clients: int, law: Timeline[DelayLaw], streams: Streams) -> None:
-        self._durations = Durations(clients=clients, law=law, draws=streams["test.delay"])
-        self._everyone: IntArray = np.arange(clients)
-
-    def durations_s(self, number: int, time_s: float) -> FloatArray:
-        """(K,) how long the test after slot `number` takes (0: before the first)."""
-        return np.array(self._durations.draw(number, time_s, self._everyone).values)
-
-
-class OpinionUplink:
-    """A dedicated channel for opinions: nobody waits for anybody, so the arrivals are one array.
-
-    A lost opinion is sent again `resend_after_s` after it would have arrived, at most `max_resends` times. The server waits for
-    all that may still come, at most `wait_s` after the last test. The laws are those in force as the tests begin.
-    """
-
-    def __init__(
-        self,
-        *,
-        clients: int,
-        delay: Timeline[DelayLaw],
-        channel: Timeline[ChannelLaw],
-        streams: Streams,
-        max_resends: int = 0,
-        resend_after_s: float = 0.0,
-        wait_s: float | None = None,
-    ) -> None:
-        if max_resends < 0:
-            raise ValueError(f"max_resends = {max_resends!r}: must be >= 0")
-        if not 0 <= resend_after_s < math.inf:
-            raise ValueError(f"resend_after_s = {resend_after_s!r}: must be >= 0 seconds and finite")
-        if wait_s is not None and not wait_s >= 0:
-            raise ValueError(f"wait_s = {wait_s!r}: must be >= 0 seconds")
-        self._everyone: IntArray = np.arange(clients)
-        self._delay = Durations(clients=clients, law=delay, draws=streams["opinion.delay"])
-        self._channel = Survivals(
-            clients=clients, law=channel, draws=streams["opinion.loss"], state_draws=streams["opinion.state"]
-        )
-        self._max_resends, self._resend_after_s = max_resends, resend_after_s
-        self._wait_s = math.inf if wait_s is None else wait_s
-
-    def play(self, slot: int, ready_s: FloatArray, now_s: float) -> tuple[float, BoolArray]:
-        """When the server goes on, and whose opinion (K,) it then has; opinions set out at `ready_s` (K,), all >= `now_s`."""
-        self._channel.open_round(slot, now_s)
-        time_s = np.array(ready_s)
-        waiting = np.ones(len(time_s), np.bool_)
-        for attempt in range(self._max_resends + 1):
-            address = slot * (self._max_resends + 1) + attempt
-            delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values)
-            time_s[waiting] += delay_s[waiting] + (self._resend_after_s if attempt else 0.0)
-            waiting &= ~np.array(self._channel.draw(address, now_s, self._everyone).values)
-            if not waiting.any():
-                break
-        end_s = min(float(time_s.max()), float(ready_s.max()) + self._wait_s)
-        return end_s, ~waiting & (time_s <= end_s)
-
-    def state_dict(self) -> State:
-        """The state of the channel."""
-        return self._channel.state_dict()
-
-    def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
-        """Take the state at the close of `slot`."""
-        self._channel.load_state_dict(state, slot, time_s)
 
 
 class SlotServer(ABC):

@@ -13,13 +13,15 @@ from models.delays import Constant
 from models.peer_math import PeerBelief, PeerGossip
 from models.peers import PeerGraph
 from models.synthetic_opinions import SyntheticOpinions
-from netsim.analytics import CommunicationRounds, FlDaServer, FlFaServer, OpinionUplink, SlotServer, Tests
+from netsim.analytics import FlDaServer, FlFaServer, SlotServer
 from netsim.belief_exchange import BeliefRules
 from netsim.client import Clients
+from netsim.communication_rounds import CommunicationRounds
 from netsim.gossip_exchange import GossipRules
 from netsim.interfaces import FloatArray, IntArray, RoundView, SelectionPolicy, State
 from netsim.jammed_links import JammedLinks
 from netsim.jammer import Jammers
+from netsim.opinions import OpinionUplink, Tests
 from netsim.outages import Outage, Outages
 from netsim.peers import Conversation, StartRule
 from netsim.server import WaitRule

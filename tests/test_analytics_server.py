@@ -24,12 +24,14 @@ from models.policies.random import Random
 from models.privacy import NoPrivacy
 from models.synthetic_opinions import SyntheticOpinions
 from models.topologies import random_geometric
-from netsim.analytics import CommunicationRounds, FlDaServer, FlFaServer, OpinionUplink, Tests
+from netsim.analytics import FlDaServer, FlFaServer
 from netsim.belief_exchange import BeliefRules
 from netsim.channel import Medium
 from netsim.client import Clients
 from netsim.clock import Clock
+from netsim.communication_rounds import CommunicationRounds
 from netsim.gossip_exchange import GossipRules
+from netsim.opinions import OpinionUplink, Tests
 from netsim.peers import Conversation, StartRule
 from netsim.server import WaitRule
 from netsim.simulation import Simulation
