@@ -4,7 +4,8 @@
 
 At 10 simulated seconds the near clients' network breaks down: 2 s in place of 0.25 s, while the far ones still take 1 s. When 60
 rounds are closed it works again. A policy that is told the true means leaves the near clients and comes back; PAUSE has to find
-out from the latencies it sees. Change points that are known beforehand need no script: see `changes` in the scenario reference.
+out from the latencies it sees, and does so sooner where a detector of changes lets it forget the old ones. Change points that are
+known beforehand need no script: see `changes` in the scenario reference.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MENDED_AFTER_ROUND = 60
 POLICIES = {
     "fastest": 'policy={kind = "fastest"}',
     "pause": 'policy={kind = "pause", alpha = 1.0, gamma = 0.0, tau_min_s = 0.25}',
+    "pause-detecting": 'policy={kind = "pause", alpha = 1.0, gamma = 0.0, tau_min_s = 0.25, '
+    'detector = {kind = "page-hinkley", drift = 0.1, threshold = 0.5}}',
 }
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+import pickle
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
+from models.detection.cusum import Cusum
+from models.detection.glr_exact import GlrExact
+from models.detection.glr_grid import GlrGrid
+from models.detection.no_detection import NoDetection
+from models.detection.page_hinkley import PageHinkley
+from models.detection.protocols import Detector
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
 from models.policies.protocols import BoolArray, FloatArray, IntArray
@@ -16,6 +25,9 @@ from models.policies.ucb import Terms, UcbPolicy
 from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import ExplicitSchedule, GeometricSchedule, NoSchedule
 from netsim.interfaces import RoundOutcome, RoundView
+from scenarios.build import build
+from scenarios.errors import UserError
+from scenarios.reading import parse
 
 
 class Recorder(UcbPolicy):
@@ -196,3 +208,93 @@ def test_bad_values_are_refused() -> None:
             SaPause(**(good | {name: 0}))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^per_round = 15: "):
         PauseBrute(clients=300, per_round=15, data_sizes=np.ones(300), schedule=NoSchedule())
+
+
+def watched(detector: Callable[[], Detector]) -> Recorder:
+    return Recorder(clients=3, per_round=1, data_sizes=np.ones(3), schedule=NoSchedule(), tau_min_s=0.1, detector=detector)
+
+
+def play_one(policy: UcbPolicy, rounds: range, latency_s: float, client: int = 0) -> None:
+    for t in rounds:
+        policy.observe(outcome(t, [client], [latency_s]))
+
+
+def test_a_declared_change_restarts_the_mean_of_that_client_by_hand() -> None:
+    # CUSUM: the first two ratios give u = 1; then down grows by 1 - 1/4 - 1/4 = 1/2 a round, and reaches 1 with the second.
+    policy = watched(lambda: Cusum(warm_up=2, drift=0.25, threshold=1.0))
+    play_one(policy, range(1, 11), 0.1)
+    play_one(policy, range(11, 21), 0.2, client=1)
+    play_one(policy, range(21, 22), 0.4)
+    policy.select(view(22, [0] * 3))
+    width = math.sqrt(2 * math.log(22))
+    np.testing.assert_allclose(
+        policy.terms.ucb, [(10 + 0.25) / 11 + width / math.sqrt(11), 0.5 + width / math.sqrt(10), math.inf], rtol=1e-12
+    )
+    assert policy.restarts == []
+    play_one(policy, range(22, 23), 0.4)
+    # Only the observation that told is left of client 0; client 1 is as it was. T_k of eq. 8 goes on.
+    policy.select(view(23, [0] * 3))
+    width = math.sqrt(2 * math.log(23))
+    np.testing.assert_allclose(policy.terms.ucb, [0.25 + width, 0.5 + width / math.sqrt(10), math.inf], rtol=1e-12)
+    assert policy.restarts == [(22, 0)]
+    np.testing.assert_allclose(policy.terms.generalization[0], (1 / 3 - 12 / 23) * abs(1 / 3 - 12 / 23))
+    # And the detector has begun afresh: its next warm-up is the value that told and one more, so that nothing is declared.
+    play_one(policy, range(23, 60), 0.4)
+    assert policy.restarts == [(22, 0)]
+    policy.select(view(60, [0] * 3))
+    np.testing.assert_allclose(policy.terms.ucb[0], 0.25 + math.sqrt(2 * math.log(60) / 38), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_detector_that_declares_nothing_changes_nothing(kind: type[UcbPolicy]) -> None:
+    means_s, sizes = np.linspace(0.1, 0.9, 8), np.random.default_rng(0).dirichlet(np.full(8, 3.0))
+    played = []
+    for detector in (None, NoDetection):
+        policy = kind(clients=8, per_round=3, data_sizes=sizes, schedule=NoSchedule(), detector=detector)
+        played.append(run(policy, range(1, 80), np.zeros(8, np.int64), means_s, seed=1))
+    assert played[0] == played[1]
+
+
+@pytest.mark.parametrize("make", [Cusum, PageHinkley, GlrExact, lambda: GlrGrid(step=3)])
+def test_estimates_follow_a_change_with_every_detector(make: Callable[[], Detector]) -> None:
+    # 400 rounds at 0.1 s, then 400 at 1 s: ratios 1 and 0.1. Without detection the mean would still be 0.55.
+    policy = watched(make)
+    play_one(policy, range(1, 401), 0.1)
+    play_one(policy, range(401, 801), 1.0)
+    policy.select(view(801, [0] * 3))
+    (declared,) = policy.restarts
+    since = 801 - declared[0]
+    np.testing.assert_allclose(policy.terms.ucb[0], 0.1 + math.sqrt(2 * math.log(801) / since), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_state_with_detectors_goes_on(kind: type[UcbPolicy]) -> None:
+    def fresh() -> UcbPolicy:
+        watch = partial(PageHinkley, drift=0.05, threshold=0.6)
+        return kind(clients=6, per_round=2, data_sizes=np.ones(6), schedule=NoSchedule(), detector=watch)
+
+    fast, slow = np.linspace(0.05, 0.2, 6), np.linspace(0.9, 0.05, 6)
+    whole, counts = fresh(), np.zeros(6, np.int64)
+    run(whole, range(1, 40), counts, fast, seed=3)
+    run(whole, range(40, 55), counts, slow, seed=3)
+    restored = fresh()
+    restored.load_state_dict(pickle.loads(pickle.dumps(whole.state_dict())))
+    ahead = [run(policy, range(55, 120), counts.copy(), slow, seed=3) for policy in (whole, restored)]
+    assert ahead[0] == ahead[1]
+    assert whole.restarts == restored.restarts
+    assert len(whole.restarts) > 0
+
+
+@pytest.mark.parametrize("kind", ["pause", "pause-brute", "sa-pause", "vanilla-sa-pause"])
+def test_a_scenario_names_the_detector(kind: str) -> None:
+    def policy(**knobs: object) -> UcbPolicy:
+        part = {"kind": kind, "detector": {"kind": "cusum", **knobs}}
+        study = parse({"name": "x", "rounds": 1, "clients": {"count": 6}, "server": {"per_round": 2}, "policy": part})
+        built: UcbPolicy = build(study).simulation.server.policy
+        return built
+
+    assert isinstance(policy(), UcbPolicy)
+    with pytest.raises(UserError, match=r"policy\.detector\.drift = -1\.0: must be finite and >= 0"):
+        policy(drift=-1.0)
+    with pytest.raises(UserError, match=r"policy\.detector\.treshold = 1\.0: unknown key; did you mean 'threshold'"):
+        policy(treshold=1.0)

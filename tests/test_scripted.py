@@ -10,7 +10,7 @@ from models.delays import Constant
 from netsim.trace import MemoryRecorder
 from scenarios.build import Built, build
 from scenarios.reading import parse
-from scenarios.scripted_latency import main, run
+from scenarios.scripted_latency import BREAKS_S, MENDED_AFTER_ROUND, main, run
 
 
 def test_the_fastest_leave_the_broken_network_and_come_back(tmp_path):
@@ -40,7 +40,24 @@ def test_the_example_prints_one_line_a_policy(tmp_path, capsys):
     main(tmp_path)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["fastest", "0.25", "1.00", "0.25"]
-    assert lines[2].startswith("pause")
+    assert lines[2].startswith("pause ")
+    assert lines[3].startswith("pause-detecting ")
+
+
+def test_a_detector_lets_pause_forget_the_latencies_of_before(tmp_path):
+    # The near clients' tau_min/tau falls from 1 to 1/8 and comes back; the far ones' is always 1/4.
+    done = {policy: open_run(run(tmp_path, policy)) for policy in ("pause", "pause-detecting")}
+    phases = {}
+    for policy, opened in done.items():
+        rounds = opened.rounds
+        latency_s = rounds["end_s"] - rounds["start_s"]
+        broken, mended = rounds["start_s"] >= BREAKS_S, rounds["round"] > MENDED_AFTER_ROUND
+        phases[policy] = [latency_s[part].mean() for part in (~broken & ~mended, broken & ~mended, mended)]
+    before, after, mended = zip(phases["pause"], phases["pause-detecting"], strict=True)
+    # Nothing is declared while nothing changes; then it is the faster one, worse and better.
+    assert before[0] == before[1]
+    assert after[1] < after[0]
+    assert mended[1] < mended[0]
 
 
 def _three(**more: object) -> Built:

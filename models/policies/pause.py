@@ -14,7 +14,8 @@ class Pause(UcbPolicy):
     """Plays the set of greatest energy (eq. 14), found by the sweep of `models.policies.exact`; ties by the policy's own stream.
 
     `alpha`, `gamma` weigh generalization and privacy, `beta` > 1 is the exponent of eq. 8, `zeta` multiplies the empirical mean
-    in the ucb, `tau_min_s` is the least possible latency in seconds.
+    in the ucb, `tau_min_s` is the least possible latency in seconds. `detector` watches each client's tau_min/tau, numbers in
+    (0, 1], and its mean begins afresh where a change is declared (None: it averages over the whole run).
     """
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

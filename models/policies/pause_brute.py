@@ -3,8 +3,11 @@ search."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from models.detection.protocols import Detector
 from models.policies.brute import best_by_enumeration, check_count
 from models.policies.protocols import FloatArray, IntArray
 from models.policies.rewards import Schedule
@@ -29,6 +32,7 @@ class PauseBrute(UcbPolicy):
         gamma: float = 5.0,
         zeta: float = 1.0,
         tau_min_s: float = 0.05,
+        detector: Callable[[], Detector] | None = None,
     ) -> None:
         super().__init__(
             clients=clients,
@@ -40,6 +44,7 @@ class PauseBrute(UcbPolicy):
             gamma=gamma,
             zeta=zeta,
             tau_min_s=tau_min_s,
+            detector=detector,
         )
         check_count(clients, per_round)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from models.detection.protocols import Detector
 from models.policies.annealing import ListSwap, anneal, energy_range, finite_ucb
 from models.policies.protocols import FloatArray, IntArray, check_at_least
 from models.policies.rewards import Schedule
@@ -32,6 +35,7 @@ class SaPause(UcbPolicy):
         steps: int = 3000,
         kappa: float = 1.0,
         omega: float = 1e-3,
+        detector: Callable[[], Detector] | None = None,
     ) -> None:
         super().__init__(
             clients=clients,
@@ -43,6 +47,7 @@ class SaPause(UcbPolicy):
             gamma=gamma,
             zeta=zeta,
             tau_min_s=tau_min_s,
+            detector=detector,
         )
         check_at_least("steps", steps, 1)
         check_at_least("kappa", kappa, 0, strict=True)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from models.detection.protocols import Detector
+from models.policies.latency_means import LatencyMeans
 from models.policies.protocols import FloatArray, IntArray, Outcome, State, View, check_at_least
 from models.policies.rewards import Rewards, Schedule, latency_ratio
 
@@ -30,7 +33,8 @@ class UcbPolicy(ABC):
 
     Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: a latency
     that was cut off (a client lost, late or aborted) is taken as the time at which the server stopped waiting. T_k of eq. 8 and
-    13 counts these selections; p_k of eq. 7 goes by what was released (`View.participations`).
+    13 counts these selections; p_k of eq. 7 goes by what was released (`View.participations`). With a `detector`, T_k of eq. 13
+    counts the observations since the client's last declared change, and the one that told of it; the logarithm goes by t still.
     """
 
     needs_updates = False
@@ -47,6 +51,7 @@ class UcbPolicy(ABC):
         gamma: float = 5.0,
         zeta: float = 1.0,
         tau_min_s: float = 0.05,
+        detector: Callable[[], Detector] | None = None,
     ) -> None:
         self._rewards = Rewards(
             clients=clients,
@@ -62,7 +67,7 @@ class UcbPolicy(ABC):
         self._per_round = per_round
         self._zeta = zeta
         self._tau_min_s = tau_min_s
-        self._ratio_sum = np.zeros(clients)
+        self._latency = LatencyMeans(clients=clients, detector=detector)
         # ucb = exploit + sqrt((m+1) ln t) * width; both change for the clients of a round only. Unexplored: inf + 0.
         self._exploit = np.full(clients, math.inf)
         self._width = np.zeros(clients)
@@ -87,23 +92,26 @@ class UcbPolicy(ABC):
     def observe(self, outcome: Outcome) -> None:
         clients = outcome.clients
         self._rewards.count(clients)
-        self._ratio_sum[clients] += latency_ratio(self._tau_min_s, outcome.latency_s)
+        self._latency.observe(outcome.round, clients, latency_ratio(self._tau_min_s, outcome.latency_s))
         self._refresh(clients)
 
+    @property
+    def restarts(self) -> list[tuple[int, int]]:
+        """(round, client) of every change of a client's latency that was declared; a copy."""
+        return self._latency.restarts.copy()
+
     def state_dict(self) -> State:
-        return {"rewards": self._rewards.state_dict(), "ratio_sum": self._ratio_sum.copy()}
+        return {"rewards": self._rewards.state_dict(), "latency": self._latency.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         self._rewards.load_state_dict(state["rewards"])
-        self._ratio_sum[:] = state["ratio_sum"]
-        self._exploit.fill(math.inf)
-        self._width.fill(0.0)
-        self._refresh(np.flatnonzero(self._rewards.counts))
+        self._latency.load_state_dict(state["latency"])
+        self._refresh(np.arange(len(self._exploit)))
 
     def _refresh(self, clients: IntArray) -> None:
-        counts = self._rewards.counts[clients]
-        self._exploit[clients] = self._zeta * (self._ratio_sum[clients] / counts)
-        self._width[clients] = 1.0 / np.sqrt(counts)
+        mean, width = self._latency.mean_and_width(clients)
+        self._width[clients] = width
+        self._exploit[clients] = np.where(width > 0.0, self._zeta * mean, math.inf)
 
     @abstractmethod
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

@@ -70,7 +70,8 @@ def pause_at(clients: int, per_round: int, state: str) -> tuple[Pause, RoundView
     played = {"unexplored": 0, "exploring": clients // 10, "explored": clients}[state]
     counts[rng.permutation(clients)[:played]] = rng.integers(1, 6, played)
     ratios = counts * (0.05 + 0.9 * rng.random(clients))
-    policy.load_state_dict({"rewards": {"counts": counts.astype(np.float64)}, "ratio_sum": ratios})
+    played_counts = counts.astype(np.float64)
+    policy.load_state_dict({"rewards": {"counts": played_counts}, "latency": {"counts": played_counts, "sums": ratios}})
     round = max(1, int(counts.sum()) // per_round)
     return policy, RoundView(round, 0.0, np.ones(clients, bool), counts, rng)
 

@@ -1,0 +1,60 @@
+"""Running means of tau_min/tau, the observations of PAUSE's eq. 13, which may begin afresh where a change is detected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from models.detection.protocols import Detector
+from models.policies.protocols import FloatArray, IntArray, State
+
+
+class LatencyMeans:
+    """Means over each client's own observations, all in (0, 1].
+
+    `detector` makes the detector of one client (None: nothing is looked for). Where it declares a change, the client's
+    observations are dropped but for the one that told, which the change has already reached: were it dropped, too, as GLR-CUCB
+    does (Li et al., Algorithm 2), the client would count as unexplored and be tried at once again. The other clients' stay.
+    """
+
+    def __init__(self, *, clients: int, detector: Callable[[], Detector] | None = None) -> None:
+        self._counts: FloatArray = np.zeros(clients)
+        self._sums: FloatArray = np.zeros(clients)
+        self._detectors = None if detector is None else [detector() for _ in range(clients)]
+        self.restarts: list[tuple[int, int]] = []
+        """(round, client) of every declared change."""
+
+    def observe(self, round: int, clients: IntArray, ratios: FloatArray) -> None:
+        """One more observation of each of `clients` (distinct)."""
+        self._counts[clients] += 1.0
+        self._sums[clients] += ratios
+        if self._detectors is None:
+            return
+        for client, ratio in zip(clients.tolist(), ratios.tolist(), strict=True):
+            detector = self._detectors[client]
+            if detector.update(ratio):
+                detector.reset()
+                detector.update(ratio)
+                self._counts[client], self._sums[client] = 1.0, ratio
+                self.restarts.append((round, client))
+
+    def mean_and_width(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and 1/sqrt(number) of the observations of `clients`; both 0 where there are none."""
+        counts = self._counts[clients]
+        divisor = np.maximum(counts, 1.0)
+        return self._sums[clients] / divisor, np.minimum(counts, 1.0) / np.sqrt(divisor)
+
+    def state_dict(self) -> State:
+        state: State = {"counts": self._counts.copy(), "sums": self._sums.copy()}
+        if self._detectors is not None:
+            state["detectors"] = [detector.state_dict() for detector in self._detectors]
+            state["restarts"] = [list(pair) for pair in self.restarts]
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        self._counts[:], self._sums[:] = state["counts"], state["sums"]
+        if self._detectors is not None:
+            for detector, saved in zip(self._detectors, state["detectors"], strict=True):
+                detector.load_state_dict(saved)
+            self.restarts = [(int(round), int(client)) for round, client in state["restarts"]]
