@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.channel_report import AGE_WORDS, DETECTION_WORDS, age_table, declaration_tables, detection_table
+from analysis.channel_report import AGE_WORDS, DETECTION_WORDS, age_table, declaration_tables, detection_table, instance_parts
 from analysis.comparison import compare
 from analysis.groups import Bound, Groups, group_runs
 from analysis.results import OUTCOMES, Run, Sweep, is_sweep, open_run, open_sweep
@@ -90,7 +90,7 @@ def _sweep_parts(sweep: Sweep, links: list[str], target_accuracy: float | None, 
     if comparison.differences:
         parts += [f"## Difference to {baseline_label(comparison)}", markdown_table(difference_cells(comparison))]
     groups = group_runs(sweep)
-    parts += _channel_parts(groups)
+    parts += [*_channel_parts(groups), *instance_parts(groups)]
     parts += ["## Figures", *links] if links else []
     guarantees: dict[str, list[str]] = {}
     for run in sweep:

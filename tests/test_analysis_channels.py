@@ -14,6 +14,7 @@ from analysis.channel_report import age_table, declaration_tables, detection_tab
 from analysis.comparison import compare, write_comparison
 from analysis.figures import draw_all, latency_figure
 from analysis.groups import Bound, group_runs
+from analysis.instances import growth_exponent, growths, pairs
 from analysis.report import write_report
 from analysis.results import Run, Sweep, open_run, open_sweep
 from analysis.statistics import aoi_regret, cumulated_age_variance, delivery_shares
@@ -203,3 +204,27 @@ def test_bounds_are_those_of_the_world_that_was_played(played: Sweep, tmp_path: 
     assert [bound.label for bound in aoi_bounds(fixed[:1])] == ["Theorem 2, lower"]
     both = [bound.label for bound in aoi_bounds([fixed[0], *played.runs("random")])]
     assert both == ["Theorem 2, lower, N = 3, K = 1", "Theorem 4, lower, N = 4, K = 2"]
+
+
+def test_pairs_and_growth_by_hand(tmp_path: Path) -> None:
+    # Regrets after 4 rounds: base 4 and 8, better 2 and 10; of these 2, 4, 1, 9 after the first two.
+    runs = {
+        "base": {1: ages([2, 2, 2, 2], [1] * 4, [0] * 4), 2: ages([3, 3, 3, 3], [1] * 4, [0] * 4)},
+        "better": {1: ages([1, 2, 1, 2], [1] * 4, [0] * 4), 2: ages([9, 2, 1, 2], [1] * 4, [0] * 4)},
+    }
+    groups = group_runs(open_sweep(write_sweep(tmp_path / "s", runs, baseline="base")))
+    (pair,) = pairs(groups)
+    assert (pair.first, pair.second, pair.difference.mean, pair.below) == ("base", "better", 0.0, 1)
+    base, better = growths(groups)
+    assert (base.first_half.mean, base.second_half.mean, base.difference.mean) == (3.0, 3.0, 0.0)
+    assert (base.exponent.mean, base.exponent.count) == (pytest.approx(1.0), 2)
+    assert (better.first_half.mean, better.second_half.mean) == (5.0, 1.0)
+    assert (better.difference.mean, better.exponent.count) == (-4.0, 1)  # the first seed's regret begins at 0
+
+
+def test_exponents_are_those_of_powers() -> None:
+    x = np.arange(1.0, 1001.0)
+    assert growth_exponent((x, 3.0 * x**0.5)) == pytest.approx(0.5)
+    # What comes first does not count.
+    assert growth_exponent((x, np.where(x <= 100, -1.0, x**2))) == pytest.approx(2.0)
+    assert math.isnan(growth_exponent((x, x - 500.0)))

@@ -1,0 +1,102 @@
+"""The order of variants over many drawn instances, and how AoI regret grows: every seed is an instance, met by all variants."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.groups import Groups
+from analysis.results import Run
+from analysis.statistics import Curve, FloatArray, Interval, aoi_regret, mean_interval, oracle_name
+
+MOST_VARIANTS = 8
+"""Of so many variants every pair is compared; of more, it would be a page of chance findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """AoI regret of `first` minus that of `second`, on the same instances."""
+
+    first: str
+    second: str
+    difference: Interval
+    below: int
+    """Instances on which `first` has the smaller regret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the AoI regret of one variant grows over its runs."""
+
+    label: str
+    first_half: Interval
+    second_half: Interval
+    difference: Interval
+    """Second half minus first, on the same instance: 0 where regret grows linearly, below where it grows slower."""
+    exponent: Interval
+    """Slope of log regret on log round over the last nine tenths of a run (1: linear), of the runs with regrets above 0 there."""
+
+
+def pairs(groups: Groups) -> list[Pair]:
+    """Every pair of variants with AoI regrets against one and the same oracle, on the instances that both met."""
+    finals = {label: _finals(runs) for label, runs in groups.items()}
+    oracles = {label: {oracle_name(run) for run in runs} for label, runs in groups.items()}
+    found = []
+    for first, second in itertools.combinations([label for label, final in finals.items() if final], 2):
+        if oracles[first] != oracles[second] or len(oracles[first]) > 1:
+            continue
+        seeds = [seed for seed in finals[first] if seed in finals[second]]
+        differences = [finals[first][seed] - finals[second][seed] for seed in seeds]
+        found.append(Pair(first, second, mean_interval(differences), sum(value < 0.0 for value in differences)))
+    return found
+
+
+def growths(groups: Groups) -> list[Growth]:
+    """How the regret of each variant grows; of those that measure it."""
+    found = []
+    for label, runs in groups.items():
+        curves = [curve for curve in map(_regret, runs) if curve[0].size > 1]
+        if not curves:
+            continue
+        halves: FloatArray = np.array([_halves(curve) for curve in curves])
+        found.append(
+            Growth(
+                label,
+                mean_interval(halves[:, 0]),
+                mean_interval(halves[:, 1]),
+                mean_interval(halves[:, 1] - halves[:, 0]),
+                mean_interval([growth_exponent(curve) for curve in curves]),
+            )
+        )
+    return found
+
+
+def growth_exponent(curve: Curve, *, skip: float = 0.1) -> float:
+    """Least-squares slope of log y on log x past the first `skip` of a curve; NaN where some y there is not above 0."""
+    start = int(skip * curve[0].size)
+    x, y = curve[0][start:], curve[1][start:]
+    if x.size < 2 or not (y > 0.0).all():
+        return math.nan
+    across = np.log(x) - np.log(x).mean()
+    return float((across * np.log(y)).sum() / (across**2).sum())
+
+
+def _halves(curve: Curve) -> tuple[float, float]:
+    regret = curve[1]
+    middle = float(regret[(regret.size - 1) // 2])
+    return middle, float(regret[-1]) - middle
+
+
+def _regret(run: Run) -> Curve:
+    # Not `run.rounds`, which would keep the whole table of every run in memory.
+    return aoi_regret(run.arrow("rounds", ("round", "sum_age", "oracle_sum_age")).to_pandas())
+
+
+def _finals(runs: Sequence[Run]) -> dict[int, float]:
+    """AoI regret at the end, by seed; without those that do not measure it."""
+    measured = {run.seed: _regret(run)[1] for run in runs}
+    return {seed: float(regret[-1]) for seed, regret in measured.items() if regret.size}
