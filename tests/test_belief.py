@@ -114,7 +114,7 @@ def test_exact_on_trees(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_agrees_with_an_independent_library_on_trees(seed: int) -> None:
-    pytest.importorskip("pgmpy", reason="pgmpy is not installed; enumeration covers the same trees")
+    # Imported here: it takes seconds, and no other test needs it.
     from pgmpy.factors.discrete import DiscreteFactor
     from pgmpy.inference import BeliefPropagation
     from pgmpy.models import DiscreteMarkovNetwork
