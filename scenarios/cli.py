@@ -67,7 +67,7 @@ def run(
     from scenarios.build import build
     from scenarios.folders import check_run
     from scenarios.reading import override, parse, read
-    from scenarios.run import INTERRUPTED, play
+    from scenarios.run import play
 
     study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
     folder = out or Path("runs") / study.name
@@ -80,10 +80,27 @@ def run(
             advance(study.method.kind, simulation.server.round)
 
         summary = play(built, study, folder, overwrite=overwrite, after_round=after_round)
+    _tell(summary, folder)
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(help="The folder of a run that was cut off.")], quiet: Quiet = False) -> None:
+    """Go on with a run that was interrupted or killed, from its last checkpoint."""
+    from scenarios.run import go_on, unfinished
+
+    study, _ = unfinished(folder)
+    with _progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):
+        summary = go_on(folder, after_round=lambda simulation: advance(study.method.kind, simulation.server.round))
+    _tell(summary, folder)
+
+
+def _tell(summary: dict[str, Any], folder: Path) -> None:
+    from scenarios.run import INTERRUPTED
+
     out_console.print(_summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        _complain(f"interrupted after {summary['rounds']} rounds; the files hold these")
+        _complain(f"interrupted after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
         raise typer.Exit(130)
 
 
@@ -98,6 +115,7 @@ def sweep(
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds, such as 1,2,3 or 1..10.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
     overwrite: Overwrite = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was interrupted or killed.")] = False,
     quiet: Quiet = False,
     figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
 ) -> None:
@@ -123,9 +141,10 @@ def sweep(
                 advance(label, count)
 
         try:
-            play(planned, folder, overwrite=overwrite, jobs=jobs, progress=show)
+            play(planned, folder, overwrite=overwrite, resume=resume, jobs=jobs, progress=show)
         except KeyboardInterrupt:
-            _complain(f"interrupted; {len(complete(planned, folder))} of {len(planned.runs)} runs are complete: {folder}")
+            done = f"{len(complete(planned, folder))} of {len(planned.runs)} runs are complete: {folder}"
+            _complain(f"interrupted; {done}. To go on: the same command with --resume")
             raise typer.Exit(130) from None
     _compare(folder, figures)
 
@@ -279,9 +298,24 @@ def _summary_table(summary: dict[str, Any]) -> Table:
         table.add_row("final accuracy", f"{final['accuracy']:.4f}")
     if final["regret"] is not None:
         table.add_row("regret", f"{final['regret']:.4f}")
+    aoi = summary["aoi"]
+    if aoi is not None:
+        if aoi["regret"] is not None:
+            table.add_row("AoI regret", f"{aoi['regret']:.0f} (oracle {aoi['oracle']})")
+        if aoi["mean_age_rounds"] is not None:
+            table.add_row("mean age", f"{aoi['mean_age_rounds']:.4f} rounds")
+        table.add_row("declared changes", _declared(aoi["detections"]))
     table.add_row("largest leak", f"{final['max_leak']:.4f}")
     table.add_row("guarantee", summary["privacy"]["guarantee"])
     return table
+
+
+def _declared(detections: dict[str, Any]) -> str:
+    text = f"{detections['declared']}"
+    if detections["changes"] is not None:
+        words = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"
+        text += f" ({words}, {detections['by_jamming']} by jamming)"
+    return text
 
 
 def _compare(folder: Path, figures: bool) -> None:

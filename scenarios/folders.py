@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from netsim.trace import UNFINISHED
+from scenarios import checkpoint
 from scenarios.errors import UserError
 
 RUN_FILES = (
@@ -59,13 +61,17 @@ def check_run(out: Path, overwrite: bool) -> None:
         what = "holds a sweep" if MANIFEST in names else "is a folder with other things in it"
         raise UserError(f"--out {str(out)!r}: {what}; name a new or an empty folder")
     if present and not overwrite:
-        raise UserError(f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder")
+        further = f", or go on with it: netsim resume {out}" if checkpoint.exists(out) else ""
+        raise UserError(
+            f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder{further}"
+        )
 
 
 def open_run(out: Path) -> None:
     """Make the folder of a run, without what an earlier run left in it."""
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
+        checkpoint.remove(out)
         for name in RUN_FILES:
             (out / name).unlink(missing_ok=True)
 
@@ -80,7 +86,7 @@ def check_sweep(out: Path, overwrite: bool) -> None:
     if names and MANIFEST not in names:
         what = "holds a run" if "summary.json" in names else "is a folder with other things in it"
         raise UserError(f"--out {str(out)!r}: {what}; name a new or an empty folder")
-    foreign = [run for run in _old_runs(out) if not _names(run) <= {*RUN_FILES, "report"}]
+    foreign = [run for run in _old_runs(out) if not _names(run) <= {*RUN_FILES, "report", UNFINISHED}]
     if foreign:
         raise UserError(f"--out {str(out)!r}: {foreign[0]} holds other things than a run; name another folder")
 
@@ -120,5 +126,13 @@ def ended(run: Path) -> str | None:
     """How the run in a folder ended; None where it has not."""
     try:
         return str(json.loads((run / "summary.json").read_text(encoding="utf-8"))["ended"])
+    except FileNotFoundError:
+        return None
+
+
+def begun(run: Path) -> str | None:
+    """The text of the scenario of the run in a folder; None where none has begun."""
+    try:
+        return (run / "scenario.toml").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None

@@ -6,7 +6,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from analysis.detections import detection_totals
@@ -59,6 +59,14 @@ class Totals:
             self.first_rounds.append(row.round)
         for name in self.counts:
             self.counts[name] += getattr(row, name)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.detections = [DetectionRow(*row) for row in self.detections]
 
 
 class Summing:

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from netsim.simulation import Simulation
+from scenarios import checkpoint
 from scenarios.build import build
 from scenarios.errors import UserError, did_you_mean, located
-from scenarios.folders import check_sweep, ended, open_sweep, write_manifest
+from scenarios.folders import begun, check_sweep, ended, open_sweep, write_manifest
 from scenarios.interrupts import StopRequest, stop_requests
-from scenarios.reading import override, parse
-from scenarios.run import INTERRUPTED, run
+from scenarios.reading import override, parse, to_toml
+from scenarios.run import INTERRUPTED, go_on, run
 from scenarios.schema import Scenario
 
 MOST_VARIANTS = 1000
@@ -139,11 +140,13 @@ def sweep(
     out: str | Path,
     *,
     overwrite: bool = False,
+    resume: bool = False,
     jobs: int | None = None,
     progress: Callable[[list[int]], None] | None = None,
 ) -> Path:
     """Play all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
 
+    `resume`: runs of an earlier attempt that are complete stay as they are, those cut off go on from their last checkpoint.
     `progress` is called some times a second with the rounds done of every run. Interrupted (KeyboardInterrupt), the sweep keeps
     the runs that are complete, and `sweep.json` lists these. Raises UserError, with nothing written and nothing deleted, for
     whatever the user can mend.
@@ -152,13 +155,14 @@ def sweep(
 
     folder = Path(out)
     workers = Parallel(n_jobs=min(jobs or os.cpu_count() or 1, len(planned.runs)))
-    check_sweep(folder, overwrite)
+    check_sweep(folder, overwrite or resume)
     # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
     workers(delayed(_try)(p) for p in _learners(planned.runs))
-    open_sweep(folder, _manifest(planned, []))
+    if not (resume and folder.is_dir()):
+        open_sweep(folder, _manifest(planned, []))
     with stop_requests() as stop, _counting(len(planned.runs), progress, stop) as counts_file:
         try:
-            workers(delayed(_play)(p, folder / p.path, counts_file, i) for i, p in enumerate(planned.runs))
+            workers(delayed(_play)(p, folder / p.path, counts_file, i, resume) for i, p in enumerate(planned.runs))
         finally:
             write_manifest(folder, _manifest(planned, complete(planned, folder)))
         stopped = bool(_open_counts(counts_file)[_STOP])
@@ -216,9 +220,13 @@ def _try(planned: Planned) -> None:
         build(planned.scenario)
 
 
-def _play(planned: Planned, out: Path, counts_file: str, index: int) -> None:
+def _play(planned: Planned, out: Path, counts_file: str, index: int, resume: bool) -> None:
     counts = _open_counts(counts_file)
     if counts[_STOP]:
+        return
+    same = resume and begun(out) == to_toml(planned.scenario)
+    if same and ended(out) not in (None, INTERRUPTED):
+        counts[index] = planned.scenario.rounds
         return
 
     def count(simulation: Simulation) -> None:
@@ -227,7 +235,10 @@ def _play(planned: Planned, out: Path, counts_file: str, index: int) -> None:
             raise KeyboardInterrupt
 
     with located(f"variant {planned.variant}, seed {planned.seed}"):
-        summary = run(planned.scenario, out, overwrite=True, after_round=count)
+        if same and checkpoint.exists(out):
+            summary = go_on(out, after_round=count)
+        else:
+            summary = run(planned.scenario, out, overwrite=True, after_round=count)
     if summary["ended"] == INTERRUPTED:
         counts[_STOP] = 1
 
