@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
+    from analysis.detections import DetectionScore, run_detections, score
     from analysis.figures import draw_all
+    from analysis.groups import Bound, group_runs
+    from analysis.instances import growths, pairs
     from analysis.perfetto import write_trace
     from analysis.report import comparison_table, difference_table, write_report
     from analysis.results import Run, Sweep, is_run, is_sweep, open_run, open_sweep
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 # Looked up when first asked for: opening a run must not wait for matplotlib, nor `--help` for pandas.
 _MODULES = {
     "comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
+    "detections": ("DetectionScore", "run_detections", "score"),
     "figures": ("draw_all",),
+    "groups": ("Bound", "group_runs"),
+    "instances": ("growths", "pairs"),
     "perfetto": ("write_trace",),
     "report": ("comparison_table", "difference_table", "write_report"),
     "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
@@ -27,8 +33,10 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "Bound",
     "Comparison",
     "ComparisonRow",
+    "DetectionScore",
     "DifferenceRow",
     "Interval",
     "Run",
@@ -38,6 +46,8 @@ __all__ = [
     "comparison_table",
     "difference_table",
     "draw_all",
+    "group_runs",
+    "growths",
     "is_run",
     "is_sweep",
     "mean_interval",
@@ -46,8 +56,11 @@ __all__ = [
     "open_sweep",
     "outcome_counts",
     "paired_differences",
+    "pairs",
     "phase_means",
+    "run_detections",
     "run_metrics",
+    "score",
     "straggler_study",
     "write_comparison",
     "write_report",

@@ -22,11 +22,11 @@ ENOUGH = 5_000
 def rounds_per_second(folder: Path, changes: dict[str, Any]) -> float:
     """Rounds a second of one core in Fig. 2(a) of the channel study: N = 5, K = 2, 20,000 rounds, the oracle `means` beside.
 
-    The tables of rounds, of clients with their ages, and of jamming are written to disk.
+    The tables of rounds, of clients with their ages, of declared changes and of jamming are written to disk.
     """
     study = parse(override(read_file("channels_fig2a"), changes))
     simulation = build(study).simulation
-    simulation.record_to(ParquetRecorder(folder, clients=True, jams=bool(study.jammers)))
+    simulation.record_to(ParquetRecorder(folder, clients=True, jams=bool(study.jammers), detections=True))
     start = process_time()
     simulation.run()
     simulation.close()
