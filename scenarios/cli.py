@@ -95,12 +95,14 @@ def resume(folder: Annotated[Path, typer.Argument(help="The folder of a run that
 
 
 def _tell(summary: dict[str, Any], folder: Path) -> None:
+    from scenarios import checkpoint
     from scenarios.run import INTERRUPTED
 
     out_console.print(_summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        _complain(f"interrupted after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
+        further = f". To go on: netsim resume {folder}" if checkpoint.exists(folder) else ""
+        _complain(f"interrupted after {summary['rounds']} rounds; the files hold these{further}")
         raise typer.Exit(130)
 
 

@@ -279,7 +279,7 @@ def test_an_interrupted_run_is_readable_up_to_a_round(tmp_path, number):
     done = open_run(tmp_path / "out")
     rounds = done.summary["rounds"]
     assert started.returncode == 130
-    assert err == f"interrupted after {rounds} rounds; the files hold these\n"
+    assert err == f"interrupted after {rounds} rounds; the files hold these. To go on: netsim resume out\n"
     assert done.summary["ended"] == "interrupted"
     assert done.rounds["round"].tolist() == list(range(1, rounds + 1))
     # Stopped between two rounds: every update has ended, and the tables agree.

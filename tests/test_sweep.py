@@ -223,7 +223,7 @@ def test_an_interrupted_sweep_keeps_the_complete_runs(tmp_path, whole_group):
         started.send_signal(signal.SIGTERM)
     _, err = started.communicate(timeout=60)
     assert started.returncode == 130
-    assert err == "interrupted; 2 of 4 runs are complete: out\n"
+    assert err == "interrupted; 2 of 4 runs are complete: out. To go on: the same command with --resume\n"
     assert listed(tmp_path / "out") == ["short/seed-1", "short/seed-2"]
     assert [run.summary["rounds"] for run in open_sweep(tmp_path / "out")] == [20, 20]
     for seed in (1, 2):
