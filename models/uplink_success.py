@@ -38,10 +38,10 @@ def path_loss_db(distance_km: FloatArray) -> FloatArray:
 class BlockFading:
     """Rayleigh fading with path loss, new in every communication round; a transmission is lost in outage. Has no memory.
 
-    `distance_km` to the server, `transmit_power_dbm` and `threshold_db` are numbers, or one each, for clients or, as a law of
-    sub-channels, for these. The noise is `noise_dbm`, or, where that is None, set so that the mean over them of the SNR in
-    decibels is `mean_snr_db` (the paper names one SNR for clients at different distances). Outage is an SNR below
-    `threshold_db`, which the paper leaves open.
+    `distance_km`: how far the server is. `transmit_power_dbm`: the power it is sent with. The noise is `noise_dbm`, or, where
+    that is None, set so that the mean of the SNR in decibels is `mean_snr_db` (the paper names one SNR for clients at different
+    distances). Outage is an SNR below `threshold_db`, which the paper leaves open. As a law of sub-channels each of them may
+    have its own distance, power and threshold, and the mean is over sub-channels.
     """
 
     memoryless = True

@@ -139,7 +139,7 @@ class Downlink(Compute):
 
 
 class SharedUplink(Section):
-    """The server's own bandwidth, which all uploads under way share: n of them get an n-th of it each, whatever each can take.
+    """The server's own bandwidth, which all uploads under way share: n of them get an n-th of it each (processor sharing).
 
     What a client cannot take goes to the others (max-min fairness). An upload comes here once `uplink.delay` has passed.
     """
@@ -173,6 +173,7 @@ class ClientOutage(Section):
 
     When: `from_s` and `to_s`, or `from_round` and `to_round`, or drawn as a two-state Markov process with `mean_up_s` and
     `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Messages between clients and uploads of opinions are not concerned.
+    A round in which everybody is cut off lasts as long as the downloads that are lost.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
@@ -184,7 +185,7 @@ class ClientOutage(Section):
     to_s: Positive | None = None
     """When it ends; absent: never."""
     from_round: Count | None = None
-    """It begins as this round opens."""
+    """It begins as this round (with slots: communication round) opens."""
     to_round: Count | None = None
     """It ends as this round opens; absent: never."""
     mean_up_s: Positive | None = None

@@ -119,6 +119,7 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
     "scheduler": {
         "random": {},
         "round-robin": {},
+        "random-access": {},
         "cucb": {},
         "glr-cucb": {},
         "m-exp3": {},
@@ -402,6 +403,7 @@ def other(group: str, kind: str) -> dict[str, Any]:
         tables["channels"]["states"] = part
     elif group == "scheduler":
         tables["scheduler"] = part
+        tables["server"]["contention"] = kind == "random-access"
     elif group == "jammer":
         tables["jammers"][0]["law"] = part
     else:
