@@ -42,5 +42,5 @@ def test_every_block_works(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, f"{body}\n{done.stdout}\n{done.stderr}"
     assert sorted(set(marks)) == ["append", "file", "python", "run"]
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"first", "lossy", "policies", "trained", "own"}
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"first", "lossy", "policies", "trained", "own", "jammed"}
     assert (tmp_path / "runs/policies/report/report.md").exists()
