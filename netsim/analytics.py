@@ -225,8 +225,9 @@ class FlDaServer(SlotServer):
         self._counts = self._count()
 
     def _count(self) -> dict[str, int]:
-        links = self.conversation.links
-        return {
+        links, jammers = self.conversation.links, self.conversation.jammers
+        jamming = {} if links.jammed is None or jammers is None else {"jammed": links.jammed.hit, "jam_dwells": jammers.spent}
+        return jamming | {
             "messages": links.sent,
             "messages_delivered": links.delivered,
             "messages_lost": links.lost,

@@ -25,14 +25,20 @@ class JammedLinks:
         """(L,) messages sent so far over each link."""
         self.delivered: IntArray = np.zeros(self.count, np.int64)
         """(L,) messages that got through so far."""
+        self.hit = 0
+        """Messages that a jammer hit so far."""
         self._jams_begun = 0
+
+    def _strike(self, jam: Jam, message: Message) -> None:
+        self.hit += not message.jammed
+        jam.strike(message)  # type: ignore[arg-type]
 
     def begin(self, message: Message, link: int) -> None:
         """A message sets out."""
         self.begun[link] += 1
         self.under_way[link].append(message)
         if self.jams[link]:
-            self.jams[link][0].strike(message)  # type: ignore[arg-type]
+            self._strike(self.jams[link][0], message)
 
     def end(self, message: Message, link: int) -> None:
         """A message has come to its end."""
@@ -46,7 +52,7 @@ class JammedLinks:
         self.jams[jam.channel].append(jam)
         for message in self.under_way[jam.channel]:
             if message.due_s > time_s or message.sent_s == time_s:
-                jam.strike(message)  # type: ignore[arg-type]
+                self._strike(jam, message)
 
     def clear(self, jam: Jam) -> None:
         """Jamming ends."""
@@ -54,9 +60,10 @@ class JammedLinks:
 
     def state_dict(self) -> State:
         """What has passed over each link."""
-        return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), "jams_begun": self._jams_begun}
+        counts = {"hit": self.hit, "jams_begun": self._jams_begun}
+        return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), **counts}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
         self.begun, self.delivered = state["begun"].copy(), state["delivered"].copy()
-        self._jams_begun = state["jams_begun"]
+        self.hit, self._jams_begun = state["hit"], state["jams_begun"]

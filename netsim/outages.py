@@ -27,6 +27,14 @@ class Linked(Protocol):
     def address(self) -> IntArray: ...
 
 
+def link_between(graph: Linked, a: int, b: int) -> int:
+    """The number of the link of two neighbours; raises ValueError where they are none."""
+    edge = np.flatnonzero((graph.source == a) & (graph.target == b))
+    if not edge.size:
+        raise ValueError(f"links has {(a, b)}: these two are not neighbours; name a link of the graph")
+    return int(graph.address[edge[0]]) >> 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
     """Links are down over [start_s, end_s), both ways; end_s inf: for good.
@@ -83,13 +91,7 @@ class Outages:
                     group_of[client] = i
             between = group_of[graph.source] != group_of[graph.target]
             return sorted(set((graph.address[between] >> 1).tolist()))
-        named = []
-        for a, b in outage.links:
-            edge = np.flatnonzero((graph.source == a) & (graph.target == b))
-            if not edge.size:
-                raise ValueError(f"links has {(a, b)}: these two are not neighbours; an outage needs a link of the graph")
-            named.append(int(graph.address[edge[0]]) >> 1)
-        return named
+        return [link_between(graph, a, b) for a, b in outage.links]
 
     def cut(self, link: int, start_s: float, end_s: float) -> bool:
         """Whether `link` is down at any instant of [start_s, end_s), or at start_s if the two are equal."""

@@ -22,7 +22,7 @@ from netsim.interfaces import FloatArray, IntArray, RoundView, SelectionPolicy, 
 from netsim.jammed_links import JammedLinks
 from netsim.jammer import Jammers
 from netsim.opinions import OpinionUplink, Tests
-from netsim.outages import Outage, Outages
+from netsim.outages import Outage, Outages, link_between
 from netsim.peers import Conversation, StartRule
 from netsim.server import WaitRule
 from netsim.streams import Streams
@@ -226,8 +226,8 @@ def _links(
         return links, None
     # To a jammer, links are sub-channels.
     spectrum: Any = jammed
-    law = build_jammers(scenario, streams, jammed.count)
-    return links, Jammers(jammers=law, clock=parts.clock, spectrum=spectrum, recorder=NoRecorder())
+    actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
+    return links, Jammers(jammers=actors, clock=parts.clock, spectrum=spectrum, recorder=NoRecorder())
 
 
 def _made(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,12 +140,19 @@ def channel_states(scenario: Scenario, context: Context) -> tuple[Any, StateSequ
     return states, None
 
 
-def build_jammers(scenario: Scenario, streams: Streams, channels: int) -> list[Jammer]:
-    """The jammers of so many sub-channels; raises UserError."""
+def build_jammers(
+    scenario: Scenario, streams: Streams, channels: int, link_between: Callable[[int, int], int] | None = None
+) -> list[Jammer]:
+    """The jammers of so many sub-channels, or links, which `link_between` two clients numbers; raises UserError."""
     jammers = []
     for i, section in enumerate(scenario.jammers):
         path = f"jammers.{i}"
         given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget", "dwell_s", "start")}
+        if section.links is not None and link_between is not None:
+            try:
+                given["reach"] = sorted({link_between(a, b) for a, b in section.links})
+            except ValueError as error:
+                raise UserError(f"{path}.{error}") from error
         given["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         law = construct(section.law, "jammer", f"{path}.law", section.law.knobs(), {"channels": channels})
         draws = streams[f"jammer.{section.name}"]

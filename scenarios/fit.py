@@ -29,6 +29,10 @@ def check_fit(scenario: Scenario) -> None:
         _slots(scenario)
     if scenario.server.kind not in SLOT_KINDS:
         _without_slots(scenario)
+    names = [jammer.name for jammer in scenario.jammers]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise problem(("jammers", i, "name"), name, "is used twice; give every jammer its own name")
     payload, sizes = scenario.server.payload_bytes, scenario.clients.data_sizes
     if (payload or 0) * scenario.clients.count > LARGEST:
         raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
@@ -120,7 +124,6 @@ def _asynchronous(scenario: Scenario) -> None:
             scenario.channels.count,
             f"must be at least the {scenario.clients.count} clients of clients.count",
         )
-    names = [jammer.name for jammer in scenario.jammers]
     for i, jammer in enumerate(scenario.jammers):
-        if names.index(jammer.name) < i:
-            raise problem(("jammers", i, "name"), jammer.name, "is used twice; give every jammer its own name")
+        if jammer.links is not None:
+            raise problem(("jammers", i, "links"), jammer.links, "there are links between clients with fl-da only; give reach")

@@ -16,6 +16,7 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Bytes = Annotated[int, Field(ge=0)]
+Whole = Annotated[int, Field(ge=0)]
 
 
 class Synchronous(Part):
@@ -82,7 +83,9 @@ class Jammer(Section):
     law: part_of("jammer")  # type: ignore[valid-type]
     """What it jams in each dwell."""
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
-    """The sub-channels it can jam; absent: all."""
+    """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet); absent: all."""
+    links: Annotated[list[Annotated[list[Whole], Field(min_length=2, max_length=2)]], Field(min_length=1)] | None = None
+    """fl-da, in place of `reach`: the links it can jam, as pairs of neighbours."""
     at_once: Count = 1
     """Its power: how many sub-channels it can jam in one dwell."""
     budget: Annotated[int, Field(ge=0)] | None = None
@@ -98,6 +101,8 @@ class Jammer(Section):
     def _one_dwell(self) -> Jammer:
         if self.dwell_rounds is not None and self.dwell_s is not None:
             raise problem(("dwell_s",), self.dwell_s, "give either dwell_rounds or dwell_s")
+        if self.reach is not None and self.links is not None:
+            raise problem(("links",), self.links, "give either reach or links")
         return self
 
 
