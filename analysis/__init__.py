@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from analysis.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
     from analysis.detections import DetectionScore, run_detections, score
     from analysis.figures import draw_all
+    from analysis.gathered import gather
     from analysis.groups import Bound, group_runs
     from analysis.instances import growths, pairs
     from analysis.perfetto import write_trace
@@ -24,6 +25,7 @@ _MODULES = {
     "figures": ("draw_all",),
     "groups": ("Bound", "group_runs"),
     "instances": ("growths", "pairs"),
+    "gathered": ("gather",),
     "perfetto": ("write_trace",),
     "report": ("comparison_table", "difference_table", "write_report"),
     "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
@@ -46,6 +48,7 @@ __all__ = [
     "comparison_table",
     "difference_table",
     "draw_all",
+    "gather",
     "group_runs",
     "growths",
     "is_run",

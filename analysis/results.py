@@ -149,34 +149,57 @@ class SweepEntry:
 
 
 class Sweep:
-    """Runs of several variants on the same seeds. Iterating opens one run after the other, in the order of `sweep.json`."""
+    """Runs of several variants on the same seeds. Iterating opens one run after the other, in the order of its list.
 
-    def __init__(self, path: Path) -> None:
+    Raises:
+        ValueError: a variant twice at one seed, or a baseline that is no variant.
+    """
+
+    def __init__(
+        self, *, path: Path, name: str, entries: Sequence[SweepEntry], baseline: str, target_accuracy: float | None = None
+    ) -> None:
         self.path = path
-        file = path / "sweep.json"
-        content = _read_json(file, "the list of a sweep's runs")
-        try:
-            self.name = str(content["name"])
-            self.baseline = str(content["baseline"])
-            target = content["target_accuracy"]
-            self.entries = tuple(
-                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"])
-                for run in content["runs"]
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{file}: expected the list of a sweep's runs, but a key is missing or malformed: {error}"
-            ) from error
-        self.target_accuracy: float | None = None if target is None else float(target)
+        """Where it lies, or may leave what it writes."""
+        self.name = name
+        self.baseline = baseline
+        self.target_accuracy = target_accuracy
+        self.entries = tuple(entries)
         self._by_key = {(entry.variant, entry.seed): entry for entry in self.entries}
         if len(self._by_key) != len(self.entries):
-            raise ValueError(f"{file}: expected each variant at most once a seed, but a pair of the two is listed twice")
+            raise ValueError(f"{path}: expected each variant at most once a seed, but a pair of the two is listed twice")
         self.labels = {entry.variant: entry.label for entry in self.entries}
         """Variant to label, in the order of first appearance."""
         self.variants = tuple(self.labels)
         self.seeds = tuple(dict.fromkeys(entry.seed for entry in self.entries))
         if self.entries and self.baseline not in self.labels:
-            raise ValueError(f"{file}: baseline = {self.baseline!r}: must be one of the variants {', '.join(self.variants)}")
+            raise ValueError(f"{path}: baseline = {self.baseline!r}: must be one of the variants {', '.join(self.variants)}")
+
+    @classmethod
+    def read(cls, path: Path) -> Sweep:
+        """The sweep whose `sweep.json` lies in `path`; ValueError where that is malformed."""
+        file = path / "sweep.json"
+        content = _read_json(file, "the list of a sweep's runs")
+        try:
+            target = content["target_accuracy"]
+            entries = [
+                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"])
+                for run in content["runs"]
+            ]
+            name, baseline = str(content["name"]), str(content["baseline"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{file}: expected the list of a sweep's runs, but a key is missing or malformed: {error}"
+            ) from error
+        try:
+            return cls(
+                path=path,
+                name=name,
+                entries=entries,
+                baseline=baseline,
+                target_accuracy=None if target is None else float(target),
+            )
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), str(file), 1)) from error
 
     def run(self, variant: str, seed: int) -> Run:
         """The run of `variant` at `seed`; ValueError where the sweep has none."""
@@ -229,7 +252,7 @@ def open_sweep(path: str | Path) -> Sweep:
     if not is_sweep(path):
         remedy = "; this is a single run, open it with open_run" if is_run(path) else ""
         raise ValueError(f"{path}: expected a sweep folder, but sweep.json is missing{remedy}")
-    return Sweep(path)
+    return Sweep.read(path)
 
 
 def _open_entry(entry: SweepEntry) -> Run:

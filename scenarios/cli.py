@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,6 +185,47 @@ def report(
 
 
 @app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, sweeps, or folders of a sweep's variants.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for figures and comparison.csv; default: none.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
+) -> None:
+    """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
+    from analysis import draw_all, gather, write_comparison
+
+    try:
+        gathered = gather(folders, target_accuracy=target_accuracy)
+        comparison = _print_comparison(gathered)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            written = [write_comparison(gathered, out / "comparison.csv", comparison=comparison), *draw_all(gathered, out)]
+            for path in written:
+                out_console.print(f"written: {path}", soft_wrap=True)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+
+
+@app.command()
+def reproduce(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
+    """Play a finished run once more, and say whether its tables come out the same; exit code 1 if not."""
+    from scenarios.reproduce import finished
+    from scenarios.reproduce import reproduce as again
+
+    study = finished(folder)
+    with _progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):
+        try:
+            different = again(folder, after_round=lambda simulation: advance(study.method.kind, simulation.server.round))
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            raise typer.Exit(130) from None
+    for line in different:
+        _complain(line)
+    if different:
+        raise typer.Exit(1)
+    out_console.print(f"{folder}: the tables are the same, byte for byte", soft_wrap=True)
+
+
+@app.command()
 def trace(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
     out: Annotated[Path | None, typer.Option("--out", help="The file; default FOLDER/trace.json.gz.")] = None,
@@ -320,15 +362,21 @@ def _declared(detections: dict[str, Any]) -> str:
     return text
 
 
-def _compare(folder: Path, figures: bool) -> None:
-    from analysis import compare, comparison_table, difference_table, draw_all, open_sweep, write_comparison
+def _print_comparison(done: Any) -> Any:
+    from analysis import compare, comparison_table, difference_table
 
-    done = open_sweep(folder)
     comparison = compare(done)
     out_console.print(comparison_table(comparison))
     if comparison.differences:
         out_console.print(difference_table(comparison))
-    write_comparison(done, comparison=comparison)
+    return comparison
+
+
+def _compare(folder: Path, figures: bool) -> None:
+    from analysis import draw_all, open_sweep, write_comparison
+
+    done = open_sweep(folder)
+    write_comparison(done, comparison=_print_comparison(done))
     if figures:
         for path in draw_all(done, folder / "figures"):
             out_console.print(f"figure: {path}", soft_wrap=True)
@@ -353,8 +401,18 @@ def _complain(text: str) -> None:
     err_console.print(text, style="red", highlight=False, soft_wrap=True)
 
 
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+) -> None:
+    # What a scenario may suffer from names the key; the place in the code would only distract.
+    ours = issubclass(category, UserWarning)
+    text = f"warning: {message}" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    err_console.print(text, style="yellow", highlight=False, soft_wrap=True)
+
+
 def main() -> None:
     """Entry point of the command."""
+    warnings.showwarning = _warn
     # What asks the process to end, as a service manager does, is treated like Ctrl-C.
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
