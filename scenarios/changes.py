@@ -100,7 +100,7 @@ def drawn_steps(section: Compute, law: _Law, what: str, path: str, context: Cont
 
 
 def never_reached(scenario: Scenario) -> list[str]:
-    """The changes that a run ends before: harmless in a short trial, a slip elsewhere."""
+    """The changes and outages that a run ends before: harmless in a short trial, a slip elsewhere."""
     notes = []
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     for path in ("downlink", "compute", "uplink", *(["channels"] if scenario.channels is not None else [])):
@@ -109,4 +109,9 @@ def never_reached(scenario: Scenario) -> list[str]:
                 notes.append(f"{path}.changes.{i}.at_round = {change.at_round}: comes after the last of {rounds} rounds")
             if change.at_s is not None and scenario.time_limit_s is not None and change.at_s >= scenario.time_limit_s:
                 notes.append(f"{path}.changes.{i}.at_s = {change.at_s}: comes after time_limit_s = {scenario.time_limit_s}")
+    for i, outage in enumerate(scenario.outages):
+        if outage.from_round is not None and outage.from_round > rounds:
+            notes.append(f"outages.{i}.from_round = {outage.from_round}: comes after the last of {rounds} rounds")
+        if outage.from_s is not None and scenario.time_limit_s is not None and outage.from_s >= scenario.time_limit_s:
+            notes.append(f"outages.{i}.from_s = {outage.from_s}: comes after time_limit_s = {scenario.time_limit_s}")
     return notes

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scenarios.build import build
+from scenarios.changes import never_reached
 from scenarios.errors import UserError
 from scenarios.reading import load, parse
 from scenarios.run import run
@@ -147,6 +148,14 @@ def test_nonsense_is_refused_in_one_line(more: dict[str, Any], message: str) -> 
         build(parse(SYNCHRONOUS | more))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_outage_that_never_comes_is_told() -> None:
+    late = [{"name": "late", "from_round": 5}, {"name": "later", "from_s": 60.0}, {"name": "soon", "from_round": 4}]
+    assert never_reached(parse(SYNCHRONOUS | {"outages": late, "time_limit_s": 60.0})) == [
+        "outages.0.from_round = 5: comes after the last of 4 rounds",
+        "outages.1.from_s = 60.0: comes after time_limit_s = 60.0",
+    ]
 
 
 def test_a_scenario_to_train_is_checked_without_its_network() -> None:
