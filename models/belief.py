@@ -53,7 +53,7 @@ class Ising:
         if constant >= 1:
             text = (
                 f"coupling = {self._coupling!r}: the largest sum of tanh|J| over all but one of a client's neighbours is "
-                f"{constant:.4g}; must be < 1 for one fixed point from any start"
+                f"{constant:.4g}; must be < 1 for one fixed point from any start (a smaller coupling, or fewer links)"
             )
             if self._strict:
                 raise ValueError(text)
@@ -196,6 +196,23 @@ def check_limits(*, damping: float, tolerance: float, max_iterations: int) -> No
         raise ValueError(f"tolerance = {tolerance!r}: must be finite and >= 0")
     if max_iterations < 1:
         raise ValueError(f"max_iterations = {max_iterations!r}: must be >= 1")
+
+
+def answers_until_quiet(graph: PeerGraph, couplings: FloatArray, *, tolerance: float, limit: int) -> float:
+    """How many messages an edge may carry where each arrival is answered at once to every other neighbour; counted up to `limit`.
+
+    An edge's message first changes by at most 2 J, and a link passes on at most tanh J of a change, J the largest |coupling|: so
+    many are the walks, without turning back, that end in the edge before a change has fallen to `tolerance`. In most graphs they
+    multiply with every step.
+    """
+    coupling = float(np.abs(couplings).max(initial=0.0))
+    change, walks = 2 * coupling, np.ones(graph.edges)
+    total = np.zeros(graph.edges)
+    while change > tolerance and walks.any() and total.max(initial=0.0) < limit:
+        total += walks
+        walks = graph.sum_incoming(walks)[graph.source] - walks[graph.reverse]
+        change *= math.tanh(coupling)
+    return min(float(total.max(initial=0.0)), float(limit))
 
 
 def distance_to_fixed_point(constant: float, residual_sum: float, damping: float = 0.0) -> float:

@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.belief import Ising, Opinion, beliefs, check_opinions, convergence_constant, node_messages, step
+from models.belief import (
+    Ising,
+    Opinion,
+    answers_until_quiet,
+    beliefs,
+    check_opinions,
+    convergence_constant,
+    node_messages,
+    step,
+)
 from models.gossip import AllPairs, BestPairs, believers, disagreement, random_contacts, ranks_of
 from models.peers import FloatArray, IntArray, PeerGraph
 from models.wave import exchange_times, flooding_times
@@ -57,6 +66,10 @@ class PeerBelief:
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
         """(K,) beliefs b_n (eq. 4)."""
         return beliefs(self._graph, Ising.fields(opinions), messages) if self._ising else Opinion.beliefs(opinions)
+
+    def answers_until_quiet(self, tolerance: float, limit: int) -> float:
+        """Messages that an edge may carry if every arrival is answered at once, counted up to `limit`."""
+        return answers_until_quiet(self._graph, self.couplings, tolerance=tolerance, limit=limit)
 
     def exchange_times(
         self, *, exchanges: int, start_s: float, latency_s: Callable[[int], FloatArray], work_s: float

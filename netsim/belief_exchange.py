@@ -8,11 +8,16 @@ everything, finds that no message changes any more; no client could know that. W
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from netsim.interfaces import FloatArray
+
+
+class MessageStormWarning(UserWarning):
+    """Asynchronous updates may multiply messages up to their limit."""
 
 
 class BeliefMath(Protocol):
@@ -40,6 +45,9 @@ class BeliefMath(Protocol):
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
         """(K,) beliefs from the messages that arrived."""
 
+    def answers_until_quiet(self, tolerance: float, limit: int) -> float:
+        """Messages that an edge may carry if every arrival is answered at once, counted up to `limit`."""
+
     def exchange_times(
         self, *, exchanges: int, start_s: float, latency_s: Callable[[int], FloatArray], work_s: float
     ) -> FloatArray:
@@ -52,7 +60,9 @@ class BeliefRules:
 
     `update` "synchronous": a client sends exchange k+1 `work_s` after it has all of exchange k. A message that was given up
     counts as the last one from that neighbour. "asynchronous": `work_s` after something arrived, a client tells each neighbour
-    for whom its message has changed by more than `tolerance`; `work_s` also gathers what arrives meanwhile. `exchanges`: so many,
+    for whom its message has changed by more than `tolerance`; `work_s` also gathers what arrives meanwhile. Without it, every
+    arrival is answered at once, and messages multiply until changes fall below the tolerance; no edge carries more than
+    `max_exchanges`, and where it would the outcome is not converged (`warn_of_storms` tells beforehand). `exchanges`: so many,
     whether settled or not (synchronous); None: until no message changes by more than `tolerance`, at most `max_exchanges`
     (asynchronous: messages on an edge). `damping` in [0, 1): the share of the old message in the new one, in log-odds.
     """
@@ -98,3 +108,17 @@ class Settled:
     """The largest change of a message in the last exchange."""
     converged: bool
     """No message changed by more than the tolerance."""
+
+
+def warn_of_storms(*, rules: BeliefRules, maths: BeliefMath) -> None:
+    """MessageStormWarning where asynchronous updates without `work_s` may take an edge to `max_exchanges`."""
+    if rules.update == "synchronous" or rules.work_s > 0:
+        return
+    if maths.answers_until_quiet(rules.tolerance, rules.max_exchanges) >= rules.max_exchanges:
+        warnings.warn(
+            f"work_s = {rules.work_s!r}: where every arrival is answered at once, messages may multiply up to max_exchanges = "
+            f"{rules.max_exchanges} an edge before changes fall below tolerance = {rules.tolerance!r}; give clients work_s > 0, "
+            "which gathers arrivals, or a larger tolerance",
+            MessageStormWarning,
+            stacklevel=2,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from models.peer_math import PeerBelief, PeerGossip
 from models.peers import PeerGraph
 from models.synthetic_opinions import SyntheticOpinions
 from netsim.analytics import FlDaServer, FlFaServer, SlotServer
-from netsim.belief_exchange import BeliefRules
+from netsim.belief_exchange import BeliefRules, warn_of_storms
 from netsim.client import Clients
 from netsim.communication_rounds import CommunicationRounds
 from netsim.gossip_exchange import GossipRules
@@ -163,11 +164,14 @@ def _conversation(scenario: Scenario, streams: Streams, parts: Parts, context: C
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
     given = {name: getattr(gossip, name) for name in spreading}
     no_time = {"work_s": 0.0} if zero else {}
+    belief_rules = _made(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
+    belief_maths = _made(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
+    _made(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
     return Conversation(
         links=links,
-        belief=_made(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph}),
+        belief=belief_maths,
         gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
-        belief_rules=_made(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {}),
+        belief_rules=belief_rules,
         gossip_rules=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
         start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
         per_round=scenario.server.per_round,
@@ -231,13 +235,21 @@ def _links(
 
 
 def _made(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:
-    try:
-        return target(**keywords, **supplied)
-    except ValueError as error:
-        refused = at_path(path, str(error), names or set(keywords))
-        if refused is None:
-            raise
-        raise UserError(refused) from error
+    """`target` of its keywords; what it refuses or warns of by the name of a keyword is told by the key in the scenario."""
+    told = names or set(keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            made = target(**keywords, **supplied)
+        except ValueError as error:
+            refused = at_path(path, str(error), told)
+            if refused is None:
+                raise
+            raise UserError(refused) from error
+    for warning in caught:
+        text = str(warning.message)
+        warnings.warn(at_path(path, text, told) or text, warning.category, stacklevel=2)
+    return made
 
 
 def slot_notes(server: Any) -> dict[str, Any] | None:

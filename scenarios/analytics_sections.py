@@ -173,7 +173,9 @@ class Belief(Section):
     damping: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the old message in the new one."""
     work_s: NonNegative = 0.0
-    """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together."""
+    """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together.
+    Asynchronous without it, every arrival is answered at once, and messages multiply until changes fall below the tolerance, up
+    to max_exchanges an edge: a warning says where that threatens."""
     message_bytes: Whole = 24
     """Size of a message."""
 

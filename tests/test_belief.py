@@ -16,6 +16,7 @@ from models.belief import (
     ConvergenceWarning,
     Ising,
     Opinion,
+    answers_until_quiet,
     beliefs,
     convergence_constant,
     distance_to_fixed_point,
@@ -214,6 +215,22 @@ def test_convergence_constant_by_hand() -> None:
     couplings = np.arctanh(strength[np.maximum(graph.source, graph.target)])
     assert convergence_constant(graph, couplings) == pytest.approx(0.6)
     assert convergence_constant(graph_of([], 2), np.empty(0)) == 0.0
+
+
+def test_answers_until_quiet_by_hand() -> None:
+    # A path 0 - 1 - 2: 0 -> 1 changes once, of itself; 1 -> 2 of itself and of what 0 said, unless that is within the tolerance.
+    path = graph_of([(0, 1), (1, 2)], 3)
+    couplings = np.full(4, 0.1)
+    once = 2 * 0.1 * math.tanh(0.1)
+    assert answers_until_quiet(path, couplings, tolerance=1e-9, limit=99) == 2
+    assert answers_until_quiet(path, couplings, tolerance=once * 1.001, limit=99) == 1
+    # Five clients, all linked: three more messages for each, 1 + 3 + 9 of changes down to 0.2 tanh^2, and 27 next.
+    full = complete(clients=5, generator=np.random.default_rng(0))
+    couplings = np.full(full.edges, 0.1)
+    assert answers_until_quiet(full, couplings, tolerance=once * math.tanh(0.1) * 0.999, limit=99) == 13
+    assert answers_until_quiet(full, couplings, tolerance=1e-9, limit=99) == 99
+    assert answers_until_quiet(full, np.zeros(full.edges), tolerance=0.0, limit=99) == 0
+    assert answers_until_quiet(full, np.full(full.edges, 50.0), tolerance=0.0, limit=99) == 99
 
 
 def test_condition_broken_warns_or_raises() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -18,7 +20,7 @@ from models.delays import ShiftedExponential
 from models.peer_math import PeerBelief
 from models.peers import PeerGraph
 from models.topologies import complete, erdos_renyi, grid, random_geometric
-from netsim.belief_exchange import BeliefRules
+from netsim.belief_exchange import BeliefRules, MessageStormWarning, warn_of_storms
 from netsim.gossip_exchange import GossipRules
 from netsim.jammer import Jammer, Jammers
 from netsim.outages import Outage, Outages
@@ -510,6 +512,24 @@ def test_a_coupling_that_breaks_the_condition_warns_or_with_strict_is_refused() 
         PeerBelief(graph=graph, coupling=0.5)
     with pytest.raises(ValueError, match=r"^coupling = 0\.5"):
         PeerBelief(graph=graph, coupling=0.5, strict=True)
+
+
+def test_messages_that_multiply_are_bounded_and_warned_of() -> None:
+    graph = complete(clients=12, generator=np.random.default_rng(0))
+    storm = BeliefRules(update="asynchronous", tolerance=1e-9, max_exchanges=20)
+    w = world(graph, per_round=3, delay=JITTER, belief=storm, record=True)
+    with pytest.warns(MessageStormWarning, match=r"^work_s = 0\.0: .*max_exchanges = 20 an edge"):
+        warn_of_storms(rules=storm, maths=w.belief)
+    outcome = w.play(1, opinions_of(12))
+    sent = len([row for row in w.recorder.messages if row.protocol == "belief"])
+    assert 10 * graph.edges < sent <= 20 * graph.edges
+    assert outcome.exchanges == 20
+    assert math.isnan(outcome.converged_s)
+    assert outcome.residual > 1e-9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for calm in ({"work_s": 0.01}, {"tolerance": 0.01}, {"update": "synchronous"}):
+            warn_of_storms(rules=replace(storm, **calm), maths=w.belief)
 
 
 # Randomness and state.

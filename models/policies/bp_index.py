@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from models.policies.arm_table import check_mu
-from models.policies.protocols import FloatArray, IntArray, State, check_at_least, check_round
-from models.policies.slots import check_gaps, check_opinions
+from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.slots import check_opinions
 
 
 class BpIndex:
@@ -81,14 +81,3 @@ class BpIndex:
     def load_state_dict(self, state: State) -> None:
         self._mean[:] = state["mean"]
         self._count[:] = state["count"]
-
-
-def regret_bound(*, clients: int, horizon: int, gap_min: float, gap_max: float) -> float:
-    """Theorem 3 (eq. 22): 8 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, for `horizon` T in slots.
-
-    Rmin and Rmax: the least and the greatest gap (eq. 20, 21, over all clients) between the expected reward of the best set and
-    of a worse one.
-    """
-    check_at_least("clients", clients, 1)
-    check_gaps(horizon, gap_min, gap_max)
-    return 8 * clients * gap_max * math.log(horizon) / gap_min**2 + (math.pi**2 / 3 + 1) * clients * gap_max

@@ -19,8 +19,8 @@ import numpy as np
 
 from models.policies.arm_order import Arm, ByMean, Ties, check_ties
 from models.policies.arm_table import ArmTable, check_mu, updated_mean
-from models.policies.protocols import FloatArray, IntArray, State, check_at_least, check_round
-from models.policies.slots import SlotView, check_gaps, check_opinions, check_played
+from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.slots import SlotView, check_opinions, check_played
 
 
 class QuickInitUcb:
@@ -153,13 +153,3 @@ class QuickInitUcb:
         self._pending = (tuple(pending["arm"]), int(pending["count"]), float(pending["mean"]))
         self.arms_played = int(state["arms_played"])
         self.repeats = int(state["repeats"])
-
-
-def regret_bound(*, arms: float, horizon: int, gap_min: float, gap_max: float) -> float:
-    """Theorem 1 (eq. 16): 8 A ln T / Rmin + (pi^2/3 + 1) A Rmax, for `arms` A = C(K, m) and `horizon` T in slots.
-
-    Rmin and Rmax (eq. 14, 15): the least and the greatest gap between the expected reward of the best arm and of a worse one.
-    """
-    check_at_least("arms", arms, 1)
-    check_gaps(horizon, gap_min, gap_max)
-    return 8 * arms * math.log(horizon) / gap_min + (math.pi**2 / 3 + 1) * arms * gap_max

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from models.policies.protocols import FloatArray, IntArray, check_at_least
+from models.policies.protocols import FloatArray, IntArray
 
 
 class SlotView(Protocol):
@@ -45,10 +45,3 @@ def check_members(name: str, members: list[int], clients: int) -> tuple[int, ...
     if not members or len(set(members)) < len(members) or min(members) < 0 or max(members) >= clients:
         raise ValueError(f"{name} = {members!r}: must be at least one client, each in 0..{clients - 1} and named once")
     return tuple(sorted(members))
-
-
-def check_gaps(horizon: int, gap_min: float, gap_max: float) -> None:
-    """Raise ValueError unless `horizon` >= 1 and 0 < `gap_min` <= `gap_max`: what the bounds on regret are stated for."""
-    check_at_least("horizon", horizon, 1)
-    check_at_least("gap_min", gap_min, 0, strict=True)
-    check_at_least("gap_max", gap_max, gap_min)

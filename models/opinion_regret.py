@@ -1,0 +1,70 @@
+"""Regret of selecting clients by opinions, and the paper's bounds on it (Tong et al. 2024, eq. 12, 14 to 16, 20 to 22)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+_ONCE = math.pi**2 / 3 + 1
+
+
+def regret(best: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Regret after each slot (eq. 12): the sum of best - reward so far, both (T,) the average opinion of all clients; (T,)."""
+    if best.shape != rewards.shape:
+        raise ValueError(f"best has shape {best.shape}: must be {rewards.shape}, that of the rewards")
+    return np.cumsum(best - rewards)
+
+
+def gaps(values: FloatArray, per_round: int) -> tuple[float, float]:
+    """Rmin and Rmax where the expected reward of a set of `per_round` clients is the mean of its members' `values` (K,).
+
+    The least (above 0) and the greatest difference between the best set and another (eq. 14, 15), without making the C(K, m)
+    sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21 give the same two. Raises ValueError where no
+    set is worse than another.
+    """
+    ordered = np.sort(np.asarray(values, np.float64))[::-1]
+    if not 1 <= per_round <= len(ordered):
+        raise ValueError(f"per_round = {per_round!r}: must be between 1 and the number of clients, {len(ordered)}")
+    exchanges = ordered[:per_round, None] - ordered[None, per_round:]
+    if not (exchanges > 0).any():
+        raise ValueError(f"values: all sets of {per_round} clients are equally good; the bounds need one that is worse")
+    least = float(exchanges[exchanges > 0].min()) / per_round
+    return least, float(ordered[:per_round].sum() - ordered[-per_round:].sum()) / per_round
+
+
+def theorem1_upper(slots: FloatArray | float, *, arms: float, gap_min: float, gap_max: float) -> FloatArray:
+    """Upper bound of Theorem 1 on the regret of Quick-Init UCB after T = `slots`, a number or a curve (n,); (n,) or ().
+
+    8 A ln T / Rmin + (pi^2/3 + 1) A Rmax (eq. 16), A = `arms` = C(K, m). While T is small it lies above T Rmax, which no
+    policy's regret exceeds.
+    """
+    if not arms >= 1:
+        raise ValueError(f"arms = {arms!r}: must be >= 1")
+    log_t = _log_slots(slots, gap_min, gap_max)
+    return np.asarray(8 * arms * log_t / gap_min + _ONCE * arms * gap_max)
+
+
+def theorem3_upper(slots: FloatArray | float, *, clients: int, gap_min: float, gap_max: float) -> FloatArray:
+    """Upper bound of Theorem 3 on the regret of BP-UCB after T = `slots`, a number or a curve (n,); (n,) or ().
+
+    8 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax (eq. 22), K = `clients`. The proof takes the beliefs as settled and the talk as
+    taking no time.
+    """
+    if clients < 1:
+        raise ValueError(f"clients = {clients!r}: must be >= 1")
+    log_t = _log_slots(slots, gap_min, gap_max)
+    return np.asarray(8 * clients * gap_max * log_t / gap_min**2 + _ONCE * clients * gap_max)
+
+
+def _log_slots(slots: FloatArray | float, gap_min: float, gap_max: float) -> FloatArray:
+    horizon = np.asarray(slots, np.float64)
+    if not (horizon >= 1).all():
+        raise ValueError(f"slots = {slots!r}: must be >= 1")
+    if not 0 < gap_min < math.inf:
+        raise ValueError(f"gap_min = {gap_min!r}: must be > 0 and finite")
+    if not gap_min <= gap_max < math.inf:
+        raise ValueError(f"gap_max = {gap_max!r}: must be >= gap_min = {gap_min!r} and finite")
+    return np.log(horizon)
