@@ -267,7 +267,8 @@ class Learner(Section):
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16: local training in mixed precision; parameters and evaluation stay float32."""
     threads: Count | None = None
-    """Threads of torch; absent: 1, so that runs side by side do not get in each other's way."""
+    """Threads of torch; absent: 1, so that runs side by side do not get in each other's way. On a CPU the same number gives the
+    same tables byte for byte; another one may change trained weights in their last digits."""
 
     @model_validator(mode="after")
     def _fits(self) -> Learner:

@@ -93,6 +93,13 @@ def bytes_of_images():
     return x[:100], y[:100], x[100:], y[100:]
 
 
+def wide_images():
+    g = np.random.default_rng(1)
+    y = np.arange(150) % 3
+    x = g.normal(size=(150, 3, 24, 24)).astype(np.float32) + y[:, None, None, None]
+    return x[:120], y[:120], x[120:], y[120:]
+
+
 def short():
     return rings()[:3]
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from models.fl.aggregation import ByContribution
+from models.fl.batches import draw_batches
 from models.fl.build import build_learner
 from models.fl.data import Dataset
 from models.fl.evaluation import LOSS_CEILING
@@ -20,7 +21,6 @@ from models.fl.mechanisms import NoMechanism, PerCoordinate
 from models.fl.networks import from_factory, mlp, svm
 from models.fl.optimizers import Adam, Sgd
 from models.fl.server_optimizers import FedAdam, FedAvgM
-from models.fl.training import draw_batches
 from netsim.interfaces import Deliveries
 from netsim.streams import Streams
 from tests.fl_reference import flatten, train_one

@@ -7,11 +7,12 @@ from torch import nn
 from torch.nn import functional
 
 from models.fl.augmentation import PADDING, draw_moves
+from models.fl.batches import draw_batches
 from models.fl.deep_networks import cnn8, resnet18
 from models.fl.losses import CrossEntropy, Hinge, SquaredHinge
 from models.fl.networks import check_fit, cnn, from_factory, linear, mlp, svm
 from models.fl.optimizers import OPTIMIZERS, Adam, Sgd
-from models.fl.training import LocalTrainer, draw_batches
+from models.fl.training import LocalTrainer
 from tests.fl_reference import flatten, hinge, squared_hinge, train_one
 
 torch.set_num_threads(1)
@@ -382,3 +383,25 @@ def test_bad_optimizers_are_refused(make, options):
     name = list(options)[-1]
     with pytest.raises(ValueError, match=rf"^optimizer\.{name} = "):
         make(**options)
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 28, 28), (2, 5, 7)])
+def test_convolutions_get_channels_last_and_the_same_scores(shape):
+    seen = []
+
+    class Spying(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.pool = nn.Conv2d(shape[0], 4, 3, padding=1), nn.MaxPool2d(2)
+
+        def forward(self, x):
+            seen.append(self.first(x).stride(1))
+            return self.pool(self.first(x)).flatten(1)
+
+    network = Spying()
+    x = torch.randn(6, *shape)
+    trainer = LocalTrainer(network=network, loss=CrossEntropy(), optimizer=Sgd(learning_rate=0.1), x=x, y=torch.zeros(6).long())
+    seen.clear()
+    scores = trainer.scores(trainer.initial(), x)
+    assert seen == [1]
+    torch.testing.assert_close(scores, network(x), rtol=1e-4, atol=1e-5)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.fl.augmentation import Augmentation, draw_moves
+from models.fl.batches import draw_batches
 from models.fl.evaluation import Randomness
 from models.fl.mechanisms import Mechanism
-from models.fl.training import LocalTrainer, draw_batches
+from models.fl.training import LocalTrainer
 
 IntArray = NDArray[np.int64]
 BatchStatistics = Literal["averaged", "local"]
