@@ -100,6 +100,14 @@ def wide_images():
     return x[:120], y[:120], x[120:], y[120:]
 
 
+def small_cifar():
+    """Pictures of CIFAR-100's shape, few of them."""
+    g = np.random.default_rng(2)
+    y = np.arange(240) % 100
+    x = g.integers(0, 256, (240, 3, 32, 32)).astype(np.uint8)
+    return x[:200], y[:200], x[200:], y[200:]
+
+
 def short():
     return rings()[:3]
 
