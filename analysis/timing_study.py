@@ -185,8 +185,8 @@ def holds_up_to(line: Sequence[Point], criterion: str) -> float:
 def table_cells(points: Sequence[Point]) -> Cells:
     """Every variant's figures as text."""
     paired = any(point.regret_difference.count for point in points)
-    header = ["variant", "latency / slot", "settled (s)", "agreed (s)", "slots agreed", "talk", "disagree", "members", "messages"]
-    header += ["regret a slot", *(["regret minus zero time's"] if paired else [])]
+    header = ["variant", "latency / slot", "settled (s)", "agreed (s)", "agreed (latencies)", "slots agreed", "talk", "disagree"]
+    header += ["members", "messages", "regret a slot", *(["regret minus zero time's"] if paired else [])]
     rows = []
     for point in points:
         cells = [
@@ -194,15 +194,22 @@ def table_cells(points: Sequence[Point]) -> Cells:
             "—" if point.zero_time else f"{point.ratio * 100:.3g} %",
             format_interval(point.converged_s),
             format_interval(point.agreed_s),
-            f"{format_interval(point.agreed, scale=100)} %",
-            f"{format_interval(point.talk, scale=100)} %",
-            f"{format_interval(point.disagreement, scale=100)} %",
+            "—" if point.zero_time or not point.latency_s else format_interval(point.agreed_s, scale=1 / point.latency_s),
+            _share(point.agreed),
+            _share(point.talk),
+            _share(point.disagreement),
             format_interval(point.members),
             format_number(point.messages.mean, digits=0),
             format_interval(point.regret),
         ]
         rows.append([*cells, *([format_interval(point.regret_difference, signed=True)] if paired else [])])
     return header, rows
+
+
+def _share(interval: Interval) -> str:
+    if interval.half_width == 0.0:
+        return format_percent(interval.mean)
+    return f"{format_interval(interval, scale=100)} %"
 
 
 def answer_cells(points: Sequence[Point]) -> Cells:
