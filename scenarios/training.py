@@ -55,9 +55,12 @@ def build_trained(scenario: Scenario, streams: Streams) -> Any:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
     # What is the user's own goes as the thing itself, everything else by its name.
     data, partition, network = plain(section.data), plain(section.partition), plain(section.network)
-    for table in (data, network):
+    for name, table in (("data", data), ("network", network)):
         if ":" in table["kind"]:
-            table["kind"] = load_own(table["kind"])
+            try:
+                table["kind"] = load_own(table["kind"])
+            except UserError as error:
+                raise UserError(f"learner.{name}.kind: {error}") from error
     if is_own("partition", partition["kind"]):
         partition["kind"] = resolve("partition", partition["kind"])
     if section.loss is not None:

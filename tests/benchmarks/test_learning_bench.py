@@ -7,159 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from analysis import open_run
-from models.fl.data import Dataset, load_dataset
-from models.fl.learner import FederatedLearner
-from models.fl.losses import CrossEntropy, Hinge, Loss
-from models.fl.mechanisms import NoMechanism
-from models.fl.networks import cnn, mlp, svm
-from models.fl.optimizers import Sgd
-from models.fl.partition import equal
-from netsim.interfaces import Deliveries
-from netsim.streams import Streams
 from scenarios.build import build
 from scenarios.reading import parse
 from scenarios.run import play
 from scenarios.schema import Scenario
+from tests.benchmarks.learning_workloads import RATE, cnn_of, mlp_100, svm_100, workload_w
 from tests.fl_reference import flatten
-
-RATE = 0.05
-
-
-def made(shape: tuple[int, ...], samples: int) -> Dataset:
-    g = torch.Generator().manual_seed(0)
-    x, y = torch.randn(samples, *shape, generator=g), torch.randint(0, 10, (samples,), generator=g)
-    return Dataset("made", 10, x, y, x[:500], y[:500], x[:0], y[:0])
-
-
-class Workload:
-    """The same rounds by the learner and by a loop over clients with torch's modules and optimiser."""
-
-    def __init__(
-        self, *, dataset: Dataset, make, loss: Loss, reference, clients: int, a_round: int, steps: int, batch: int
-    ) -> None:
-        self.parts = equal(dataset.train_y.numpy(), clients=clients, generator=np.random.default_rng(0))
-        self.make, self.dataset, self.reference = make, dataset, reference
-        self.clients, self.a_round, self.steps, self.batch = clients, a_round, steps, batch
-        self.learner = FederatedLearner(
-            dataset=dataset,
-            partition=self.parts,
-            network=make(),
-            loss=loss,
-            optimizer=Sgd(learning_rate=RATE),
-            mechanism=NoMechanism(),
-            streams=Streams(0),
-            batch_size=batch,
-            epochs=steps,
-            max_steps=steps,
-        )
-        self.network, self.worker = make(), make()
-        self.round = 0
-
-    def chosen(self) -> np.ndarray:
-        return np.random.default_rng(self.round).choice(self.clients, self.a_round, replace=False)
-
-    def learned_round(self) -> float:
-        self.round += 1
-        chosen, n = self.chosen(), self.a_round
-        rounds, versions = np.full(n, self.round), np.full(n, self.learner.version)
-        self.learner.aggregate(Deliveries(self.round, chosen, rounds, versions, np.full(n, np.inf)), False)
-        quality = self.learner.evaluate(self.round, 0.0, True)
-        assert quality is not None
-        return quality.accuracy
-
-    def plain_round(self) -> float:
-        self.round += 1
-        data, start = self.dataset, [p.detach().clone() for p in self.network.parameters()]
-        mean = [torch.zeros_like(p) for p in start]
-        for client in self.chosen().tolist():
-            part, rng = self.parts[client], np.random.default_rng([self.round, client])
-            with torch.no_grad():
-                for p, q in zip(self.worker.parameters(), start, strict=True):
-                    p.copy_(q)
-            optimizer = torch.optim.SGD(self.worker.parameters(), lr=RATE)
-            done = 0
-            while done < self.steps:
-                order = rng.permutation(part)
-                for first in range(0, len(order), self.batch):
-                    index = torch.from_numpy(order[first : first + self.batch])
-                    optimizer.zero_grad()
-                    self.reference(self.worker(data.train_x[index]), data.train_y[index]).backward()
-                    optimizer.step()
-                    done += 1
-                    if done == self.steps:
-                        break
-            with torch.no_grad():
-                for m, p in zip(mean, self.worker.parameters(), strict=True):
-                    m.add_(p, alpha=1 / self.a_round)
-        with torch.no_grad():
-            for p, m in zip(self.network.parameters(), mean, strict=True):
-                p.copy_(m)
-            return (self.network(data.test_x).argmax(1) == data.test_y).float().mean().item()
-
-
-def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    signs = 2 * functional.one_hot(labels, 10) - 1
-    return torch.relu(1 - signs * scores).sum(1).mean()
-
-
-def workload_w() -> Workload:
-    digits = load_dataset(kind="digits", root=Path(), generator=np.random.default_rng(0))
-    return Workload(
-        dataset=digits,
-        make=lambda: mlp((1, 8, 8), 10, seed=0, hidden=[64]),
-        loss=CrossEntropy(),
-        reference=functional.cross_entropy,
-        clients=50,
-        a_round=10,
-        steps=5,
-        batch=16,
-    )
-
-
-def mlp_100() -> Workload:
-    return Workload(
-        dataset=made((1, 28, 28), 3000),
-        make=lambda: mlp((1, 28, 28), 10, seed=0, hidden=[32, 16]),
-        loss=CrossEntropy(),
-        reference=functional.cross_entropy,
-        clients=15,
-        a_round=15,
-        steps=100,
-        batch=20,
-    )
-
-
-def svm_100() -> Workload:
-    return Workload(
-        dataset=made((1, 28, 28), 6000),
-        make=lambda: svm((1, 28, 28), 10, seed=0),
-        loss=Hinge(),
-        reference=hinge,
-        clients=5,
-        a_round=5,
-        steps=100,
-        batch=100,
-    )
-
-
-def cnn_of(shape: tuple[int, ...]) -> Callable[[], Workload]:
-    return lambda: Workload(
-        dataset=made(shape, 600),
-        make=lambda: cnn(shape, 10, seed=0),
-        loss=CrossEntropy(),
-        reference=functional.cross_entropy,
-        clients=15,
-        a_round=15,
-        steps=2,
-        batch=20,
-    )
-
 
 # How it is expected to train, and at least how many times as fast as the plain loop.
 CASES = {
@@ -236,6 +93,26 @@ def test_rounds_against_a_plain_loop(benchmark, case):
     )
     assert plain / learned >= least
     assert torch.isfinite(flatten(work.network)).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cifar_cnn_on_cuda_against_a_plain_loop(benchmark):
+    """Both on the same GPU; the accuracy that ends a round waits for all of its work."""
+    work = cnn_of((3, 32, 32), steps=100, device="cuda")()
+    assert work.learner.training_mode == "vectorised"
+    for _ in range(2):
+        work.learned_round()
+        work.plain_round()
+    plain = best(work.plain_round, 3)
+    benchmark.pedantic(work.learned_round, rounds=10, iterations=1)
+    learned = benchmark.stats.stats.min
+    benchmark.extra_info.update(
+        device=torch.cuda.get_device_name(),
+        plain_rounds_per_s=round(1 / plain, 2),
+        rounds_per_s=round(1 / learned, 2),
+        ratio=round(plain / learned, 2),
+    )
+    assert plain / learned >= 8
 
 
 def test_the_whole_simulator_against_a_plain_loop(benchmark, tmp_path):
