@@ -45,8 +45,9 @@ class Flooding(GossipTalk):
         """The receiver learns, and forwards what is new to it."""
         links, edge = self.links, message.edge
         client = links.targets[edge]
-        new = self._merge(client, message.content)
+        held, new = self.payload.merge(self.held[client], message.content)
         if new:
+            self._learnt(client, held)
             if self.rules.work_s > 0:
                 links.clock.call_in(self.rules.work_s, self._worked, (client, new, links.sources[edge]))
                 return

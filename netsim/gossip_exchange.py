@@ -111,19 +111,20 @@ class GossipTalk:
         self._uninformed = self._informed.count(False)
         self._outstanding = 0
 
-    def _merge(self, client: int, got: Known) -> Known:
-        """`client` hears `got`: what of it is new."""
-        payload = self.payload
-        held, new = payload.merge(self.held[client], got)
-        if not new:
-            return new
+    def _merge(self, client: int, got: Known) -> None:
+        """`client` hears `got`."""
+        held, new = self.payload.merge(self.held[client], got)
+        if new:
+            self._learnt(client, held)
+
+    def _learnt(self, client: int, held: Known) -> None:
+        """`client` now knows `held`."""
         self.held[client] = held
-        if not self._informed[client] and payload.knows_top(held, self._size):
+        if not self._informed[client] and self.payload.knows_top(held, self._size):
             self._informed[client] = True
             self._uninformed -= 1
             if self._uninformed == 0:
                 self._agree()
-        return new
 
     def _agree(self) -> None:
         clock = self.links.clock

@@ -19,8 +19,8 @@ _EVER = math.inf
 SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16
 _CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest first, is drawn anew and is the same
 # Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
-# much as two reads.
-_READ_COST, _CALL_READS = 100, 2
+# much as two reads. What was asked for twice is asked for often: a read counts four times.
+_READ_COST, _CALL_READS = 400, 2
 _NO_DELAYS, _ALL_GOOD = repeat(0.0), repeat(True)
 _BYTES = 9  # of one edge at one address: its delay, and whether the message survives
 
@@ -106,7 +106,7 @@ class PeerDraws:
         drawn = self._drawn.get(index)
         if drawn is None:
             cost = self._reads[index] = self._reads.get(index, 0) + len(edges) + _CALL_READS
-            # Single reads, until together they have cost as much as all edges would: at most twice the cheaper way.
+            # Single reads, until drawing all edges looks cheaper.
             if cost * _READ_COST <= self.links.graph.edges:
                 return self._read(index, edges, time_s)
             drawn = self._draw_all(index, time_s)
