@@ -207,8 +207,8 @@ def table_cells(points: Sequence[Point]) -> Cells:
 
 
 def _share(interval: Interval) -> str:
-    if interval.half_width == 0.0:
-        return format_percent(interval.mean)
+    if interval.half_width < 1e-9:
+        return format_percent(round(interval.mean, 4))
     return f"{format_interval(interval, scale=100)} %"
 
 
@@ -247,7 +247,8 @@ def timing_figure(points: Sequence[Point]) -> Figure | None:
                 half = np.nan_to_num([value.half_width for value in values])
                 style = line_style(index)
                 (drawn,) = axis.plot(ratio, mean, marker="o", markersize=3.5, **style)
-                axis.fill_between(ratio, mean - half, mean + half, color=style["color"], alpha=0.18, linewidth=0)
+                low, high = (mean - half, mean + half) if axis is axes[2] else np.clip((mean - half, mean + half), 0.0, 1.0)
+                axis.fill_between(ratio, low, high, color=style["color"], alpha=0.18, linewidth=0)
                 if axis is axes[0]:
                     legend.append((drawn, start))
             axis.set_xscale("log")
@@ -255,7 +256,7 @@ def timing_figure(points: Sequence[Point]) -> Figure | None:
             axis.set_xlabel("message latency / slot length")
             axis.set_title(title, fontsize=10.5)
         for axis in axes[:2]:
-            axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
             axis.set_ylim(0.0, 1.02)
         axes[0].axhline(MOST_TALK, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)))
         axes[0].annotate(
