@@ -139,11 +139,11 @@ def test_overwriting_keeps_hands_off_what_is_no_run(shell):
 def test_a_learner_that_cannot_be_built_is_found_before_anything_is_replaced(shell):
     shell.sweep()
     before = contents(shell.out)
-    # More clients than samples: only the data tell.
-    learner = "learner={data={samples=5},network={kind='linear'},optimizer={kind='sgd',learning_rate=0.1}}"
+    # A network that does not fit the images: that tells only once both are there.
+    learner = "learner={network={kind='tests.own_learning_parts:Narrow'},optimizer={kind='sgd',learning_rate=0.1}}"
     code, _, err = shell.sweep("--overwrite", "--set", learner)
     assert code == 2
-    assert "variant pause: clients.count = 6: more clients than the 5 training samples" in err
+    assert "variant pause: learner.network: does not fit input of shape (1, 8, 8)" in err
     assert contents(shell.out) == before
 
 
