@@ -16,7 +16,7 @@ from simpy.events import Event
 from netsim.client import Clients
 from netsim.clock import LAST, Clock
 from netsim.interfaces import BoolArray, Deliveries, FloatArray, Learner, RoundOutcome, RoundView, SelectionPolicy, State
-from netsim.rounds import Book, NobodyLeftError, check_selection
+from netsim.rounds import Book, NobodyLeftError, SelectsClients, check_selection
 from netsim.streams import Streams
 from netsim.trace import Recorder
 from netsim.update import Update
@@ -39,7 +39,7 @@ class End(NamedTuple):
         return cls(*(getattr(update, name) for name in cls._fields))
 
 
-class BufferedServer:
+class BufferedServer(SelectsClients):
     """Rounds one after the other, while the clients go on.
 
     `concurrency`: whenever fewer clients are at work, the policy is asked for more. `buffer`: b, deliveries that make a model; a
@@ -190,19 +190,6 @@ class BufferedServer:
             if arrived == self.buffer:
                 return self._ends[: i + 1], self._ends[i + 1 :]
         return self._ends, []
-
-    @property
-    def in_flight(self) -> int:
-        """Updates that have been started and have not ended."""
-        return len(self.clients.in_flight)
-
-    def record_to(self, recorder: Recorder) -> None:
-        """Send all records to `recorder` from now on."""
-        self.recorder = self.clients.recorder = recorder
-
-    def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
-        self.clients.record_unfinished()
 
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""

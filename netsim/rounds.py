@@ -6,7 +6,7 @@ import numpy as np
 
 from netsim.client import Clients
 from netsim.interfaces import BoolArray, Evaluation, IntArray, State
-from netsim.trace import RoundRow
+from netsim.trace import Recorder, RoundRow
 from netsim.update import OUTCOMES
 
 _NAN = float("nan")
@@ -27,6 +27,26 @@ def check_selection(chosen: IntArray, selectable: BoolArray) -> IntArray:
     if len(set(listed)) < len(listed):
         raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
     return chosen.astype(np.int64, copy=False)
+
+
+class SelectsClients:
+    """What every server that selects clients, and sends them the model, does alike."""
+
+    clients: Clients
+    recorder: Recorder
+
+    @property
+    def in_flight(self) -> int:
+        """Updates that have been started and have not ended."""
+        return len(self.clients.in_flight)
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = self.clients.recorder = recorder
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what is still in flight as such."""
+        self.clients.record_unfinished()
 
 
 class Book:

@@ -27,7 +27,7 @@ from netsim.interfaces import (
     SelectionPolicy,
     State,
 )
-from netsim.rounds import Book, NobodyLeftError, check_selection
+from netsim.rounds import Book, NobodyLeftError, SelectsClients, check_selection
 from netsim.streams import Streams
 from netsim.trace import Recorder
 from netsim.update import Update
@@ -49,7 +49,7 @@ class WaitRule:
             raise ValueError(f"first = {self.first!r}: must be at least 1 delivery")
 
 
-class SynchronousServer:
+class SynchronousServer(SelectsClients):
     """Rounds one after the other.
 
     `need`: how many selectable clients a round waits for before it begins. `reselect_busy`: a busy client may be selected, which
@@ -213,19 +213,6 @@ class SynchronousServer:
                 genie_reward=genie_reward,
             )
         )
-
-    @property
-    def in_flight(self) -> int:
-        """Updates that have been started and have not ended."""
-        return len(self.clients.in_flight)
-
-    def record_to(self, recorder: Recorder) -> None:
-        """Send all records to `recorder` from now on."""
-        self.recorder = self.clients.recorder = recorder
-
-    def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
-        self.clients.record_unfinished()
 
     def state_dict(self) -> State:
         """Everything at a round boundary: the server's counts and its parts'."""
