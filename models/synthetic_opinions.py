@@ -97,6 +97,13 @@ class SyntheticOpinions:
         noise = self._noise * z if self._noise else 0.0
         return np.clip((1 - self._own) * level + self._own * self.worth + noise, 0.0, 1.0)
 
+    def values(self) -> FloatArray | None:
+        """(K,) such that the expected regret of a set is the mean of its members' values below that of the best set's.
+
+        None with a `memory`, where a slot's reward is not that slot's set's alone. Clipping to [0, 1] is left aside.
+        """
+        return None if self._memory else (1 - self._own) * self.worth
+
     def reset(self) -> None:
         """The level of before slot 1."""
         self._level = self._start

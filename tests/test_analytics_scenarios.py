@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def test_messages_on_request(tmp_path: Path) -> None:
     assert len(lost) == summary["slots"]["messages_lost"] > 0
     assert {message["cause"] for message in lost} == {"channel"}
     assert {message["protocol"] for message in table} == {"belief", "gossip"}
+
+
+def test_nobody_waits_for_the_end_of_an_outage_that_is_yet_to_come(tmp_path: Path) -> None:
+    lossy = {"peers__channel": {"kind": "bernoulli", "success": 0.5}, "rounds": 10}
+    _, plain = played(tmp_path / "plain", **lossy)
+    later = [{"from_s": 1e6, "to_s": 2e6, "groups": [list(range(10))]}]
+    _, threatened = played(tmp_path / "threatened", **lossy, peers__outages=later)
+    # Some client never hears of the best, so that the talk ends when nothing is left to say.
+    assert any(row["agreed_s"] is None for row in plain)
+    assert threatened == plain
 
 
 def test_recorded_or_not_a_run_is_the_same(tmp_path: Path) -> None:
@@ -208,3 +219,29 @@ def test_beliefs_slot_by_slot(tmp_path: Path) -> None:
     assert ((heard > 0) & (heard < 1)).all()
     # A model that gets better is believed in more.
     assert heard[2].mean() > heard[0].mean()
+
+
+@pytest.mark.parametrize(("kind", "theorem"), [("quick-init-ucb", 1), ("bp-index", 3)])
+def test_the_summary_states_the_bound_on_regret_by_hand(kind: str, theorem: int, tmp_path: Path) -> None:
+    # Values 0.8 worth = 0.72, 0.56, 0.40, 0.24; two of them: the least gap is (0.56 - 0.40) / 2, the greatest (1.28 - 0.64) / 2.
+    tables = {
+        "name": "bound",
+        "rounds": 10,
+        "clients": {"count": 4},
+        "server": {"kind": "fl-da" if kind == "bp-index" else "fl-fa", "per_round": 2},
+        "slots": {"rounds": 1},
+        "policy": {"kind": kind},
+        "peers": {"topology": {"kind": "complete"}},
+        "opinions": {"synthetic": {"worth": [0.9, 0.7, 0.5, 0.3], "own": 0.2, "noise": 0.01}},
+    }
+    bound = run(parse(tables), tmp_path / "run")["slots"]["bound"]
+    by_hand = {
+        1: 8 * 6 * math.log(10) / 0.08 + (math.pi**2 / 3 + 1) * 6 * 0.32,
+        3: 8 * 4 * 0.32 * math.log(10) / 0.08**2 + (math.pi**2 / 3 + 1) * 4 * 0.32,
+    }[theorem]
+    assert bound["theorem"] == theorem
+    assert bound["gap_min"] == pytest.approx(0.08)
+    assert bound["gap_max"] == pytest.approx(0.32)
+    assert bound["regret_at_most"] == pytest.approx(by_hand)
+    remembering = override(tables, {"opinions.synthetic.memory": 0.5})
+    assert run(parse(remembering), tmp_path / "remembering")["slots"]["bound"] is None
