@@ -71,7 +71,8 @@ class Flooding(GossipTalk):
         if self._outstanding or not self.live or not self.until_agreement or self._uninformed == 0:
             return
         clock = self.links.clock
-        if self.links.outages.next_return_s(clock.now) == math.inf:
+        # An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it.
+        if not self.links.outages.returns_from(clock.now):
             clock.call_at(clock.now, self.stop, priority=LAST)
 
     def _watch(self) -> None:

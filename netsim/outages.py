@@ -113,6 +113,10 @@ class Outages:
         i = bisect_right(self._times, time_s)
         return self._times[i] if i < len(self._times) else math.inf
 
+    def returns_from(self, time_s: float) -> bool:
+        """Whether a link that is down at `time_s` comes back some time."""
+        return any(start <= time_s < end < math.inf for start, end in self._all)
+
     def returning(self, time_s: float) -> list[int]:
         """The links that come back at exactly `time_s`, ascending."""
         return self._returns.get(time_s, [])
