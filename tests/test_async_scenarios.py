@@ -90,7 +90,9 @@ def test_a_refusal_ends_with_exit_code_2_and_nothing_written(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("name", ["channels_fig2a", "channels_fig2b", "channels_fig2c", "jammed", "random_access"])
+@pytest.mark.parametrize(
+    "name", ["channels_fig2a", "channels_fig2b", "channels_fig2c", "channels_fig2c_drawn", "jammed", "random_access"]
+)
 def test_scenarios_that_come_with_netsim_leave_the_same_bytes_twice(name: str, tmp_path: Path) -> None:
     # As many rounds as the drawn change points need.
     study = load(name, ["rounds=150"])
