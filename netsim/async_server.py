@@ -29,25 +29,12 @@ from netsim.interfaces import (
 )
 from netsim.off import NoLearner
 from netsim.part import IDLE, Part
-from netsim.rounds import NobodyLeftError
+from netsim.rounds import NobodyLeftError, check_schedule
 from netsim.streams import Streams
 from netsim.trace import DetectionRow, Recorder, RoundRow
 from netsim.update import OUTCOMES
 
 _NAN = float("nan")
-
-
-def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
-    """The sub-channel of each client as a list; raises ValueError for what no scheduler may return."""
-    channels = np.asarray(channels)
-    if channels.shape != (clients,) or channels.dtype.kind not in "iu":
-        raise ValueError(f"scheduler: assign returned {channels!r}; expected the sub-channel of each of {clients} clients")
-    chosen: list[int] = channels.tolist()
-    if min(chosen) < 0 or max(chosen) >= count:
-        raise ValueError(f"scheduler: assign returned {chosen}; sub-channels count from 0 to {count - 1}")
-    if not contention and len(set(chosen)) < clients:
-        raise ValueError(f"scheduler: assign returned {chosen}; two clients must not share a sub-channel (contention is off)")
-    return chosen
 
 
 class AsynchronousServer:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from netsim.async_server import check_schedule
 from netsim.interfaces import BoolArray, ChannelScheduler, IntArray, SlotView, State
+from netsim.rounds import check_schedule
 from netsim.streams import Streams
 
 

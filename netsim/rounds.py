@@ -1,4 +1,4 @@
-"""What servers that select clients share: the check of a selection, and the row a round leaves."""
+"""What servers share: the checks of what a policy or a scheduler returns, and the row a round leaves."""
 
 from __future__ import annotations
 
@@ -27,6 +27,19 @@ def check_selection(chosen: IntArray, selectable: BoolArray) -> IntArray:
     if len(set(listed)) < len(listed):
         raise ValueError(f"policy: select returned {chosen!r}; no client may be named twice")
     return chosen.astype(np.int64, copy=False)
+
+
+def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
+    """The sub-channel of each client as a list; raises ValueError for what no scheduler may return."""
+    channels = np.asarray(channels)
+    if channels.shape != (clients,) or channels.dtype.kind not in "iu":
+        raise ValueError(f"scheduler: assign returned {channels!r}; expected the sub-channel of each of {clients} clients")
+    chosen: list[int] = channels.tolist()
+    if min(chosen) < 0 or max(chosen) >= count:
+        raise ValueError(f"scheduler: assign returned {chosen}; sub-channels count from 0 to {count - 1}")
+    if not contention and len(set(chosen)) < clients:
+        raise ValueError(f"scheduler: assign returned {chosen}; two clients must not share a sub-channel (contention is off)")
+    return chosen
 
 
 class SelectsClients:

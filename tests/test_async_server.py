@@ -16,10 +16,10 @@ from models.channels import Bernoulli, GilbertElliott
 from models.delays import ShiftedExponential
 from models.jammers import Random, Reactive
 from models.privacy import ExplicitSchedule, Ledger
-from netsim.async_server import check_schedule
 from netsim.client_outages import ClientOutage, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
 from netsim.clock import Clock
 from netsim.oracle import AgeOracle
+from netsim.rounds import check_schedule
 from netsim.shared_medium import SharedMedium
 from netsim.streams import Streams
 from netsim.trace import MemoryRecorder
