@@ -20,7 +20,7 @@ from netsim.trace import UNFINISHED
 from scenarios import checkpoint
 from scenarios.cli import main
 from scenarios.errors import UserError
-from scenarios.reading import parse
+from scenarios.reading import load, parse
 from scenarios.run import go_on, run
 from scenarios.sweep import plan, sweep
 from tests.engine_parts import same
@@ -125,6 +125,8 @@ def test_killed_outright_it_goes_on(tmp_path: Path) -> None:
     summary = go_on(out)
     assert (summary["ended"], summary["rounds"]) == ("rounds", reached + 5)
     assert pq.read_table(out / "rounds.parquet")["round"].to_pylist() == list(range(1, reached + 6))
+    run(load("quickstart", [f"rounds={reached + 5}"]), tmp_path / "whole")
+    assert tables_of(out) == tables_of(tmp_path / "whole")
 
 
 def test_a_sweep_goes_on_and_leaves_alone_what_is_complete(tmp_path: Path) -> None:
