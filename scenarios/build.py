@@ -172,30 +172,27 @@ def _selecting_server(
         recorder=recorder,
         charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
     )
+    shared: dict[str, Any] = {
+        "clock": parts.clock,
+        "clients": clients,
+        "policy": policy,
+        "learner": parts.learner,
+        "recorder": recorder,
+        "streams": streams,
+        "payload_bytes": parts.payload_bytes,
+    }
     if section.kind == "buffered":
         return BufferedServer(
-            clock=parts.clock,
-            clients=clients,
-            policy=policy,
-            learner=parts.learner,
-            recorder=recorder,
-            streams=streams,
+            **shared,
             concurrency=section.concurrency,
             buffer=section.buffer,
-            payload_bytes=parts.payload_bytes,
             retain=getattr(parts.learner, "retain", None),
         )
     return SynchronousServer(
-        clock=parts.clock,
-        clients=clients,
-        policy=policy,
-        learner=parts.learner,
-        recorder=recorder,
-        streams=streams,
+        **shared,
         wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
         need=section.per_round if section.when_short == "wait" else 1,
         meter=meter,
-        payload_bytes=parts.payload_bytes,
         reselect_busy=section.reselect_busy,
         stragglers=section.stragglers,
     )

@@ -81,6 +81,25 @@ def test_three_rounds_by_hand() -> None:
     ]
 
 
+def test_whoever_ends_an_earlier_rounds_update_is_not_asked_in_this_round() -> None:
+    # 0 s: clients 0 (3.5 s) and 1 begin, then 2 and 3, each for 1 s: round 1 is over at 3 s, while 0 is at work.
+    # 3.5 s: 0 is done, and 2 follows, though 0 has the lower number. 4.5 s: 0, 1 and 2 have delivered.
+    simulation, records = built(
+        tables(
+            rounds=2,
+            clients={"count": 4},
+            server={"kind": "buffered", "concurrency": 2, "buffer": 3},
+            compute={"delay": {"kind": "constant", "value_s": [3.5, 1.0, 1.0, 1.0]}},
+        )
+    )
+    server: Any = simulation.server
+    server.learner = learner = Noting()
+    simulation.run()
+    assert [row.end_s for row in records.rounds] == [3.0, 4.5]
+    assert [deliveries.clients.tolist() for deliveries in learner.given] == [[1, 2, 3], [0, 1, 2]]
+    assert learner.given[1].rounds.tolist() == [1, 2, 2]
+
+
 def test_deliveries_of_one_instant_beyond_the_buffer_make_the_next_model() -> None:
     # All three are done at 1 s: two make the first model; the third waits for one more, which comes at 2 s.
     simulation, records = built(

@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from netsim import trace
-from netsim.trace import UNFINISHED
+from netsim.trace import UNFINISHED, DetectionRow
 from scenarios import checkpoint
 from scenarios.cli import main
 from scenarios.errors import UserError
 from scenarios.reading import load, parse
 from scenarios.run import go_on, run
+from scenarios.summary import Totals
 from scenarios.sweep import plan, sweep
 from tests.engine_parts import same
 from tests.small_scenario import small, small_tables
@@ -176,6 +177,16 @@ def test_plain_data_goes_through_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="is no plain data"):
         checkpoint.save(tmp_path, {"set": {1}})
     assert same(checkpoint.load(tmp_path), state), "the earlier one stays"
+
+
+def test_sums_over_a_run_go_through_a_checkpoint(tmp_path: Path) -> None:
+    totals = Totals(rounds=3, max_leak=1.5, starts_s=[7.0], first_rounds=[2])
+    totals.detections.append(DetectionRow(round=2, time_s=1.5, channel=0, detector="glr-exact", observations=9, jammed=1))
+    checkpoint.save(tmp_path, totals.state_dict())
+    loaded = Totals()
+    loaded.load_state_dict(checkpoint.load(tmp_path))
+    assert repr(loaded) == repr(totals)  # NaN is not equal to itself
+    assert loaded.detections[0].observations == 9
 
 
 @pytest.mark.parametrize("damage", ["absent", "cut short", "not an archive", "another format", "complete", "no run"])

@@ -288,6 +288,10 @@ class LocalTrainer:
         try:
             with torch.no_grad(), self._autocast():
                 self._stacked_scores(views, self._x[:1].expand(2, 2, *self._x.shape[1:]))
+        except torch.OutOfMemoryError:
+            raise  # says nothing of the network: not a reason to train it client by client, unsaid
         except (RuntimeError, ValueError, NotImplementedError) as error:
-            return f"torch.func cannot stack the network ({str(error).splitlines()[0]})"
+            # What torch.func raises for an operation it has no rule for. A network that cannot take these data at all was refused
+            # as it was built, by a plain forward pass.
+            return f"torch.func cannot stack the network ({(str(error).splitlines() or [type(error).__name__])[0]})"
         return None
