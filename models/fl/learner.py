@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation import Arrivals, checked_factors, checked_step
@@ -16,7 +16,7 @@ from models.fl.contribution import on_validation
 from models.fl.data import Dataset
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
-from models.fl.local_work import LocalWork, Update
+from models.fl.local_work import Computed, LocalWork, Update
 from models.fl.losses import Loss, LossTally
 from models.fl.memory import is_out_of_memory
 from models.fl.methods import Methods
@@ -29,6 +29,18 @@ FloatArray = NDArray[np.float64]
 
 # Far above any model that classifies, and far enough below the largest float32 for sums of models to stay finite.
 _PARAMETER_LIMIT = 1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What delivered updates hold, as far as it was wanted, each with an entry an update in the order of the deliveries."""
+
+    updates: FloatArray | None = None
+    """(n, d) the protected updates; a refused one is all zeros."""
+    loss: FloatArray | None = None
+    """(n,) mean loss of the first pass over the client's samples, in training: see `losses.FirstPass`."""
+    loss_rms: FloatArray | None = None
+    """(n,) root mean square of the losses of all samples of that pass."""
 
 
 class Delivered(Protocol):
@@ -98,7 +110,7 @@ class FederatedLearner:
             unprotected=methods.unprotected,
             streams=streams,
             options=options,
-            losses=LossTally(loss) if options.training_loss else None,
+            losses=LossTally() if options.training_loss else None,
         )
         if methods.aggregation.needs_contribution and not options.contribution_samples:
             raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
@@ -140,11 +152,11 @@ class FederatedLearner:
         """
         self._versions.retain(versions, holder="engine")
 
-    def aggregate(self, deliveries: Delivered, want_updates: bool) -> FloatArray | None:
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.
 
-        Returns the protected updates (n, d) in the order of the deliveries if wanted (a refused one is all zeros). Where they are
-        wanted although they go on waiting in the buffer, they are computed now and again later.
+        Returns what is wanted of the updates; None: nothing is. What is wanted of updates that go on waiting in the buffer is
+        computed now and again later.
 
         Raises:
             ValueError: an update starts from a version that is no longer kept.
@@ -152,17 +164,18 @@ class FederatedLearner:
         """
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon)
         new = [Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        width = self._trainer.parameters
+        wanted = want_updates or want_losses
         if not new:
-            return np.zeros((0, width)) if want_updates else None
+            return self._content(None, 0, want_updates, want_losses) if wanted else None
+        computed: Computed | None = None
         try:
             if len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self._versions.retain([update.version for update in self._waiting], holder="buffer")
-                updates = self._work.content(new, self._versions).content if want_updates else None
+                computed = self._work.content(new, self._versions, want_losses=want_losses) if wanted else None
             else:
                 waited, self._waiting = self._waiting, []
-                updates = self._fold(waited + new)[len(waited) :]
+                computed = self._fold(waited + new, want_losses)
                 if waited:
                     self._versions.retain([], holder="buffer")
         except RuntimeError as error:
@@ -171,10 +184,23 @@ class FederatedLearner:
             raise MemoryError(
                 f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; use device = 'cpu'"
             ) from error
-        return updates[:, :width].cpu().numpy().astype(np.float64) if want_updates and updates is not None else None
+        return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 
-    def _fold(self, updates: list[Update]) -> Tensor:
-        computed = self._work.content(updates, self._versions)
+    def _content(self, computed: Computed | None, new: int, want_updates: bool, want_losses: bool) -> Content:
+        """What is wanted of the last `new` updates computed."""
+        width = self._trainer.parameters
+        if computed is None:
+            none = np.zeros(0)
+            return Content(np.zeros((0, width)) if want_updates else None, *((none, none) if want_losses else (None, None)))
+        first, last = computed.first, slice(len(computed.content) - new, None)
+        return Content(
+            computed.content[last, :width].cpu().numpy().astype(np.float64) if want_updates else None,
+            None if first is None else first.mean[last],
+            None if first is None else first.rms[last],
+        )
+
+    def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
+        computed = self._work.content(updates, self._versions, want_losses=want_losses)
         self._work.keep(computed)
         starts, content = computed.starts, computed.content
         clients = np.array([update.client for update in updates])
@@ -185,7 +211,7 @@ class FederatedLearner:
         content[refused] = 0.0
         self.refused_updates += int((~accepted).sum())
         if not accepted.any():
-            return content
+            return computed
         kept = slice(None) if accepted.all() else ~refused
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
@@ -199,7 +225,7 @@ class FederatedLearner:
         if self._contributions is not None:
             self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
         self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
-        return content
+        return computed
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.

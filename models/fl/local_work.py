@@ -16,7 +16,7 @@ from models.fl.augmentation import draw_moves
 from models.fl.batches import draw_batches
 from models.fl.client_memory import ClientMemory, OptimizerStates
 from models.fl.evaluation import Randomness
-from models.fl.losses import LossTally
+from models.fl.losses import FirstPass, LossTally
 from models.fl.mechanisms import Mechanism
 from models.fl.options import TrainingOptions
 from models.fl.release import Release
@@ -51,6 +51,7 @@ class Computed(NamedTuple):
     content: Tensor
     memory: ClientMemory
     losses: LossTally | None
+    first: FirstPass | None
 
 
 class LocalWork:
@@ -85,20 +86,29 @@ class LocalWork:
         self._trainer, self._streams = trainer, streams
         self._options = options
 
-    def content(self, updates: list[Update], models: Models) -> Computed:
-        """Where each update started, what it is once protected, and what the clients would go on from: see `keep`."""
+    def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
+        """Where each update started, what it is once protected, and what the clients would go on from: see `keep`.
+
+        `want_losses`: also the losses of each client's first pass.
+        """
         width = self._trainer.parameters
         starts = torch.stack([models[update.version] for update in updates])
         trained = torch.empty_like(starts)
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
+        batches = [self._batches(update) for update in updates]
+        first = FirstPass(self._first_passes(updates, batches)) if want_losses else None
         for rows in self._one_after_another(updates):
             clients = [updates[row].client for row in rows]
-            first = starts[rows]
-            memory.recall_statistics(clients, first[:, width:])
-            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=first[:, :width])
-            trained[rows] = self._train([updates[row] for row in rows], first, states, losses)
-            starts[rows] = first
+            start = starts[rows]
+            memory.recall_statistics(clients, start[:, width:])
+            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, :width])
+            first_of_rows = None if first is None else first.fresh(rows)
+            here = [updates[row] for row in rows], [batches[row] for row in rows]
+            trained[rows] = self._train(*here, start, states, losses, first_of_rows)
+            starts[rows] = start
+            if first is not None and first_of_rows is not None:
+                first.merge(rows, first_of_rows)
             memory.keep(clients, trained[rows, width:], states)
         content = trained.sub_(starts)
         if self.local_statistics:
@@ -110,7 +120,7 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, losses)
+        return Computed(starts, content, memory, losses, first)
 
     def keep(self, computed: Computed) -> None:
         """The clients go on from what they ended with as this was computed."""
@@ -139,8 +149,15 @@ class LocalWork:
             times[update.client] += 1
         return waves
 
-    def _train(self, updates: list[Update], starts: Tensor, states: OptimizerStates | None, losses: LossTally | None) -> Tensor:
-        batches = [self._batches(update) for update in updates]
+    def _train(
+        self,
+        updates: list[Update],
+        batches: list[IntArray],
+        starts: Tensor,
+        states: OptimizerStates | None,
+        losses: LossTally | None,
+        first: FirstPass | None,
+    ) -> Tensor:
         return self._trainer.train(
             starts,
             batches,
@@ -148,7 +165,14 @@ class LocalWork:
             [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
             states,
             losses,
+            first,
         )
+
+    def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
+        """(n,) how many steps each update's first pass over its client's samples takes."""
+        held = [len(self._partition[update.client]) for update in updates]
+        done = [(batch >= 0).sum(1).cumsum() for batch in batches]
+        return np.array([np.count_nonzero(seen <= samples) for seen, samples in zip(done, held, strict=True)], np.int64)
 
     def _batches(self, update: Update) -> IntArray:
         return draw_batches(

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 LOSS_CEILING = 1e6
 """The largest loss of a single sample that enters a mean; a loss that is no number counts as this."""
@@ -59,28 +65,31 @@ class SquaredHinge:
         return -2 * signs * torch.relu(1 - signs * scores)
 
 
+def bounded(losses: Tensor) -> Tensor:
+    """Losses of single samples, none of which counts as more than `LOSS_CEILING`."""
+    return losses.nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
+
+
 def bounded_sum(losses: Tensor) -> Tensor:
-    """The sum, in double precision, of losses of single samples, none of which counts as more than `LOSS_CEILING`."""
-    bounded = losses.nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
-    return bounded.sum(dtype=torch.float64)
+    """The sum of `bounded` losses, in double precision."""
+    return bounded(losses).sum(dtype=torch.float64)
 
 
 class LossTally:
     """Adds up losses of samples; `total` stays where they were computed until it is asked for."""
 
-    def __init__(self, loss: Loss, *, total: float = 0.0, samples: int = 0) -> None:
-        self._loss = loss
+    def __init__(self, *, total: float = 0.0, samples: int = 0) -> None:
         self._total: Tensor | float = total
         self._samples = samples
 
     def fresh(self) -> LossTally:
-        """An empty one of the same loss."""
-        return LossTally(self._loss)
+        """An empty one."""
+        return LossTally()
 
-    def add(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the losses of scores (n, classes) and labels (n,)."""
-        self._total = self._total + bounded_sum(self._loss.value(scores.float(), labels))
-        self._samples += len(labels)
+    def add(self, losses: Tensor) -> None:
+        """Add the losses (n,) of n samples."""
+        self._total = self._total + bounded_sum(losses)
+        self._samples += len(losses)
 
     def merge(self, other: LossTally) -> None:
         """Add what `other` holds."""
@@ -98,6 +107,60 @@ class LossTally:
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         self._total, self._samples = float(state["total"]), int(state["samples"])
+
+
+class FirstPass:
+    """The losses of n clients' samples in the first pass of each over its own, as they are in training.
+
+    Every sample's loss is at its client's parameters before the step that uses the sample: only those of the first step are at
+    the model that the client was sent. `steps` (n,): how many steps of each client make up its first pass.
+    """
+
+    def __init__(self, steps: IntArray) -> None:
+        self.steps = np.asarray(steps, np.int64)
+        self.mean: FloatArray = np.full(len(self.steps), np.nan)
+        """(n,) mean loss of the pass; NaN: not computed, or it had no step."""
+        self.rms: FloatArray = np.full(len(self.steps), np.nan)
+        """(n,) root mean square of the losses of all samples of the pass; NaN likewise."""
+        self._noted: list[tuple[Tensor, Tensor]] = []
+
+    def fresh(self, rows: Sequence[int]) -> FirstPass:
+        """An empty one of these clients."""
+        return FirstPass(self.steps[rows])
+
+    def skip(self, kept: Sequence[BoolArray]) -> None:
+        """Of every client's steps only those are taken that are `kept` (steps,)."""
+        self.steps = np.array([k[:n].sum() for k, n in zip(kept, self.steps, strict=True)], np.int64)
+
+    def note(self, step: int, losses: Tensor, real: Tensor) -> None:
+        """The losses (r,) of a step's samples: those of `real` (active, batch), of the first `active` clients."""
+        if step < self.steps.max(initial=0):
+            self._noted.append((losses, real))
+
+    def merge(self, rows: Sequence[int], other: FirstPass) -> None:
+        """What `other` holds is of the clients `rows`, and complete."""
+        if other._noted:
+            other._work_out()
+        self.mean[rows], self.rms[rows] = other.mean, other.rms
+
+    def _work_out(self) -> None:
+        noted, self._noted = self._noted, []
+        first_losses, first_real = noted[0]
+        losses = torch.zeros((len(noted), len(self.steps), first_real.shape[1]), dtype=torch.float64, device=first_losses.device)
+        in_pass = torch.zeros_like(losses, dtype=torch.bool)
+        for step, (values, real) in enumerate(noted):
+            losses[step, : len(real)].masked_scatter_(real, bounded(values).double())
+            in_pass[step, : len(real)] = real
+        # Who is through with the first pass may be in its next one, while others still are in theirs.
+        steps = torch.from_numpy(self.steps).to(losses.device)
+        in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
+        losses *= in_pass
+        # One transfer from the device for all clients.
+        total, squares, samples = (
+            torch.stack([losses.sum((0, 2)), losses.square().sum((0, 2)), in_pass.sum((0, 2)).double()]).cpu().numpy()
+        )
+        with np.errstate(invalid="ignore"):
+            self.mean, self.rms = total / samples, np.sqrt(squares / samples)
 
 
 def _signs(scores: Tensor, labels: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.errors import ParameterError
 from models.fl.evaluation import LocalTest, Quality
-from models.fl.learner import Delivered, FederatedLearner, FloatArray
+from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray
 
 
 class SlotLearner:
@@ -29,9 +29,9 @@ class SlotLearner:
         """Counts the aggregations that changed the model, from 0."""
         return self._learner.version
 
-    def aggregate(self, deliveries: Delivered, want_updates: bool) -> FloatArray | None:
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """As of the learner."""
-        return self._learner.aggregate(deliveries, want_updates)
+        return self._learner.aggregate(deliveries, want_updates, want_losses)
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """As of the learner; `round` is a slot."""

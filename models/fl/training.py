@@ -23,7 +23,7 @@ from models.fl.client_memory import OptimizerStates
 from models.fl.gradients import Gradients
 from models.fl.initialisation import seeded
 from models.fl.layout import Layout
-from models.fl.losses import Loss, LossTally
+from models.fl.losses import FirstPass, Loss, LossTally
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
 from models.fl.protocols import Optimizer
@@ -128,13 +128,15 @@ class LocalTrainer:
         moves: Sequence[IntArray] | None = None,
         states: OptimizerStates | None = None,
         tally: LossTally | None = None,
+        first: FirstPass | None = None,
     ) -> Tensor:
         """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
         `seeds`: one a client, for networks that draw random numbers themselves (dropout). `moves`: how each client's samples are
         cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None: not at all. `states`: from
         where each client's optimizer goes on, changed in place to where it ended; None: all start without memory. `tally`: adds
-        up the losses of all samples, each before the step that it is used in, without the proximal term.
+        up the losses of all samples, each before the step that it is used in, without the proximal term. `first`: takes those of
+        each client's first pass. Both are of the scores that the gradients are computed from: there is no further forward pass.
 
         Raises:
             MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
@@ -145,6 +147,8 @@ class LocalTrainer:
             kept = [(batch >= 0).sum(1) > 1 for batch in batches]
             batches = [batch[k] for batch, k in zip(batches, kept, strict=True)]
             moves = moves and [move[k] for move, k in zip(moves, kept, strict=True)]
+            if first is not None:
+                first.skip(kept)
         out = start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         done = 0
@@ -152,6 +156,7 @@ class LocalTrainer:
             rows = order[done : done + self._chunk]
             # Indexed by a list these are copies: nothing has changed where the device turns out too small.
             part = None if tally is None else tally.fresh()
+            first_of_rows = None if first is None else first.fresh(rows)
             taken = np.zeros(len(rows), np.int64) if states is None else states.steps[rows]
             try:
                 with self._drawing(seeds[rows[0]]):
@@ -162,6 +167,7 @@ class LocalTrainer:
                         None if states is None else [moment[rows] for moment in states.moments],
                         taken,
                         part,
+                        first_of_rows,
                     )
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -175,6 +181,8 @@ class LocalTrainer:
                 states.steps[rows] = taken + [len(batches[k]) for k in rows]
             if tally is not None and part is not None:
                 tally.merge(part)
+            if first is not None and first_of_rows is not None:
+                first.merge(rows, first_of_rows)
             done += len(rows)
         return out
 
@@ -205,6 +213,7 @@ class LocalTrainer:
         moments: list[Tensor] | None,
         taken: IntArray,
         tally: LossTally | None,
+        first: FirstPass | None,
     ) -> tuple[Tensor, list[Tensor]]:
         steps, chosen, weights, shifts = stack_batches(batches, moves, rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
@@ -225,9 +234,13 @@ class LocalTrainer:
                     x = crop_flip(x, shifts[step, :active].flatten(0, 1))
                 y, weight = self._y[index], weights[step, :active]
                 scores = compute(views, slots, x.reshape(*index.shape, *self._x.shape[1:]), y, weight)
-                if tally is not None:
+                if tally is not None or first is not None:
                     real = weight > 0
-                    tally.add(scores[real] if self.vectorised else scores, y[real])
+                    losses = self._loss.value((scores[real] if self.vectorised else scores).float(), y[real])
+                    if tally is not None:
+                        tally.add(losses)
+                    if first is not None:
+                        first.note(step, losses, real)
                 slope = gradient[:active, : self.parameters]
                 if self._proximal:
                     slope.add_(theta[:active] - anchor[:active], alpha=self._proximal)

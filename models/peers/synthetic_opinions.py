@@ -68,7 +68,7 @@ class SyntheticOpinions:
         self._sum, self._count = 0.0, 0
         self._slots = 0
 
-    def aggregate(self, deliveries: Delivered, want_updates: bool) -> None:
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> None:
         """Count the updates delivered."""
         self._sum += float(self.worth[deliveries.clients].sum())
         self._count += len(deliveries.clients)

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, Deliveries, Evaluation, FloatArray, IntArray, RoundOutcome, RoundView, State
+    from netsim.core.protocols import (
+        BoolArray,
+        Content,
+        Deliveries,
+        Evaluation,
+        FloatArray,
+        IntArray,
+        RoundOutcome,
+        RoundView,
+        State,
+    )
 
 
 class _Stateless:
@@ -24,7 +34,7 @@ class NoLearner(_Stateless):
         self.payload_bytes = payload_bytes
         self.version = 0
 
-    def aggregate(self, deliveries: Deliveries, want_updates: bool) -> FloatArray | None:
+    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
         return None
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:

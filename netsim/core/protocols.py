@@ -203,6 +203,22 @@ class Evaluation(Protocol):
         """Mean loss of the samples trained on since the last evaluation; NaN: not measured, or there were none."""
 
 
+class Content(Protocol):
+    """What delivered updates hold, as far as it was wanted; an entry an update, in the order of the deliveries."""
+
+    @property
+    def updates(self) -> FloatArray | None:
+        """(n, d) the update vectors, as the server received them."""
+
+    @property
+    def loss(self) -> FloatArray | None:
+        """(n,) mean loss of the first pass over the client's samples, as training saw them; NaN: there was none."""
+
+    @property
+    def loss_rms(self) -> FloatArray | None:
+        """(n,) root mean square of the losses of all samples of that pass."""
+
+
 class Learner(Stateful, Protocol):
     """Computes the content of delivered updates, and only of those."""
 
@@ -211,8 +227,8 @@ class Learner(Stateful, Protocol):
     version: int
     """Counts the aggregations that changed the model, from 0."""
 
-    def aggregate(self, deliveries: Deliveries, want_updates: bool) -> FloatArray | None:
-        """Train what was delivered, all in one call, and fold it into the model; the update vectors (n, d) if wanted."""
+    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
+        """Train what was delivered, all in one call, and fold it into the model; what is wanted of it, None: nothing is."""
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         """Quality of the present model, or None where none is due at this round."""

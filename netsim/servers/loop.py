@@ -209,7 +209,7 @@ class RoundLoop:
         delivered = [attempt for attempt in attempts if not attempt.censored]
         if not delivered:
             return None
-        return self.learner.aggregate(
+        content = self.learner.aggregate(
             Deliveries(
                 round=number,
                 clients=np.array([attempt.client for attempt in delivered]),
@@ -219,6 +219,7 @@ class RoundLoop:
             ),
             self.dispatch.needs_updates,
         )
+        return None if content is None else content.updates
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """What all instruments have to say of a round."""

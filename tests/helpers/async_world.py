@@ -105,7 +105,7 @@ class Counting:
     def contribution(self) -> None:
         """Nobody knows of any difference."""
 
-    def aggregate(self, deliveries: Deliveries, want_updates: bool) -> None:
+    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> None:
         self.calls.append(deliveries)
         self.version += 1
 

@@ -75,7 +75,7 @@ def test_fedavg_over_the_successes_is_fedavg_over_the_delivered():
     # Client analytics eq. 2: sum X_n |D_n| w_n / sum X_n |D_n| with X = (1, 0, 0, 1).
     learner, whole = make(), make()
     before = model(learner)
-    updates = whole.aggregate(deliver(1, [0, 1, 2, 3], 0), True)
+    updates = whole.aggregate(deliver(1, [0, 1, 2, 3], 0), True).updates
     learner.aggregate(deliver(1, [0, 3], 0), False)
     np.testing.assert_allclose(model(learner), before + (10 * updates[0] + 35 * updates[3]) / 45, atol=1e-6)
 
@@ -85,7 +85,7 @@ def test_stale_updates_count_less():
     learner.aggregate(deliver(1, [0], 0), False)
     learner.aggregate(deliver(2, [1], 1), False)
     before = model(learner)
-    updates = learner.aggregate(deliver(3, [2, 3], np.array([2, 0]), rounds=[3, 1]), True)
+    updates = learner.aggregate(deliver(3, [2, 3], np.array([2, 0]), rounds=[3, 1]), True).updates
     np.testing.assert_allclose(model(learner) - before, (updates[0] + updates[1] / 3) / 2, atol=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_mixing_moves_towards_the_clients_model():
     first = model(learner)
     learner.aggregate(deliver(1, [0], 0), False)
     second = model(learner)
-    update = learner.aggregate(deliver(2, [1], 0, rounds=[1]), True)[0]
+    update = learner.aggregate(deliver(2, [1], 0, rounds=[1]), True).updates[0]
     np.testing.assert_allclose(model(learner), 0.75 * second + 0.25 * (first + update), atol=1e-6)
 
 
@@ -103,12 +103,12 @@ def test_buffered_updates_wait_and_are_trained_together():
     before = model(learner)
     assert learner.aggregate(deliver(1, [0], 0), False) is None
     # Computed because they are wanted, and yet not part of the model.
-    wanted = learner.aggregate(deliver(2, [1], 0, rounds=[1]), True)
+    wanted = learner.aggregate(deliver(2, [1], 0, rounds=[1]), True).updates
     assert (learner.version, learner.trained_updates) == (0, 0)
     np.testing.assert_array_equal(model(learner), before)
-    last = learner.aggregate(deliver(3, [2, 3], 0, rounds=[1, 1]), True)
+    last = learner.aggregate(deliver(3, [2, 3], 0, rounds=[1, 1]), True).updates
     assert (learner.version, learner.trained_updates) == (1, 4)
-    together = at_once.aggregate(deliver(1, [0, 1, 2, 3], 0), True)
+    together = at_once.aggregate(deliver(1, [0, 1, 2, 3], 0), True).updates
     np.testing.assert_allclose(model(learner), model(at_once), atol=1e-6)
     np.testing.assert_allclose(np.concatenate([wanted, last]), together[1:], atol=1e-6)
 

@@ -41,10 +41,10 @@ def test_moves_are_uniform():
 
 
 def test_draws_belong_to_client_and_round():
-    whole = make(augmentation="crop-flip").aggregate(deliver(4, [3, 0, 2], 0), True)
+    whole = make(augmentation="crop-flip").aggregate(deliver(4, [3, 0, 2], 0), True).updates
     for row, client in enumerate([3, 0, 2]):
         alone = make(augmentation="crop-flip")
-        np.testing.assert_allclose(alone.aggregate(deliver(9, [client], 0, rounds=[4]), True)[0], whole[row], atol=1e-6)
-    assert np.abs(make().aggregate(deliver(4, [3], 0), True)[0] - whole[0]).max() > 1e-3
+        np.testing.assert_allclose(alone.aggregate(deliver(9, [client], 0, rounds=[4]), True).updates[0], whole[row], atol=1e-6)
+    assert np.abs(make().aggregate(deliver(4, [3], 0), True).updates[0] - whole[0]).max() > 1e-3
     # Neither the data nor the order of batches change.
     assert torch.equal(make(augmentation="crop-flip")._trainer._x, make_data().train_x)

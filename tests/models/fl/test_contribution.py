@@ -100,7 +100,7 @@ def test_the_learner_records_what_was_delivered():
     assert values[3] == pytest.approx(values[:3].mean())
     assert len(set(values[:3].tolist())) > 1
     # Errors are shares of 8 validation samples.
-    updates = make().aggregate(deliver(1, [0, 1, 2], 0), True)
+    updates = make().aggregate(deliver(1, [0, 1, 2], 0), True).updates
     for i in range(3):
         rest = np.delete(updates, i, 0).mean(0)
         cosine = updates[i] @ rest / np.linalg.norm(updates[i]) / np.linalg.norm(rest)
@@ -113,6 +113,6 @@ def test_weights_are_the_contributions_known_before_the_round():
     learner = make(contribution_samples=8, aggregation=ByContribution())
     learner.aggregate(deliver(1, [0, 1, 2], 0), False)
     zeta, before = learner.contribution(), model(learner)
-    updates = learner.aggregate(deliver(2, [0, 2, 3], 1), True)
+    updates = learner.aggregate(deliver(2, [0, 2, 3], 1), True).updates
     weights = zeta[[0, 2, 3]] / zeta[[0, 2, 3]].sum()
     np.testing.assert_allclose(model(learner), before + weights @ updates, atol=1e-6)

@@ -43,7 +43,7 @@ def test_fedavg_by_hand():
         options=TrainingOptions(batch_size=3, device="cpu"),
     )
     assert learner.payload_bytes == 16
-    updates = learner.aggregate(deliver(1, [0, 1], 0), True)
+    updates = learner.aggregate(deliver(1, [0, 1], 0), True).updates
     # Client 0: w_0 - 2 (1/2 - 1) = 1; client 1: w_0 - 4 (1/2) = -2; biases .5 and -.5; class 1 is the mirror image.
     assert updates.tolist() == [[1.0, -1.0, 0.5, -0.5], [-2.0, 2.0, -0.5, 0.5]]
     assert model(learner).tolist() == [-1.25, 1.25, -0.25, 0.25]
@@ -125,7 +125,7 @@ def test_kept_optimizers_are_the_same_client_by_client(monkeypatch):
 def test_a_client_that_is_twice_in_one_aggregation_goes_on_from_its_first_training():
     one_by_one, buffered = make(optimizer_state="kept"), make(optimizer_state="kept", buffer=2)
     # Both start from the first model; only the optimizer has gone on in between.
-    updates = [one_by_one.aggregate(deliver(round, [1], 0), True)[0] for round in (1, 2)]
+    updates = [one_by_one.aggregate(deliver(round, [1], 0), True).updates[0] for round in (1, 2)]
     start = model(buffered)
     for round in (1, 2):
         buffered.aggregate(deliver(round, [1], 0), False)
@@ -209,7 +209,7 @@ def test_training_loss_is_the_same_client_by_client_and_survives_a_pause(monkeyp
 def test_only_what_was_delivered_is_trained():
     learner = make()
     assert learner.aggregate(deliver(1, [], 0), False) is None
-    assert learner.aggregate(deliver(1, [], 0), True).shape == (0, 16 * 8 + 8 + 40 + 5)
+    assert learner.aggregate(deliver(1, [], 0), True).updates.shape == (0, 16 * 8 + 8 + 40 + 5)
     assert (learner.trained_updates, learner.version) == (0, 0)
     before = model(learner)
     learner.aggregate(deliver(2, [1, 3], 0), False)
@@ -218,18 +218,18 @@ def test_only_what_was_delivered_is_trained():
 
 
 def test_an_update_depends_on_client_and_round_alone():
-    whole = make().aggregate(deliver(4, [3, 0, 2], 0), True)
+    whole = make().aggregate(deliver(4, [3, 0, 2], 0), True).updates
     for row, client in enumerate([3, 0, 2]):
         alone = make()
-        np.testing.assert_allclose(alone.aggregate(deliver(9, [client], 0, rounds=[4]), True)[0], whole[row], atol=1e-6)
-    assert not np.allclose(make().aggregate(deliver(5, [3], 0), True)[0], whole[0], atol=1e-3)
-    assert not np.allclose(make(seed=1).aggregate(deliver(4, [3], 0), True)[0], whole[0], atol=1e-3)
+        np.testing.assert_allclose(alone.aggregate(deliver(9, [client], 0, rounds=[4]), True).updates[0], whole[row], atol=1e-6)
+    assert not np.allclose(make().aggregate(deliver(5, [3], 0), True).updates[0], whole[0], atol=1e-3)
+    assert not np.allclose(make(seed=1).aggregate(deliver(4, [3], 0), True).updates[0], whole[0], atol=1e-3)
 
 
 def test_noise_belongs_to_client_and_round():
     def noise(round, clients):
         # Updates are clamped to 1e-6: what is seen is the noise, of scale 2e-6/1e-6.
-        return make(PerCoordinate(sensitivity=2e-6)).aggregate(deliver(round, clients, 0, epsilon=1e-6), True)
+        return make(PerCoordinate(sensitivity=2e-6)).aggregate(deliver(round, clients, 0, epsilon=1e-6), True).updates
 
     both = noise(1, [2, 0])
     np.testing.assert_allclose(noise(1, [0])[0], both[1], atol=1e-4)
@@ -342,7 +342,7 @@ def test_statistics_of_private_inputs_are_not_released_bare():
 def test_layers_of_batch_normalisation_are_sent_bare_where_they_are_named():
     plain = make(network=norm_first())
     noisy = make(PerCoordinate(sensitivity=0.1), network=norm_first(), unprotected="batch-norm")
-    sent = [learner.aggregate(deliver(1, [1, 3], 0, epsilon=0.1), True) for learner in (plain, noisy)]
+    sent = [learner.aggregate(deliver(1, [1, 3], 0, epsilon=0.1), True).updates for learner in (plain, noisy)]
     # Columns: 32 weights and biases of the normalisation, the 85 of the linear layer, then 32 running statistics.
     np.testing.assert_array_equal(sent[0][:, :32], sent[1][:, :32])
     np.testing.assert_array_equal(model(plain)[117:], model(noisy)[117:])
@@ -359,9 +359,9 @@ def test_other_versions_need_to_be_kept():
     longer = make(versions_kept=2)
     longer.aggregate(deliver(1, [0], 0), False)
     before = model(longer)
-    updates = longer.aggregate(deliver(2, [1], 0, rounds=[1]), True)
+    updates = longer.aggregate(deliver(2, [1], 0, rounds=[1]), True).updates
     # Trained from version 0, added to version 1.
-    np.testing.assert_allclose(updates, make().aggregate(deliver(1, [1], 0), True), atol=1e-6)
+    np.testing.assert_allclose(updates, make().aggregate(deliver(1, [1], 0), True).updates, atol=1e-6)
     np.testing.assert_allclose(model(longer) - before, updates[0], atol=1e-6)
     assert longer.state_dict()["versions"] == [1, 2]
 
@@ -392,12 +392,12 @@ def test_one_call_trains_updates_of_several_versions():
     learner = make(versions_kept=3)
     learner.aggregate(deliver(1, [0], 0), False)
     learner.aggregate(deliver(2, [1], 1), False)
-    both = learner.aggregate(deliver(3, [2, 3], np.array([2, 0]), rounds=[3, 1]), True)
-    np.testing.assert_allclose(both[1], make().aggregate(deliver(1, [3], 0), True)[0], atol=1e-6)
+    both = learner.aggregate(deliver(3, [2, 3], np.array([2, 0]), rounds=[3, 1]), True).updates
+    np.testing.assert_allclose(both[1], make().aggregate(deliver(1, [3], 0), True).updates[0], atol=1e-6)
     again = make()
     again.aggregate(deliver(1, [0], 0), False)
     again.aggregate(deliver(2, [1], 1), False)
-    np.testing.assert_allclose(both[0], again.aggregate(deliver(3, [2], 2), True)[0], atol=1e-6)
+    np.testing.assert_allclose(both[0], again.aggregate(deliver(3, [2], 2), True).updates[0], atol=1e-6)
 
 
 def test_evaluation_is_due_first_last_and_every_s():
@@ -431,7 +431,7 @@ def test_blown_up_models_still_give_numbers(epsilon, wild):
     network = from_factory(lambda shape, classes: Wild(), (1, 4, 4), 5, seed=0) if wild else None
     learner = make(PerCoordinate(sensitivity=1.0), network=network)
     for round in range(1, 6):
-        updates = learner.aggregate(deliver(round, [0, 1, 2], learner.version, epsilon=epsilon), True)
+        updates = learner.aggregate(deliver(round, [0, 1, 2], learner.version, epsilon=epsilon), True).updates
         quality = learner.evaluate(round, 0.0, False)
         assert np.isfinite(updates).all()
         assert np.isfinite(model(learner)).all()
@@ -464,7 +464,7 @@ def test_a_diverged_client_is_refused_and_the_others_count():
         options=TrainingOptions(batch_size=8, device="cpu"),
     )
     before = model(learner)
-    updates = learner.aggregate(deliver(1, [0, 1], 0), True)
+    updates = learner.aggregate(deliver(1, [0, 1], 0), True).updates
     assert (learner.trained_updates, learner.refused_updates) == (2, 1)
     assert not updates[0].any()
     np.testing.assert_allclose(model(learner) - before, updates[1], atol=1e-6)

@@ -259,7 +259,7 @@ def test_a_chunk_that_ran_out_of_memory_counts_once(monkeypatch):
     start = trainer.initial().expand(5, -1)
 
     def train():
-        tally, states = LossTally(loss), OptimizerStates([torch.zeros_like(start) for _ in range(2)], np.array([3, 0, 1, 0, 7]))
+        tally, states = LossTally(), OptimizerStates([torch.zeros_like(start) for _ in range(2)], np.array([3, 0, 1, 0, 7]))
         rows = trainer.train(start, batches, [0] * 5, None, states, tally)
         return rows, states.moments[0], states.steps, tally.take()
 

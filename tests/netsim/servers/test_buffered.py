@@ -38,7 +38,7 @@ class Noting(NoLearner):
         self.version = 0
         self.given: list[Deliveries] = []
 
-    def aggregate(self, deliveries: Deliveries, want_updates: bool) -> None:
+    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> None:
         self.version += 1
         self.given.append(deliveries)
 

@@ -96,7 +96,7 @@ def test_models_are_made_of_what_arrived_whichever_version_it_started_from() -> 
     class Noting:
         payload_bytes, version = 10, 0
 
-        def aggregate(self, deliveries: Any, want_updates: bool) -> None:
+        def aggregate(self, deliveries: Any, want_updates: bool, want_losses: bool = False) -> None:
             made.append((deliveries.round, deliveries.clients.tolist(), deliveries.versions.tolist()))
             self.version += 1
 
