@@ -22,7 +22,6 @@ class SlotLearner:
             raise ParameterError("local", local, f"among the test samples, {error}") from error
         self._learner, self._local = learner, local
         self._first = learner.state_dict()
-        self.payload_bytes = learner.payload_bytes
 
     @property
     def version(self) -> int:

@@ -300,15 +300,14 @@ class ByGroup:
 class SizeDependent:
     """The time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
 
-    def __init__(self, *, payload_bytes: float, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
+    def __init__(self, *, payload_bytes: PerClient, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
         bandwidth = per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s, above=True, unit=" bytes per second")
         payload = per_client("payload_bytes", payload_bytes, unit=" bytes")
-        if not isinstance(payload, float):
-            raise ParameterError("payload_bytes", payload_bytes, "must be one number of bytes, the same for all clients")
+        same_clients(payload_bytes=payload, bandwidth_bytes_per_s=bandwidth)
         self.delay = delay
         with np.errstate(over="ignore"):
             self.transfer_s = per_client("payload_bytes / bandwidth_bytes_per_s", np.divide(payload, bandwidth))
-        """Seconds the payload takes; per client where the bandwidth is."""
+        """Seconds the payload takes; per client where it or the bandwidth is."""
         self.constant = bool(delay.constant)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:

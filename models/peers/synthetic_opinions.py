@@ -48,7 +48,6 @@ class SyntheticOpinions:
         noise: float = 0.02,
         memory: float = 0.0,
         start: float = 0.1,
-        payload_bytes: int = 0,
     ) -> None:
         values = per_client("worth", worth, high=1.0, unit="")
         same_clients(clients=np.empty(clients), worth=values)
@@ -59,7 +58,6 @@ class SyntheticOpinions:
             raise ParameterError("noise", noise, "must be finite and >= 0")
         self.worth: FloatArray = spread(values, np.arange(clients))
         """(K,) each client's worth."""
-        self.payload_bytes = payload_bytes
         self.version = 0
         self._draws = draws
         self._own, self._noise, self._memory, self._start = own, noise, memory, start

@@ -49,6 +49,10 @@ class UpdateLifecycle:
         self.instant = instant
         self.uploads = 0
         """Uploads begun so far."""
+        self.bytes_down = 0
+        """Bytes of the models sent so far, and of those on their way."""
+        self.bytes_up = 0
+        """Bytes of the uploads begun so far."""
         self.sending = 0
         """Uploads under way."""
         self.open_round: int | None = None
@@ -61,12 +65,15 @@ class UpdateLifecycle:
         self._charge_on_upload = charge_on == "upload"
         self._access: UplinkAccess[Update] = medium.access
         self._shared, self._outages = medium.shared, medium.outages
+        self._sizes = medium.sizes
         if self._shared is not None:
             self._shared.on_end = self._shared_to_the_end
 
     def begin(self, update: Update, now: float) -> None:
         """The model is sent to the update's client."""
         update.download_start_s = now
+        update.bytes_down = self._sizes.of_model(update.client)
+        self.bytes_down += update.bytes_down
         self._go(update, DOWNLOAD, update.model_draws.download.at(update.place, now), now)
 
     def proceed(self, update: Update, now: float) -> None:
@@ -146,6 +153,8 @@ class UpdateLifecycle:
         update.upload_start_s = now
         self.uploads += 1
         self.sending += 1
+        update.bytes_up = self._sizes.of_update(update.client)
+        self.bytes_up += update.bytes_up
         if self._charge_on_upload and not update.charged:
             self._charge(update)
         # The access first: whoever jams in this instant does so before.

@@ -203,6 +203,8 @@ class ClientPool:
             "started": self.started,
             "models_sent": self.models_sent,
             "uploads": self.life.uploads,
+            "bytes_down": self.life.bytes_down,
+            "bytes_up": self.life.bytes_up,
             "ended": dict(self.ended),
             "alive": [{name: getattr(update, name) for name in FIELDS} for update in alive],
             "models": [draws.state_dict() for draws in models],
@@ -221,6 +223,7 @@ class ClientPool:
         self.successes = state["successes"].copy()
         self.started, self.models_sent = state["started"], state["models_sent"]
         self.life.uploads = state["uploads"]
+        self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]
         self.ended = dict(state["ended"])
         self.availability.load_state_dict(state["availability"])
         self.accountant.load_state_dict(state["accountant"])

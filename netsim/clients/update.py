@@ -169,6 +169,7 @@ class Update:
         self.started_round: int | None = None
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None
+        self.bytes_down = self.bytes_up = 0
 
     def row(self) -> UpdateRow:
         """The record of its present attempt."""

@@ -30,8 +30,7 @@ class _Stateless:
 class NoLearner(_Stateless):
     """Nothing is trained: updates have a size and no content."""
 
-    def __init__(self, *, payload_bytes: int = 0) -> None:
-        self.payload_bytes = payload_bytes
+    def __init__(self) -> None:
         self.version = 0
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:

@@ -222,8 +222,6 @@ class Content(Protocol):
 class Learner(Stateful, Protocol):
     """Computes the content of delivered updates, and only of those."""
 
-    payload_bytes: int
-    """Size of one model, as sent up or down."""
     version: int
     """Counts the aggregations that changed the model, from 0."""
 

@@ -42,8 +42,9 @@ class _Class:
 class SharedMedium:
     """Uploads of `size_bytes` share `bandwidth_bytes_per_s`; none is faster than its client's `per_client_bytes_per_s`.
 
-    `per_client_bytes_per_s`: a number for all clients, or one each; inf: no limit. `on_end` is told of each client whose upload
-    is through. Ends come before all else of their instant. Raises ValueError for a size, a bandwidth or a limit that is not > 0.
+    `size_bytes`: a number for all clients, or one each; so is `per_client_bytes_per_s`, where inf is no limit. `on_end` is told
+    of each client whose upload is through. Ends come before all else of their instant. Raises ValueError for a size, a bandwidth
+    or a limit that is not > 0.
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class SharedMedium:
         *,
         clock: Clock,
         clients: int,
-        size_bytes: float,
+        size_bytes: float | IntArray,
         bandwidth_bytes_per_s: float,
         per_client_bytes_per_s: float | FloatArray = _NEVER,
     ) -> None:
-        if not 0 < size_bytes < _NEVER:
+        sizes = np.array(np.broadcast_to(size_bytes, (clients,)), np.float64)
+        if not (sizes.min() > 0 and sizes.max() < _NEVER):
             raise ParameterError("size_bytes", size_bytes, "must be > 0 bytes and finite")
         if not 0 < bandwidth_bytes_per_s < _NEVER:
             raise ParameterError("bandwidth_bytes_per_s", bandwidth_bytes_per_s, "must be > 0 bytes a second and finite")
@@ -66,7 +68,7 @@ class SharedMedium:
             shown = f" = {limit!r} for client {client}"
             raise ParameterError("per_client_bytes_per_s", limit, "must be > 0 bytes a second", shown=shown)
         self.clock = clock
-        self.size_bytes = float(size_bytes)
+        self._sizes: FloatArray = sizes
         self.bandwidth = float(bandwidth_bytes_per_s)
         self.on_end: Callable[[int], None] = lambda client: None
         # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
@@ -90,7 +92,7 @@ class SharedMedium:
 
     def alone_s(self, clients: IntArray) -> FloatArray:
         """How long an upload of each of `clients` (n,) takes that shares with nobody; seconds, shape (n,)."""
-        return np.asarray(self.size_bytes / np.minimum(self._limits[clients], self.bandwidth))
+        return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
     def join(self, client: int) -> None:
         """An upload of `client`, who has none under way, begins now."""
@@ -100,7 +102,7 @@ class SharedMedium:
         if group is None:
             group = _Class(limit)
             insort(self._active, group, key=lambda one: one.limit)
-        heappush(group.queue, (group.served + self.size_bytes, self._number, client))
+        heappush(group.queue, (group.served + float(self._sizes[client]), self._number, client))
         group.count += 1
         self._members[client] = (group, self._number)
         self._number += 1

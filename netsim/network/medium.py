@@ -12,6 +12,7 @@ import numpy as np
 
 from netsim.network.access import QueuedAccess, UplinkAccess
 from netsim.network.draws import Durations, Survivals
+from netsim.network.sizes import Sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
@@ -36,6 +37,7 @@ class Medium:
         access: UplinkAccess[Any] | None = None,
         shared: SharedMedium | None = None,
         outages: ClientOutages | None = None,
+        sizes: Sizes | None = None,
     ) -> None:
         self.download = Durations(clients=clients, law=download, draws=streams["downlink.delay"])
         self.compute = Durations(clients=clients, law=compute, draws=streams["compute.delay"])
@@ -50,6 +52,8 @@ class Medium:
         """What uploads share after they have crossed their clients' own links; None: nothing."""
         self.outages = outages or None
         """What destroys transmissions of many clients together; None: nothing."""
+        self.sizes = sizes or Sizes()
+        """Bytes of what is sent; by default none."""
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""

@@ -120,6 +120,10 @@ class UpdateRow(NamedTuple):
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
     """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, or an outage by its name."""
+    bytes_down: int = 0
+    """Bytes of the model that was sent in this attempt; 0 where none was."""
+    bytes_up: int = 0
+    """Bytes of the upload that was begun in this attempt; 0 where none was."""
 
 
 class JamRow(NamedTuple):

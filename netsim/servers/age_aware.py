@@ -32,7 +32,6 @@ def age_aware_server(
     retain: Callable[[list[int]], None] | None = None,
     round_s: float | None = None,
     wait_for_compute: bool = False,
-    payload_bytes: int = 0,
 ) -> RoundServer:
     """Rounds one after the other; `round_s`: the length of each, None: as of `NothingOnTheAir`, with `wait_for_compute`.
 
@@ -62,5 +61,5 @@ def age_aware_server(
         retain=retain,
     )
     return RoundServer(
-        loop=loop, recorder=NoRecorder(), payload_bytes=payload_bytes, rows_at_close=True, recording=channels.recording
+        loop=loop, recorder=NoRecorder(), rows_at_close=True, recording=channels.recording
     )

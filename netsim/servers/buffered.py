@@ -32,7 +32,6 @@ def buffered_server(
     concurrency: int,
     buffer: int,
     channels: OwnLinks | None = None,
-    payload_bytes: int = 0,
     retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
     """Rounds one after the other, while the clients go on. `concurrency` as of `KeepAtWork`, `buffer` as of `BufferFull`."""
@@ -48,4 +47,4 @@ def buffered_server(
         assignment=channels.assignment,
         retain=retain,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), payload_bytes=payload_bytes, recording=channels.recording)
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)

@@ -20,15 +20,13 @@ _NAN = float("nan")
 class Book:
     """Counts what began and ended from one record to the next."""
 
-    def __init__(self, pool: ClientPool, payload_bytes: int) -> None:
+    def __init__(self, pool: ClientPool) -> None:
         self._pool = pool
-        self._payload_bytes = payload_bytes
         self._before = self._now()
 
     def _now(self) -> dict[str, int]:
-        pool, payload_bytes = self._pool, self._payload_bytes
-        sent = {"bytes_down": pool.models_sent * payload_bytes, "bytes_up": pool.life.uploads * payload_bytes}
-        return {"selected": pool.started, **pool.ended, **sent}
+        pool, life = self._pool, self._pool.life
+        return {"selected": pool.started, **pool.ended, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up}
 
     def counts(self) -> dict[str, int]:
         """Since the start of the run, and what is in flight."""
@@ -112,7 +110,6 @@ class RoundServer:
         *,
         loop: RoundLoop,
         recorder: Recorder,
-        payload_bytes: int = 0,
         rows_at_close: bool = False,
         recording: Sequence[Recording] = (),
     ) -> None:
@@ -121,7 +118,7 @@ class RoundServer:
         self.last_round = 0
         """The round that will be the run's last, so that its model is evaluated."""
         self.rows = AttemptRows(loop=loop, recorder=recorder, at_close=rows_at_close)
-        self._book = Book(loop.pool, payload_bytes)
+        self._book = Book(loop.pool)
         self._recording = [self.rows, *recording]
 
     @property

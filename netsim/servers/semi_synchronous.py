@@ -31,7 +31,6 @@ def semi_synchronous_server(
     streams: Streams,
     round_s: float,
     channels: OwnLinks | None = None,
-    payload_bytes: int = 0,
     retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
     """Round t ends at t times `round_s` seconds; `retain` as of `RoundLoop`.
@@ -50,4 +49,4 @@ def semi_synchronous_server(
         assignment=channels.assignment,
         retain=retain,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), payload_bytes=payload_bytes, recording=channels.recording)
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)

@@ -90,7 +90,6 @@ class SlotServer(ABC):
         rounds_per_slot: int,
         reset_each_slot: bool = False,
         recording: Sequence[Recording] = (),
-        payload_bytes: int = 0,
     ) -> None:
         if rounds_per_slot < 1:
             raise ParameterError("rounds_per_slot", rounds_per_slot, "must be >= 1")
@@ -108,7 +107,7 @@ class SlotServer(ABC):
         """The slot that will be the run's last, so that its model is evaluated."""
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
         self._recording = [self.rows, *recording]
-        self._book = Book(training.pool, payload_bytes)
+        self._book = Book(training.pool)
 
     def run_round(self) -> Generator[Any, Any, None]:
         """One slot, as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""

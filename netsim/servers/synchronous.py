@@ -32,7 +32,6 @@ def synchronous_server(
     need: int,
     meter: RewardMeter,
     channels: OwnLinks | None = None,
-    payload_bytes: int = 0,
     reselect_busy: bool = False,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
@@ -55,4 +54,4 @@ def synchronous_server(
         assignment=channels.assignment,
         straggle=stragglers == "finish",
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), payload_bytes=payload_bytes, recording=channels.recording)
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)

@@ -28,7 +28,6 @@ def asynchronous(world: World) -> Composed:
         retain=world.learner.retain,
         round_s=section.round_s,
         wait_for_compute=section.wait_for_compute,
-        payload_bytes=world.payload_bytes,
     )
     return Composed(server=server, channels=channels.access)
 

@@ -21,9 +21,11 @@ from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks, ScheduledChannels
 from scenarios.build.laws import timeline
+from scenarios.build.payload import updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.world import World
 from scenarios.registry.components import construct, refusals_at
+from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
 
@@ -86,10 +88,14 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     everyone = Population(Clients(count=channels.count))
     context = Context(everyone, streams, world.rounds, scenario.time_limit_s)
     law, sequence = channel_states(scenario, context)
+    if channels.bandwidth_bytes_per_s is not None and np.ndim(world.sizes.up):
+        raise UserError(
+            "channels.bandwidth_bytes_per_s: goes with one payload.up_bytes for all clients; set uplink.bandwidth_bytes_per_s"
+        )
     spectrum = Spectrum(
         channels=channels.count,
         law=law,
-        delay=timeline(channels, "delay", "channels", context, world.payload_bytes),
+        delay=timeline(channels, "delay", "channels", context, updates_up(world.sizes)),
         streams=streams,
         contention=scenario.server.contention,
     )

@@ -12,6 +12,7 @@ from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import SizeDependent
 from scenarios.build.changes import Step, drawn_steps, written_steps
+from scenarios.build.payload import Message
 from scenarios.build.population import Context, FloatArray, IntArray, resolve_parameters
 from scenarios.registry.components import Component, DelayByGroup, construct, per_client_parameters, refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
@@ -131,7 +132,7 @@ class _Link:
 
     law: Law
     bandwidth: float | FloatArray | None
-    payload_bytes: int
+    message: Message | None
     path: str
     what: str
     context: Context
@@ -155,9 +156,11 @@ class _Link:
         law = self.law.build(f"{path}.{self.what}" if step and step.parameters else None)
         if self.what != "delay":
             return law
-        if self.bandwidth is not None:
-            with refusals_at(path, ("payload_bytes", "bandwidth_bytes_per_s")):
-                law = SizeDependent(payload_bytes=self.payload_bytes, bandwidth_bytes_per_s=self.bandwidth, delay=law)
+        if self.bandwidth is not None and self.message is not None:
+            size = np.asarray(self.message.size_bytes, np.float64)
+            with refusals_at(path, ("bandwidth_bytes_per_s",)):
+                law = SizeDependent(payload_bytes=size, bandwidth_bytes_per_s=self.bandwidth, delay=law)
+            self.message.require_bytes(f"{path}.bandwidth_bytes_per_s")
         means = law.mean_s(np.arange(self.context.population.count))
         if not means.max() <= LONGEST_S:
             raise UserError(
@@ -166,13 +169,16 @@ class _Link:
         return law
 
 
-def timeline(section: Compute, what: str, path: str, context: Context, payload_bytes: int = 0) -> Any:
-    """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError."""
+def timeline(section: Compute, what: str, path: str, context: Context, message: Message | None = None) -> Any:
+    """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
+
+    `message`: what is sent over the link, where it may have a bandwidth.
+    """
     law = Law.of(getattr(section, what), what, f"{path}.{what}", context)
     bandwidth = None
     if what == "delay" and isinstance(section, Downlink) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
-    link = _Link(law, bandwidth, payload_bytes, path, what, context)
+    link = _Link(law, bandwidth, message, path, what, context)
     laws: list[Any] = [link.build()]
     steps = written_steps(section, what, path, context)
     if section.random_changes is not None:

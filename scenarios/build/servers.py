@@ -27,7 +27,6 @@ def synchronous(world: World) -> Composed:
         need=section.per_round if section.when_short == "wait" else 1,
         meter=world.meter(section.per_round),
         channels=channels,
-        payload_bytes=world.payload_bytes,
         reselect_busy=section.reselect_busy,
         stragglers=section.stragglers,
     )
@@ -47,7 +46,6 @@ def buffered(world: World) -> Composed:
         concurrency=section.concurrency,
         buffer=section.buffer,
         channels=channels,
-        payload_bytes=world.payload_bytes,
         retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access)
@@ -64,7 +62,6 @@ def semi_synchronous(world: World) -> Composed:
         streams=world.streams,
         round_s=section.round_s,
         channels=channels,
-        payload_bytes=world.payload_bytes,
         retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access)

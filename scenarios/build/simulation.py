@@ -20,11 +20,13 @@ from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.medium import Medium
+from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.doubtful import before_run, least_s
 from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages, build_shared
+from scenarios.build.payload import build_sizes, models_down, updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.scripting import Phase, Replaceable
 from scenarios.build.servers import COMPOSERS
@@ -94,16 +96,13 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     context = Context(population, streams, rounds, scenario.time_limit_s)
 
-    trained, payload = _trained(scenario, streams, learner)
+    trained = _trained(scenario, streams, learner)
+    sent = build_sizes(scenario, population, _network_bytes(scenario, trained))
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
-    delays: dict[Phase, Replaceable] = {
-        "download": Replaceable(timeline(scenario.downlink, "delay", "downlink", context, payload)),
-        "compute": Replaceable(timeline(scenario.compute, "delay", "compute", context)),
-        "upload": Replaceable(timeline(scenario.uplink, "delay", "uplink", context, payload)),
-    }
+    delays = _delays(scenario, context, sent)
     clock = Clock()
-    shared = build_shared(scenario, clock, population, payload)
+    shared = build_shared(scenario, clock, population, sent)
     # Who shares with whom is nobody's law: what is expected is the time alone.
     alone_s = None if shared is None else shared.alone_s(np.arange(count))
     alone = [] if alone_s is None else [Unchanging(Constant(value_s=alone_s))]
@@ -115,12 +114,12 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         streams=streams,
         population=population,
         clock=clock,
-        medium_with=_medium_of(scenario, context, delays, shared),
+        medium_with=_medium_of(scenario, context, delays, shared, sent),
         availability=construct(scenario.availability, "availability", "availability", present, {"clients": count}),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
-        learner=trained if trained is not None else NoLearner(payload_bytes=payload),
+        learner=trained if trained is not None else NoLearner(),
         trained=trained,
-        payload_bytes=payload,
+        sizes=sent,
         rounds=rounds,
         data_sizes=sizes,
         schedule=schedule,
@@ -148,17 +147,28 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     )
 
 
-def _trained(scenario: Scenario, streams: Streams, learner: bool) -> tuple[Any, int]:
-    """The learner, None where there is none or `learner` is false, and the bytes of an update."""
-    trained = None
+def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[Phase, Replaceable]:
+    """How long the phases of an update take."""
+    return {
+        "download": Replaceable(timeline(scenario.downlink, "delay", "downlink", context, models_down(sizes))),
+        "compute": Replaceable(timeline(scenario.compute, "delay", "compute", context)),
+        "upload": Replaceable(timeline(scenario.uplink, "delay", "uplink", context, updates_up(sizes))),
+    }
+
+
+def _trained(scenario: Scenario, streams: Streams, learner: bool) -> Any:
+    """The learner; None where there is none or `learner` is false."""
     if learner:
-        trained = build_trained(scenario, streams)
-    else:
-        check_trained(scenario)
-    payload = scenario.server.payload_bytes
-    if payload is None:
-        payload = trained.payload_bytes if trained is not None else 0
-    return trained, payload
+        return build_trained(scenario, streams)
+    check_trained(scenario)
+    return None
+
+
+def _network_bytes(scenario: Scenario, trained: Any) -> int:
+    if trained is not None:
+        return int(trained.payload_bytes)
+    # A scenario that is only checked has a network of some size, which is known once it is built.
+    return 0 if scenario.learner is None else 1
 
 
 def _schedule(scenario: Scenario) -> tuple[bool, Any]:
@@ -170,7 +180,7 @@ def _schedule(scenario: Scenario) -> tuple[bool, Any]:
 
 
 def _medium_of(
-    scenario: Scenario, context: Context, delays: dict[Phase, Replaceable], shared: SharedMedium | None
+    scenario: Scenario, context: Context, delays: dict[Phase, Replaceable], shared: SharedMedium | None, sizes: Sizes
 ) -> Callable[[UplinkAccess[Any]], Medium]:
     """The links of all clients, once it is known how they get access to the uplink."""
 
@@ -186,6 +196,7 @@ def _medium_of(
             access=access,
             shared=shared,
             outages=build_outages(scenario, context.streams, context.population),
+            sizes=sizes,
         )
 
     return medium

@@ -31,6 +31,7 @@ from netsim.servers.opinions import OpinionUplink, Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
 from scenarios.build.channels import build_jammers, channels_and_pool
 from scenarios.build.laws import timeline
+from scenarios.build.payload import Message
 from scenarios.build.population import Context
 from scenarios.build.world import Composed, World
 from scenarios.registry.components import construct, key_at, refusals_at
@@ -92,7 +93,6 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         "rounds_per_slot": slots.rounds,
         "reset_each_slot": slots.reset_each_slot,
         "recording": channels.recording,
-        "payload_bytes": world.payload_bytes,
     }
     return shared, channels
 
@@ -103,7 +103,6 @@ def _opinion_learner(world: World) -> Any:
         "clients": population.count,
         "per_round": scenario.server.per_round,
         "draws": world.streams["opinions"],
-        "payload_bytes": world.payload_bytes,
     }
     assert scenario.opinions is not None
     law = scenario.opinions.synthetic
@@ -123,7 +122,7 @@ def _opinion_learner(world: World) -> Any:
 def _uplink(section: Opinions, streams: Streams, context: Context) -> OpinionUplink:
     return OpinionUplink(
         clients=context.population.count,
-        delay=timeline(section, "delay", "opinions", context, section.size_bytes),
+        delay=timeline(section, "delay", "opinions", context, Message(section.size_bytes, "opinions.size_bytes")),
         channel=timeline(section, "channel", "opinions", context),
         streams=streams,
         max_resends=section.max_resends,

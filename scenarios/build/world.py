@@ -14,6 +14,7 @@ from netsim.core.protocols import Accountant, Availability, FloatArray, Learner,
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
+from netsim.network.sizes import Sizes
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
 from scenarios.build.population import Population, resolve_parameters
@@ -36,7 +37,8 @@ class World:
     learner: Learner
     trained: Any
     """The `models.fl.learner.FederatedLearner` behind it; None where nothing is trained, or the scenario is only checked."""
-    payload_bytes: int
+    sizes: Sizes
+    """Bytes of models and updates."""
     rounds: int
     """Rounds of training: with slots, several of them to a slot."""
     data_sizes: FloatArray

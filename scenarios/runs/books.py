@@ -23,6 +23,7 @@ SUMMED = ("selected", *OUTCOMES, "bytes_down", "bytes_up", "jam_dwells", "messag
 OpenTables = Mapping[TableName, Callable[[], AbstractContextManager[OpenTable]]]
 """The tables that a run left, each with what opens it."""
 _UPDATES = ("selected", (*OUTCOMES, "in_flight"))
+_BYTES = ("bytes_down", "bytes_up")
 _MESSAGES = ("messages", ("messages_delivered", "messages_lost", "messages_in_flight"))
 # Sums of floats in another order; a release that was left out changes a leak by much more.
 _CLOSE = 1e-9
@@ -94,13 +95,15 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
 
 
 def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float) -> list[str]:
-    rows, leak = Counter[str](), 0.0
-    for table in file.pieces(["outcome", "leak"]):
+    rows, leak, sent = Counter[str](), 0.0, dict.fromkeys(_BYTES, 0)
+    for table in file.pieces(["outcome", "leak", *_BYTES]):
+        for name in _BYTES:
+            sent[name] += int(table[name].to_numpy().sum())
         rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
         leaks = table["leak"].drop_null().to_numpy()
         leak = max(leak, float(leaks.max(initial=0.0)))
     begun, outcomes = _UPDATES
-    problems = _differences({begun: rows.total()} | {name: rows[name] for name in outcomes}, counts)
+    problems = _differences({begun: rows.total()} | {name: rows[name] for name in outcomes} | sent, counts)
     if not math.isclose(leak, max_leak, rel_tol=_CLOSE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
     return problems

@@ -29,9 +29,7 @@ def check_fit(scenario: Scenario) -> None:
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
     _protected(scenario)
-    payload, sizes = scenario.server.payload_bytes, scenario.clients.data_sizes
-    if (payload or 0) * scenario.clients.count > LARGEST:
-        raise problem(("server", "payload_bytes"), payload, "must be less; a round of all clients would pass 2^63 bytes")
+    sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
 

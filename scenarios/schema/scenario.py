@@ -11,6 +11,7 @@ from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
+from scenarios.schema.payload import Payload
 from scenarios.schema.section import Section, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
@@ -152,6 +153,8 @@ class Scenario(Section):
     """Local training as time."""
     uplink: Uplink = Uplink()
     """The way of the updates to the server."""
+    payload: Payload = Payload()
+    """What is sent between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """When clients are present."""
     privacy: Privacy | None = None

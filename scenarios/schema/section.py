@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -27,6 +27,9 @@ class Section(BaseModel):
         protected_namespaces=(),
     )
 
+    moved: ClassVar[dict[str, str]] = {}
+    """Keys that a table once had, each with what stands in its place."""
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         # `use_attribute_docstrings` reads the model's own fields; these are those of a dataclass that it is derived from.
@@ -46,6 +49,8 @@ class Section(BaseModel):
             unknown = [key for key in value if key not in keys]
             if unknown:
                 key = unknown[0]
+                if key in cls.moved:
+                    raise problem((key,), value[key], cls.moved[key])
                 raise problem((key,), value[key], f"unknown key; {did_you_mean(str(key), keys)}")
         return value
 

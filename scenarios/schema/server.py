@@ -29,6 +29,8 @@ class Server(Component):
     limits: ClassVar[Literal["update", "transmission"]] = "update"
     """What must fit into that time: download, training and upload, or the upload alone, as what is cut off is sent again."""
 
+    moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
+
     @property
     def limit_s(self) -> float | None:
         """How long a round waits, at most, in seconds; None: there is no limit."""

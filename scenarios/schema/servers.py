@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
-Bytes = Annotated[int, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
 
 
@@ -44,8 +43,6 @@ class Synchronous(Server):
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
-    payload_bytes: Bytes | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
     waits_for_all: ClassVar[bool] = True
 
@@ -80,8 +77,6 @@ class Asynchronous(Server):
     """Whether a round of no fixed length also waits for everyone who still gets the model or computes."""
     contention: bool = False
     """Two clients may be given one sub-channel; where they meet on it, both updates are lost. Else this is refused."""
-    payload_bytes: Bytes | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
     decider: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
     limit_key: ClassVar[str] = "round_s"
@@ -125,8 +120,6 @@ class Buffered(Server):
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
-    payload_bytes: Bytes | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
     def check(self, scenario: Scenario) -> None:
         """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
@@ -164,8 +157,6 @@ class SemiSynchronous(Server):
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
-    payload_bytes: Bytes | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
     def check(self, scenario: Scenario) -> None:
         """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""

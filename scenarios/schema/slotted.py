@@ -42,8 +42,6 @@ class _Slotted(Server):
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
-    payload_bytes: Whole | None = None
-    """Size of one model, sent down or up. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
 
     slotted: ClassVar[bool] = True
     policies: ClassVar[tuple[str, ...]]

@@ -21,6 +21,7 @@ from netsim.network.access import AssignedAccess
 from netsim.network.jamming import Jammer, Jammers
 from netsim.network.medium import Medium
 from netsim.network.outages import ClientOutages
+from netsim.network.sizes import Sizes
 from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_aware import age_aware_server
@@ -95,7 +96,6 @@ class Shuffled(Table):
 class Counting:
     """A learner that keeps every call."""
 
-    payload_bytes: int = 8
     version: int = 0
     calls: list[Deliveries] = field(default_factory=list)
 
@@ -201,6 +201,7 @@ def world(
         access=access,
         shared=None if shared is None else shared(clock, clients),
         outages=ClientOutages(outages or []),
+        sizes=Sizes(down=8, up=8),
     )
     everyone = ClientPool(
         clients=clients,
@@ -220,7 +221,6 @@ def world(
         learner=learner,
         meter=meter(streams) if meter else NoOracle(),
         retain=retain or learner.retain,
-        payload_bytes=8,
         **server,
     )
     built.record_to(recorder)

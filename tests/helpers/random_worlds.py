@@ -46,7 +46,6 @@ def random_tables(seed: int, folder: Path) -> dict[str, Any]:
         "when_short": some("wait", "proceed"),
         "reselect_busy": some(False, False, True),
         "stragglers": some("finish", "cancel"),
-        "payload_bytes": 10,
     }
     if rng.random() < 0.6:
         server["deadline_s"] = some(1.0, 1.5, 2.0, 3.0)
@@ -71,6 +70,7 @@ def random_tables(seed: int, folder: Path) -> dict[str, Any]:
         "downlink": {"delay": delay(), "channel": channel()},
         "compute": {"delay": delay()},
         "uplink": uplink,
+        "payload": {"down_bytes": 10, "up_bytes": 10 if seed % 2 else [8.0 + client for client in range(count)]},
         "availability": _availability(rng, seed, count, folder),
     }
     if rng.random() < 0.5:

@@ -94,7 +94,7 @@ BUFFERED: dict[str, Any] = {
     "name": "buffered",
     "rounds": 60,
     "clients": {"count": 9},
-    "server": {"kind": "buffered", "concurrency": 5, "buffer": 3, "payload_bytes": 10},
+    "server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "payload": {"down_bytes": 10, "up_bytes": 10},
     "policy": {"kind": "pause"},
     "downlink": {"delay": {"kind": "constant", "value_s": 0.25}, "channel": {"kind": "bernoulli", "success": 0.9}},
     "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.2, "mean_excess_s": 1.0}},
@@ -115,7 +115,7 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
         "name": "rough",
         "rounds": 25,
         "clients": {"count": 12, "groups": [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5}]},
-        "server": {"per_round": 4, "deadline_s": 3.0, "when_short": "proceed", "payload_bytes": 100},
+        "server": {"per_round": 4, "deadline_s": 3.0, "when_short": "proceed"}, "payload": {"down_bytes": 100, "up_bytes": 100},
         "policy": {"kind": "random"},
         "downlink": {
             "delay": {"kind": "constant", "value_s": 0.1},

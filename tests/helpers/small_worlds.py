@@ -71,6 +71,11 @@ class World:
         return [tuple(getattr(row, column) for column in columns) for row in self.records.rounds]
 
 
+def sized(bytes: int) -> dict[str, Any]:
+    """The table `[payload]`: models and updates of so many bytes."""
+    return {"down_bytes": bytes, "up_bytes": bytes}
+
+
 def constant(*values_s: float) -> dict[str, Any]:
     """The delay of a link or of training: a constant for each client."""
     return {"delay": {"kind": "constant", "value_s": list(values_s)}}

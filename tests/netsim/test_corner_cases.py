@@ -26,8 +26,8 @@ def presence(folder: Path, *intervals: str) -> dict[str, Any]:
 def test_who_waits_in_line_never_transmits_when_called_off() -> None:
     # Client 0 sends from 0 to 2, client 1 from 2; at 3 the round closes and calls off both client 1, which sends, and client 2,
     # which waits. Client 2 must not take over the free sub-channel on the way out: it releases nothing, and sends no bytes.
-    server = {"per_round": 3, "deadline_s": 3.0, "stragglers": "cancel", "payload_bytes": 10}
-    world = World([[0, 1, 2]], server=server, **LINE).play()
+    server = {"per_round": 3, "deadline_s": 3.0, "stragglers": "cancel"}
+    world = World([[0, 1, 2]], server=server, payload={"up_bytes": 10}, **LINE).play()
     assert world.rows("client", "outcome", "outcome_s") == [(0, "delivered", 2), (2, "late", 3), (1, "late", 3)]
     assert [np.isnan(row.upload_start_s) for row in world.records.updates] == [False, True, False]
     assert world.server.clients.accountant.participations.tolist() == [1, 1, 0]

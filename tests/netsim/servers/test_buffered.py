@@ -34,7 +34,7 @@ class Noting(NoLearner):
     """Trains nothing, makes a version of every aggregation, and keeps what it was given."""
 
     def __init__(self) -> None:
-        super().__init__(payload_bytes=10)
+        super().__init__()
         self.version = 0
         self.given: list[Deliveries] = []
 
@@ -48,7 +48,7 @@ def tables(**changes: Any) -> dict[str, Any]:
         "name": "buffered",
         "rounds": 3,
         "clients": {"count": 3},
-        "server": {"kind": "buffered", "concurrency": 2, "buffer": 2, "payload_bytes": 10},
+        "server": {"kind": "buffered", "concurrency": 2, "buffer": 2}, "payload": {"down_bytes": 10, "up_bytes": 10},
         "policy": {"kind": "tests.netsim.servers.test_buffered:Lowest"},
         "compute": {"delay": {"kind": "constant", "value_s": [1.0, 2.0, 5.0]}},
     } | changes

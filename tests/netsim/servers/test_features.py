@@ -58,7 +58,7 @@ FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]
         lambda records, simulation: any(row.upload_start_s > row.compute_end_s for row in records.updates),
     ),
     "a bandwidth that uploads share": (
-        {"uplink.shared": {"bandwidth_bytes_per_s": 100.0}, "server.payload_bytes": 20},
+        {"uplink.shared": {"bandwidth_bytes_per_s": 100.0}, "payload": {"down_bytes": 20, "up_bytes": 20}},
         # Alone an upload takes 0.2 s at this bandwidth, beside the delay of the own link.
         lambda records, simulation: any(row.upload_end_s - row.upload_start_s > 0.25 for row in records.updates),
     ),

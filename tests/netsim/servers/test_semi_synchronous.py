@@ -17,7 +17,7 @@ SMALL: dict[str, Any] = {
     "name": "semi",
     "rounds": 4,
     "clients": {"count": 3},
-    "server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 2.0, "payload_bytes": 10},
+    "server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 2.0}, "payload": {"down_bytes": 10, "up_bytes": 10},
     "policy": {"kind": "all"},
     "compute": {"delay": {"kind": "constant", "value_s": [1.0, 3.0, 5.0]}},
 }
@@ -25,7 +25,7 @@ ROUGH: dict[str, Any] = {
     "name": "rough",
     "rounds": 40,
     "clients": {"count": 8},
-    "server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.5, "payload_bytes": 10},
+    "server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.5}, "payload": {"down_bytes": 10, "up_bytes": 10},
     "policy": {"kind": "pause"},
     "downlink": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.3}},
     "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.3, "mean_excess_s": 1.2}},
@@ -94,7 +94,7 @@ def test_models_are_made_of_what_arrived_whichever_version_it_started_from() -> 
     made: list[tuple[int, list[int], list[int]]] = []
 
     class Noting:
-        payload_bytes, version = 10, 0
+        version = 0
 
         def aggregate(self, deliveries: Any, want_updates: bool, want_losses: bool = False) -> None:
             made.append((deliveries.round, deliveries.clients.tolist(), deliveries.versions.tolist()))

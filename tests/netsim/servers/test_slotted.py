@@ -28,6 +28,7 @@ from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.medium import Medium
+from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusPhase, StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -91,6 +92,7 @@ class Run:
             downlink=Unchanging(Perfect()),
             uplink=Unchanging(theta or Perfect()),
             streams=self.streams,
+            sizes=Sizes(down=100, up=100),
         )
         self.clients = ClientPool(
             clients=K,
@@ -101,7 +103,7 @@ class Run:
             accountant=NoPrivacy(clients=K),
         )
         self.learner = SyntheticOpinions(
-            clients=K, per_round=M, draws=self.streams["opinions"], **({"worth": WORTH, "payload_bytes": 100} | (learner or {}))
+            clients=K, per_round=M, draws=self.streams["opinions"], **({"worth": WORTH} | (learner or {}))
         )
         members = MembersDispatch(pool=self.clients, learner=self.learner, whole=whole)
         training = RoundLoop(
@@ -116,7 +118,6 @@ class Run:
             "members": members,
             "learner": self.learner,
             "tests": Tests(clients=K, law=test or still(), streams=self.streams),
-            "payload_bytes": 100,
             "rounds_per_slot": rounds_per_slot,
             "reset_each_slot": reset,
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers.small_worlds import World, constant
+from tests.helpers.small_worlds import World, constant, sized
 
 INF = float("inf")
 TIMES = (
@@ -231,7 +231,7 @@ def test_a_spent_budget_makes_unselectable() -> None:
 
 def test_lost_downlinks_are_never_trained() -> None:
     lossy = constant(1, 1, 1) | {"channel": {"kind": "bernoulli", "success": [0.0, 1.0, 1.0]}}
-    world = World([[0, 1]], downlink=lossy, compute=constant(2, 2, 2), server={"payload_bytes": 10, "per_round": 2}).play()
+    world = World([[0, 1]], downlink=lossy, compute=constant(2, 2, 2), payload=sized(10), server={"per_round": 2}).play()
     assert world.rows("client", "outcome", "download_end_s", "outcome_s") == [(0, "lost", 1, 1), (1, "delivered", 1, 3)]
     assert np.isnan(world.records.updates[0].compute_start_s)
     # Two models went down, one came back.
@@ -243,7 +243,7 @@ def test_bytes_take_time() -> None:
         [[0, 1]],
         downlink={"bandwidth_bytes_per_s": [100.0, 50.0, 1.0]},
         uplink=constant(0.5, 0.5, 0.5) | {"bandwidth_bytes_per_s": 200.0},
-        server={"payload_bytes": 100, "per_round": 2},
+        payload=sized(100), server={"per_round": 2},
     ).play()
     # Down: 1 s and 2 s; up: half a second for the bytes and half for the delay.
     assert world.rows("client", "download_end_s", "upload_end_s") == [(0, 1, 2), (1, 2, 3)]

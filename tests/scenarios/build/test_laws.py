@@ -14,6 +14,7 @@ from models.laws.delays import ByGroup, Constant
 from netsim.core.streams import Streams
 from scenarios.build.changes import never_reached
 from scenarios.build.laws import timeline
+from scenarios.build.payload import Message
 from scenarios.build.population import Context, Population
 from scenarios.build.simulation import build
 from scenarios.schema.errors import UserError
@@ -27,7 +28,7 @@ CONSTANT = "uplink.delay={kind='constant',value_s={by_group={fast=1.0,slow=2.0}}
 
 def law_of(scenario, link="uplink", what="delay", payload=0, seed=1):
     context = Context(Population(scenario.clients), Streams(seed), scenario.rounds, scenario.time_limit_s)
-    return timeline(getattr(scenario, link), what, link, context, payload)
+    return timeline(getattr(scenario, link), what, link, context, Message(payload, "payload.up_bytes"))
 
 
 def means(law, round=1, time_s=0.0):
@@ -130,7 +131,8 @@ def test_bandwidth_may_differ_between_clients():
 def test_the_payload_travels_both_ways_in_a_run():
     built = build(
         small(
-            "server.payload_bytes=100",
+            "payload.down_bytes=100",
+            "payload.up_bytes=100",
             "uplink.bandwidth_bytes_per_s=100.0",
             "downlink.bandwidth_bytes_per_s=50.0",
             "uplink.delay={kind='constant',value_s=0.25}",

@@ -15,27 +15,27 @@ from scenarios.build.simulation import build
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
-from tests.helpers.small_worlds import constant
+from tests.helpers.small_worlds import constant, sized
 
 SYNCHRONOUS: dict[str, Any] = {
     "name": "together",
     "rounds": 4,
     "clients": {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]},
-    "server": {"per_round": 4, "payload_bytes": 1000},
+    "server": {"per_round": 4}, "payload": sized(1000),
     "policy": {"kind": "all"},
     "compute": constant(1, 1, 1, 1),
     "uplink": {"shared": {"bandwidth_bytes_per_s": 1000.0}},
 }
 ASYNCHRONOUS: dict[str, Any] = {
-    "server": {"kind": "asynchronous", "payload_bytes": 1000, "wait_for_compute": True},
+    "server": {"kind": "asynchronous", "wait_for_compute": True},
     "channels": {"count": 4},
     "scheduler": {"kind": "round-robin"},
 }
-SLOTS: dict[str, Any] = {"server": {"kind": "fl-fa", "per_round": 4, "payload_bytes": 1000}, "slots": {"rounds": 2}}
+SLOTS: dict[str, Any] = {"server": {"kind": "fl-fa", "per_round": 4}, "payload": sized(1000), "slots": {"rounds": 2}}
 SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {},
     "buffered": {
-        "server": {"kind": "buffered", "concurrency": 4, "buffer": 4, "payload_bytes": 1000},
+        "server": {"kind": "buffered", "concurrency": 4, "buffer": 4}, "payload": sized(1000),
         "policy": {"kind": "random"},
     },
     "asynchronous": ASYNCHRONOUS,
@@ -118,7 +118,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0}, "bandwidth_bytes_per_s": 3.0}},
         "uplink.bandwidth_bytes_per_s = 3.0: leave it out; a client's own bandwidth is shared.per_client_bytes_per_s",
     ),
-    ({"server": {"per_round": 4}}, "uplink.shared: an upload of no bytes takes no bandwidth; set server.payload_bytes"),
+    ({"payload": {}}, "uplink.shared.bandwidth_bytes_per_s: a message of 0 bytes takes no bandwidth; set payload.up_bytes"),
     ({"outages": [{"name": "x"}]}, 'outages.0.name = "x": give one of from_s and to_s, from_round and to_round, mean_up_s'),
     ({"outages": [{"name": "x", "from_s": 1.0, "mean_up_s": 2.0}]}, 'outages.0.name = "x": give one of from_s and to_s'),
     ({"outages": [{"name": "x", "from_s": 3.0, "to_s": 3.0}]}, "outages.0.to_s = 3.0: must be after from_s = 3.0"),
@@ -160,11 +160,11 @@ def test_an_outage_that_never_comes_is_told() -> None:
 
 def test_a_scenario_to_train_is_checked_without_its_network() -> None:
     learner = {"data": {"kind": "digits"}, "network": {"kind": "linear"}, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
-    built = build(parse(SYNCHRONOUS | {"server": {"per_round": 4}, "learner": learner}), learner=False)
+    built = build(parse(SYNCHRONOUS | {"payload": {}, "learner": learner}), learner=False)
     # The size of an update is not known; the medium is there all the same, and what is wrong with it is found.
     assert built.parameters is None
     shared = built.clients.medium.shared
-    assert (shared.bandwidth, shared.size_bytes) == (1000.0, 1)
+    assert (shared.bandwidth, shared.alone_s(np.arange(4)).tolist()) == (1000.0, [0.001] * 4)
     limits = {"shared": {"bandwidth_bytes_per_s": 1000.0, "per_client_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}}
     with pytest.raises(UserError, match=r"uplink\.shared\.per_client_bytes_per_s = 0\.0 for client 1: must be > 0"):
         build(parse(SYNCHRONOUS | {"server": {"per_round": 4}, "learner": learner, "uplink": limits}), learner=False)

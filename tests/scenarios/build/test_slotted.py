@@ -201,7 +201,7 @@ def test_a_model_that_is_trained_and_tested_by_all(reset: bool, tmp_path: Path) 
         "batch_size": 20,
     }
     tables = {key: value for key, value in timed(rounds=5).items() if key != "opinions"} | {"learner": learner}
-    tables = override(tables, {"slots.reset_each_slot": reset, "slots.rounds": 2, "server.payload_bytes": 100})
+    tables = override(tables, {"slots.reset_each_slot": reset, "slots.rounds": 2, "payload.up_bytes": 50})
     run(parse(tables), tmp_path / "run")
     rows = pq.read_table(tmp_path / "run" / "rounds.parquet").to_pylist()
     gained = rows[-1]["accuracy"] - rows[0]["accuracy"]

@@ -68,7 +68,7 @@ SERVERS: dict[str, dict[str, Any]] = {
         "privacy": WORLD["privacy"] | {"charge_on": "delivery"},
     },
     "synchronous, shared": {
-        "server": {"per_round": 5, "when_short": "proceed", "payload_bytes": 10},
+        "server": {"per_round": 5, "when_short": "proceed"}, "payload": {"down_bytes": 10, "up_bytes": 10},
         "policy": {"kind": "random"},
         "uplink": WORLD["uplink"] | {"shared": {"bandwidth_bytes_per_s": 20.0}},
         "outages": [{"name": "mast", "clients": [0, 2, 3], "from_s": 2.0, "to_s": 3.5}],
@@ -77,11 +77,11 @@ SERVERS: dict[str, dict[str, Any]] = {
     "asynchronous, fixed rounds": {"server": {"kind": "asynchronous", "round_s": 1.3}, **CHANNELS},
     "asynchronous, all compute": {"server": {"kind": "asynchronous", "wait_for_compute": True}, **CHANNELS},
     "semi-synchronous": {
-        "server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.1, "payload_bytes": 10},
+        "server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.1}, "payload": {"down_bytes": 10, "up_bytes": 10},
         "policy": {"kind": "random"},
     },
     "buffered": {
-        "server": {"kind": "buffered", "concurrency": 5, "buffer": 3, "payload_bytes": 10},
+        "server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "payload": {"down_bytes": 10, "up_bytes": 10},
         "policy": {"kind": "random"},
     },
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 3}, "policy": {"kind": "round-robin"}, **OPINIONS},

@@ -102,7 +102,7 @@ SCENARIOS = st.fixed_dictionaries(
         "clients": st.fixed_dictionaries({"count": st.integers(5, 10_000)}, optional={"data_sizes": PER_CLIENT}),
         "server": st.fixed_dictionaries(
             {"per_round": st.integers(1, 5)},
-            optional={"deadline_s": st.floats(0.1, 10.0), "reselect_busy": st.booleans(), "payload_bytes": st.integers(0, 10**9)},
+            optional={"deadline_s": st.floats(0.1, 10.0), "reselect_busy": st.booleans()},
         ),
         "policy": st.one_of(
             st.just({"kind": "random"}),
@@ -115,6 +115,7 @@ SCENARIOS = st.fixed_dictionaries(
         "description": st.text(max_size=20),
         "seed": st.integers(0, 2**63 - 1),
         "time_limit_s": st.floats(0.1, 1e9),
+        "payload": st.fixed_dictionaries({"down_bytes": PER_CLIENT, "up_bytes": st.integers(0, 10**9)}),
         "uplink": LINKS,
         "downlink": LINKS,
         "metrics": st.just({"reward": {"kind": "pause-reward", "beta": 3}}),

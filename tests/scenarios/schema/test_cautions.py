@@ -93,9 +93,9 @@ def test_a_deadline_that_a_change_makes_possible_is_none():
 
 
 def test_a_shared_medium_and_a_payload_take_time_as_well():
-    shared = (("server.payload_bytes", 100), ("uplink.shared", {"bandwidth_bytes_per_s": 50.0}))
+    shared = (("payload", {"down_bytes": 100, "up_bytes": 100}), ("uplink.shared", {"bandwidth_bytes_per_s": 50.0}))
     assert "3.75 s" in told("synchronous", ("server.deadline_s", 3.0), *shared)[0].text
-    link = (("server.payload_bytes", 100), ("downlink.bandwidth_bytes_per_s", 50.0))
+    link = (("payload", {"down_bytes": 100, "up_bytes": 100}), ("downlink.bandwidth_bytes_per_s", 50.0))
     assert "3.75 s" in told("synchronous", ("server.deadline_s", 3.0), *link)[0].text
 
 

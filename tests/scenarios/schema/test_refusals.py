@@ -110,8 +110,12 @@ WRONG_VALUES = {
     "server.deadline_s=-1": "server.deadline_s = -1: must be > 0",
     "server.deadline_s=nan": "server.deadline_s = NaN: must be a finite number",
     "server.when_short=never": "server.when_short = \"never\": must be 'wait' or 'proceed'",
-    "server.payload_bytes=-1": "server.payload_bytes = -1: must be >= 0",
-    "server.payload_bytes=99999999999999999999999": "server.payload_bytes = 99999999999999999999999: must be between",
+    "server.payload_bytes=100": "server.payload_bytes = 100: is no key any more; set payload.down_bytes and payload.up_bytes",
+    "payload.down_bytes=-1": "payload.down_bytes = -1.0: must be >= 0 bytes",
+    "payload.header_bytes=-1": "payload.header_bytes = -1: must be >= 0",
+    "payload.header_bytes=99999999999999999999999": "payload.header_bytes = 99999999999999999999999: must be <= 1e+12",
+    "payload.up_bites=1": "payload.up_bites = 1: unknown key; did you mean 'up_bytes'?",
+    "uplink.bandwidth_bytes_per_s=10.0": "uplink.bandwidth_bytes_per_s: a message of 0 bytes takes no",
     "uplink.sub_channels=0": "uplink.sub_channels = 0: must be >= 1",
     "uplink.bandwidth_bytes_per_s=0": "uplink.bandwidth_bytes_per_s = 0.0: must be finite and > 0 bytes per second",
     "uplink.delay.std_s=-1": "uplink.delay.std_s = -1.0: must be finite and >= 0 seconds",
@@ -282,8 +286,8 @@ def test_data_that_are_not_there(shell):
 
 
 def test_the_bytes_of_a_round_fit_into_64_bits(shell):
-    settings = ("clients.count=10000000", "server.payload_bytes=1000000000000")
-    refused(shell, "server.payload_bytes = 1000000000000: must be less; a round of all clients", settings=settings)
+    settings = ("clients.count=10000000", "payload.up_bytes=1000000000000")
+    refused(shell, "payload.up_bytes = 1000000000000.0: must be less; a round of all clients", settings=settings)
 
 
 def test_data_sizes_are_the_partitions_business_where_there_is_a_learner(shell):
