@@ -21,6 +21,7 @@ UNTESTED = {"README.md": ("make demo", "source .venv", "seconds to"), "equations
 LEAVES = {
     "README.md": {"first", "lossy", "policies", "trained"},
     "own-components.md": {"policy", "laws", "jammed"},
+    "world.md": {"bytes"},
     "python.md": {"lossy", "sweep"},
 }
 """The folders below runs/ that the blocks of a page leave."""
