@@ -1,0 +1,201 @@
+"""The batteries of all clients as arrays: how full each is, when it will be empty, and who may be selected with what is left.
+
+Between two changes of what charges it and of what draws on it, a charge is a straight line, held back at the capacity. So it is
+known when it will cross the threshold and when it will be empty; only clients that meet one of these, or a change, are touched.
+
+A client whose battery ran empty is off: it draws nothing until the battery has been charged to the threshold. A client is ready
+from the instant at which its charge reaches the threshold to that at which it falls to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
+
+_EVER = float("inf")
+_SAVED = ("level_j", "since_s", "slope_w", "cross_s", "empty_s", "draw_w", "charging", "ready", "dead")
+
+
+class Batteries:
+    """One battery a client, each with `capacity_j`; all arguments are one number a client (K,).
+
+    `initial`: what share of it is charged at time 0. `threshold`: the share that makes a client ready. `charge_w`: what a charger
+    supplies. `draw_w`: what each client draws at time 0; `charging`: who is at a charger then. Raises ValueError for a capacity
+    that is not > 0 and finite, shares out of [0, 1] (the threshold: above 0), and a supply that is negative or infinite.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity_j: FloatArray,
+        initial: FloatArray,
+        threshold: FloatArray,
+        charge_w: FloatArray,
+        draw_w: FloatArray,
+        charging: BoolArray,
+    ) -> None:
+        _check("capacity_j", capacity_j, (capacity_j > 0) & (capacity_j < _EVER), "must be > 0 joules and finite")
+        _check("initial", initial, (initial >= 0) & (initial <= 1), "must be a share, 0 to 1")
+        why = "must be a share above 0, up to 1: a client that ran empty stays off until its battery is charged to it"
+        _check("threshold", threshold, (threshold > 0) & (threshold <= 1), why)
+        _check("charge_w", charge_w, (charge_w >= 0) & (charge_w < _EVER), "must be >= 0 watts and finite")
+        clients = len(capacity_j)
+        self.capacity_j = capacity_j
+        self.threshold_j: FloatArray = threshold * capacity_j
+        self.charge_w = charge_w
+        self.level_j: FloatArray = initial * capacity_j
+        """(K,) the charge at `since_s`."""
+        self.since_s: FloatArray = np.zeros(clients)
+        """(K,) the time of each client's last change."""
+        self.slope_w: FloatArray = np.zeros(clients)
+        """(K,) what each charge gains a second; above the capacity nothing is gained."""
+        self.cross_s: FloatArray = np.full(clients, _EVER)
+        """(K,) when the charge meets the threshold; inf: not before the next change."""
+        self.empty_s: FloatArray = np.full(clients, _EVER)
+        """(K,) when the battery will be empty; inf: not before the next change."""
+        self.draw_w: FloatArray = draw_w.copy()
+        """(K,) what each client draws while it is on."""
+        self.charging: BoolArray = charging.copy()
+        """(K,) who is at a charger."""
+        self.ready: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) who has enough charge to be selected."""
+        self.dead: BoolArray = self.level_j <= 0
+        """(K,) who ran empty and is off."""
+        self.ran_empty = 0
+        """Batteries that ran empty so far."""
+        self.on_dead: Callable[[IntArray, FloatArray], None] = lambda clients, times_s: None
+        """Told of clients (n,) that went off, or on again, and when (n,)."""
+        self._begin(np.arange(clients), np.zeros(clients))
+
+    @property
+    def next_s(self) -> FloatArray:
+        """(K,) when each client's next event of its own comes, if nothing changes before."""
+        return np.minimum(self.cross_s, self.empty_s)
+
+    def charge_j(self, clients: IntArray, time_s: float | FloatArray) -> FloatArray:
+        """The charges of `clients` (n,) at `time_s`, no later than the next event or change of each; joules, shape (n,)."""
+        gained = self.slope_w[clients] * (time_s - self.since_s[clients])
+        return np.clip(self.level_j[clients] + gained, 0.0, self.capacity_j[clients])
+
+    def advance(self, now_s: float) -> None:
+        """Let all events up to `now_s` happen."""
+        while (due := np.flatnonzero(self.next_s <= now_s)).size:
+            self._happen(due)
+
+    def change(
+        self,
+        clients: IntArray,
+        times_s: FloatArray,
+        *,
+        draw_w: FloatArray | None = None,
+        charging: BoolArray | None = None,
+        taken_j: FloatArray | None = None,
+    ) -> None:
+        """At `times_s` (n,) distinct `clients` (n,) begin to draw `draw_w`, to be charged or not, or lose `taken_j` at once.
+
+        No earlier than any change of the same client before.
+        """
+        while (due := clients[self.next_s[clients] <= times_s]).size:
+            self._happen(due)
+        self.level_j[clients] = self.charge_j(clients, times_s)
+        if draw_w is not None:
+            self.draw_w[clients] = draw_w
+        if charging is not None:
+            self.charging[clients] = charging
+        if taken_j is not None:
+            self.level_j[clients] = np.maximum(self.level_j[clients] - taken_j, 0.0)
+        self._begin(clients, times_s)
+
+    def draw(self, client: int, watts: float, now_s: float) -> None:
+        """As `change`, for one client that is on and has no event before `now_s`: it draws `watts` from now on.
+
+        The arithmetic of `_begin` in plain floats, as arrays of one entry cost ten times as much: this is called in every phase
+        of an update.
+        """
+        capacity, threshold = self.capacity_j.item(client), self.threshold_j.item(client)
+        level = self.level_j.item(client) + self.slope_w.item(client) * (now_s - self.since_s.item(client))
+        level = min(max(level, 0.0), capacity)
+        slope = (self.charge_w.item(client) if self.charging.item(client) else 0.0) - watts
+        if slope > 0.0 and level >= capacity:
+            slope = 0.0
+        cross_s = empty_s = _EVER
+        if slope < 0.0:
+            empty_s = now_s - level / slope
+            if level > threshold:
+                cross_s = now_s - (level - threshold) / slope
+        elif slope > 0.0 and level < threshold:
+            cross_s = now_s + (threshold - level) / slope
+        self.draw_w[client], self.level_j[client], self.since_s[client], self.slope_w[client] = watts, level, now_s, slope
+        self.cross_s[client], self.empty_s[client] = cross_s, empty_s
+        self.ready[client] = level > threshold or (level == threshold and slope >= 0.0)
+
+    def run_empty(self, client: int, now_s: float) -> None:
+        """The battery of `client` is empty at this instant, `empty_s` of the client."""
+        if not self.dead[client]:
+            self._end(np.array([client]), np.array([now_s]), 0.0)
+
+    def _happen(self, clients: IntArray) -> None:
+        """The next event of each of `clients` (n,)."""
+        crossing = self.cross_s[clients] <= self.empty_s[clients]
+        crosses, empties = clients[crossing], clients[~crossing]
+        if empties.size:
+            self._end(empties, self.empty_s[empties], 0.0)
+        if not crosses.size:
+            return
+        wakes = self.dead[crosses]
+        back, stay = crosses[wakes], crosses[~wakes]
+        # The line goes on; who meets the threshold from below becomes ready, who meets it from above is so no longer.
+        self.ready[stay] = self.slope_w[stay] > 0
+        times_s = self.cross_s[back]
+        self.cross_s[crosses] = _EVER
+        if back.size:
+            self.dead[back] = False
+            self.on_dead(back, times_s)
+            self._end(back, times_s, self.threshold_j[back])
+
+    def _end(self, clients: IntArray, times_s: FloatArray, level_j: float | FloatArray) -> None:
+        """The lines of `clients` end at `times_s`, at exactly `level_j`, whatever rounding has made of it."""
+        self.level_j[clients] = level_j
+        self._begin(clients, times_s)
+
+    def _begin(self, clients: IntArray, times_s: FloatArray) -> None:
+        """New lines of `clients` (n,) from `times_s` (n,) on, at which their levels hold."""
+        level, capacity, threshold = self.level_j[clients], self.capacity_j[clients], self.threshold_j[clients]
+        dies = (level <= 0) & ~self.dead[clients]
+        if dies.any():
+            self.ran_empty += int(np.count_nonzero(dies))
+            self.dead[clients[dies]] = True
+            self.on_dead(clients[dies], times_s[dies])
+        dead = self.dead[clients]
+        slope = np.where(self.charging[clients], self.charge_w[clients], 0.0) - np.where(dead, 0.0, self.draw_w[clients])
+        slope[(slope > 0) & (level >= capacity)] = 0.0
+        falls, rises = slope < 0, slope > 0
+        empty_s, cross_s = np.full(len(clients), _EVER), np.full(len(clients), _EVER)
+        np.divide(level, -slope, out=empty_s, where=falls)
+        np.divide(threshold - level, slope, out=cross_s, where=(falls & (level > threshold)) | (rises & (level < threshold)))
+        self.since_s[clients], self.slope_w[clients] = times_s, slope
+        self.empty_s[clients], self.cross_s[clients] = times_s + empty_s, times_s + cross_s
+        self.ready[clients] = ~dead & ((level > threshold) | ((level == threshold) & ~falls))
+
+    def state_dict(self) -> State:
+        """Every line as it is."""
+        return {name: getattr(self, name).copy() for name in _SAVED} | {"ran_empty": self.ran_empty}
+
+    def load_state_dict(self, state: State) -> None:
+        for name in _SAVED:
+            getattr(self, name)[:] = state[name]
+        self.ran_empty = state["ran_empty"]
+
+
+def _check(name: str, values: FloatArray, good: BoolArray, reason: str) -> None:
+    if not good.all():
+        client = int(np.argmin(good))
+        value = float(values[client])
+        raise ParameterError(name, value, reason, shown=f" = {value!r} for client {client}")

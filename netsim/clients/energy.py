@@ -1,0 +1,301 @@
+"""The energy of all clients: what each attempt draws, what all draw over time, and what their batteries make of it.
+
+A client that is sent the model, trains or sends draws `receive_w`, `compute_w` or `send_w`; otherwise `idle_w` while it is
+present (waiting for a sub-channel included), `off_w` while it is absent, and nothing while its battery is empty. What tests of
+the model, opinions and messages between clients draw comes on top of that.
+
+Two accounts are kept apart: what each attempt drew, by the phases it went through, with the idle energy of each client by its
+times of presence; and the integral of power over time, which is told of every change of state. A run checks one by the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from netsim.clients.power_integral import COMPUTE, IDLE, RECEIVE, SEND, PowerIntegral
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.clients.battery import Batteries
+    from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
+
+_EVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Powers:
+    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or not finite."""
+
+    idle_w: FloatArray
+    compute_w: FloatArray
+    send_w: FloatArray
+    receive_w: FloatArray
+    off_w: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("idle_w", "compute_w", "send_w", "receive_w", "off_w"):
+            values: FloatArray = getattr(self, name)
+            bad = ~((values >= 0) & (values < _EVER))
+            if bad.any():
+                client = int(np.argmax(bad))
+                value = float(values[client])
+                raise ParameterError(name, value, "must be >= 0 watts and finite", shown=f" = {value!r} for client {client}")
+
+
+class Drawing(Protocol):
+    """Whose phases are metered: an attempt of an update."""
+
+    client: int
+    drawing: int
+    """The state it is in."""
+    metered_s: float
+    """Up to when what it drew in this state is in its columns."""
+    receive_j: float
+    compute_j: float
+    send_j: float
+    away_s: float
+    """When its client will go away."""
+    departure_s: float
+    """When its client will go away or its battery be empty, if nothing changes before."""
+
+
+@dataclass(slots=True)
+class Booked:
+    """What was drawn by those who account for it, joules, in each of the four states."""
+
+    messages_j: list[float]
+    """Tests of the model, opinions and messages between clients."""
+    displaced_j: float
+    """Idle energy that clients would have drawn in the phases of their updates."""
+
+
+class Charger:
+    """Presence at a charger: a law of presence, and the stream that it draws from."""
+
+    def __init__(self, *, presence: Availability, draws: Draws) -> None:
+        self.presence = presence
+        self.draws = draws
+
+
+class Energy:
+    """Energy and batteries of the clients; to a server it is their availability: present, with enough charge.
+
+    `presence`: who comes and goes. `batteries`, which `charger` charges: None: the mains.
+    """
+
+    def __init__(
+        self, *, powers: Powers, presence: Availability, batteries: Batteries | None = None, charger: Charger | None = None
+    ) -> None:
+        self.powers = powers
+        self.presence = presence
+        self.batteries = batteries
+        self.charger = charger
+        self.integral = PowerIntegral()
+        self.booked = Booked([0.0] * 4, 0.0)
+        self.aborted = 0
+        """Attempts that an empty battery aborted so far."""
+        clients = len(powers.idle_w)
+        self._here: BoolArray = presence.on.copy()
+        self._base_w: FloatArray = np.zeros(clients)
+        """(K,) what each client draws while it is in no phase."""
+        self._base_j: FloatArray = np.zeros(clients)
+        """(K,) what each would have drawn up to `_base_s`, had it never been in a phase."""
+        self._base_s: FloatArray = np.zeros(clients)
+        # By state; a lookup of one entry of an array as a plain number.
+        self._watts = [powers.idle_w.item, powers.receive_w.item, powers.compute_w.item, powers.send_w.item]
+        self._owed_j: FloatArray | None = None
+        """(K,) what tests and messages drew that the batteries have not been charged with."""
+        everyone = np.arange(clients)
+        if batteries is not None:
+            batteries.on_dead = self._rebase
+        self._rebase(everyone, self._base_s.copy())
+
+    @property
+    def on(self) -> BoolArray:
+        """(K,) who is present and has enough charge to be selected."""
+        return self.presence.on if self.batteries is None else self.presence.on & self.batteries.ready
+
+    @property
+    def next_change_s(self) -> FloatArray:
+        """(K,) when presence, charging or charge of each client next changes by itself; inf: never."""
+        if self.batteries is None:
+            return self.presence.next_change_s
+        soonest = np.minimum(self.presence.next_change_s, self.batteries.next_s)
+        return soonest if self.charger is None else np.minimum(soonest, self.charger.presence.next_change_s)
+
+    @property
+    def alive(self) -> BoolArray:
+        """(K,) who is present and on, with charge enough to be selected or not."""
+        return self.presence.on if self.batteries is None else self.presence.on & ~self.batteries.dead
+
+    def advance(self, now_s: float, draws: Draws) -> None:
+        """Bring presence, charges and what clients draw up to `now_s`."""
+        batteries = self.batteries
+        if batteries is None:
+            for who, times_s in changes(self.presence, now_s, draws):
+                self._here[who] = self.presence.on[who]
+                self._rebase(who, times_s)
+            return
+        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in changes(self.presence, now_s, draws)]
+        if self.charger is not None:
+            at = self.charger.presence
+            told += [(1, who, times_s, at.on[who]) for who, times_s in changes(at, now_s, self.charger.draws)]
+        for kind, who, times_s, on in _in_order(told):
+            if kind:
+                batteries.change(who, times_s, charging=on)
+            else:
+                # Its own events up to then first: they still see who was here.
+                batteries.change(who, times_s, draw_w=np.where(on, self.powers.idle_w[who], self.powers.off_w[who]))
+                self._here[who] = on
+                self._rebase(who, times_s)
+        batteries.advance(now_s)
+
+    def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
+        """From `times_s` (n,) on, `clients` (n,) draw something else while they are in no phase."""
+        powers = self.powers
+        watts = np.where(self._here[clients], powers.idle_w[clients], powers.off_w[clients])
+        if self.batteries is not None:
+            watts[self.batteries.dead[clients]] = 0.0
+        before = self._base_w[clients]
+        self.integral.changes(IDLE, watts - before, times_s)
+        self._base_j[clients] += before * (times_s - self._base_s[clients])
+        self._base_w[clients], self._base_s[clients] = watts, times_s
+
+    def begin(self, attempt: Drawing, now: float) -> None:
+        """An attempt begins: what its update goes on with is its own from now on."""
+        attempt.receive_j = attempt.compute_j = attempt.send_j = 0.0
+        attempt.metered_s = now
+
+    def account(self, attempt: Drawing, now: float) -> None:
+        """Put what `attempt` has drawn in its present state into its columns."""
+        state = attempt.drawing
+        if state == IDLE:
+            return
+        seconds = now - attempt.metered_s
+        attempt.metered_s = now
+        joules = self._watts[state](attempt.client) * seconds
+        if state == COMPUTE:
+            attempt.compute_j += joules
+        elif state == SEND:
+            attempt.send_j += joules
+        else:
+            attempt.receive_j += joules
+        self.booked.displaced_j += self._watts[IDLE](attempt.client) * seconds
+
+    def change(self, attempt: Drawing, state: int, now: float) -> None:
+        """The client of `attempt` enters another state."""
+        before, client, watts, integral = attempt.drawing, attempt.client, self._watts, self.integral
+        self.account(attempt, now)
+        attempt.drawing, attempt.metered_s = state, now
+        # Out of a phase a client draws what it is told to by `_rebase`, which knows no phases.
+        old, new = watts[before](client), watts[state](client)
+        integral.watts[before] -= old
+        integral.offset_j[before] -= old * now
+        integral.watts[state] += new
+        integral.offset_j[state] += new * now
+        if self.batteries is not None:
+            self._draw(self.batteries, attempt, state, now)
+
+    def _draw(self, batteries: Batteries, attempt: Drawing, state: int, now: float) -> None:
+        client = attempt.client
+        watts = self._watts[state](client)
+        if state == IDLE and not self._here[client]:
+            watts = self.powers.off_w.item(client)
+        if batteries.dead[client] or batteries.empty_s[client] <= now:
+            batteries.run_empty(client, now)
+            batteries.draw_w[client] = watts
+        else:
+            batteries.draw(client, watts, now)
+        attempt.departure_s = min(attempt.away_s, batteries.empty_s.item(client))
+
+    def empty(self, attempt: Drawing, now: float) -> bool:
+        """Whether it is its battery that ends `attempt` now, and not its client's departure."""
+        if self.batteries is None or now >= attempt.away_s:
+            return False
+        return bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
+
+    def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
+        """A test of the model or an opinion: distinct `clients` (n,) are in `state` from `start_s` to `end_s` (n,), besides."""
+        powers = self.powers
+        watts = {RECEIVE: powers.receive_w, COMPUTE: powers.compute_w, SEND: powers.send_w}[state][clients]
+        self.integral.plan(state, watts, start_s, end_s)
+        joules = watts * (end_s - start_s)
+        self.booked.messages_j[state] += float(joules.sum())
+        if self.batteries is not None:
+            if self._owed_j is None:
+                self._owed_j = np.zeros(len(self._base_w))
+            self._owed_j[clients] += joules
+
+    def charge(self, now_s: float) -> None:
+        """Take from the batteries what tests and messages drew since the last time; at a time that all is advanced to."""
+        owed, self._owed_j = self._owed_j, None
+        if owed is not None and self.batteries is not None:
+            clients = np.flatnonzero(owed)
+            self.batteries.change(clients, np.full(len(clients), now_s), taken_j=owed[clients])
+
+    def idle_j(self, now_s: float) -> float:
+        """Idle energy of all clients by their times of presence, less what they spent in phases."""
+        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.booked.displaced_j
+
+    def state_dict(self) -> State:
+        """Both accounts, charges, and who is at a charger; presence is kept by whoever owns it."""
+        state: dict[str, Any] = {
+            "integral": self.integral.state_dict(),
+            "messages_j": list(self.booked.messages_j),
+            "displaced_j": self.booked.displaced_j,
+            "aborted": self.aborted,
+            "here": self._here.copy(),
+            "base_w": self._base_w.copy(),
+            "base_j": self._base_j.copy(),
+            "base_s": self._base_s.copy(),
+        }
+        if self.batteries is not None:
+            state["batteries"] = self.batteries.state_dict()
+        if self.charger is not None:
+            state["charger"] = self.charger.presence.state_dict()
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        self.integral.load_state_dict(state["integral"])
+        self.booked = Booked(list(state["messages_j"]), state["displaced_j"])
+        self.aborted = state["aborted"]
+        self._here[:], self._base_w[:] = state["here"], state["base_w"]
+        self._base_j[:], self._base_s[:] = state["base_j"], state["base_s"]
+        if self.batteries is not None:
+            self.batteries.load_state_dict(state["batteries"])
+        if self.charger is not None:
+            self.charger.presence.load_state_dict(state["charger"])
+
+
+def changes(presence: Availability, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
+    """As `presence.advance`, change by change: who (n,) comes or goes, and when (n,); each client's in order."""
+    while (next_s := float(presence.next_change_s.min())) <= now_s:
+        who = np.flatnonzero(presence.next_change_s == next_s)
+        presence.advance(next_s, draws)
+        yield who, np.full(len(who), next_s)
+    presence.advance(now_s, draws)
+
+
+_Change = tuple[int, "IntArray", "FloatArray", "BoolArray"]
+
+
+def _in_order(told: list[_Change]) -> Iterator[_Change]:
+    """Changes of two kinds, so that each client's come in order of time, one a batch, however many clients there are."""
+    if not told:
+        return
+    kind = np.concatenate([np.full(len(who), one, np.int8) for one, who, _, _ in told])
+    who, times_s, on = (np.concatenate([entry[i] for entry in told]) for i in (1, 2, 3))
+    order = np.lexsort((kind, times_s, who))
+    kind, who, times_s, on = kind[order], who[order], times_s[order], on[order]
+    first = np.flatnonzero(np.concatenate(([True], who[1:] != who[:-1])))
+    lengths = np.diff(np.append(first, len(who)))
+    for rank in range(int(lengths.max())):
+        at = first[lengths > rank] + rank
+        for one in (0, 1):
+            those = at[kind[at] == one]
+            if those.size:
+                yield one, who[those], times_s[those], on[those]
