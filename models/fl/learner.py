@@ -72,6 +72,9 @@ class FederatedLearner:
     `versions_kept`: versions of the model that updates may start from, whatever `retain` says.
     """
 
+    aggregates = True
+    """Deliveries make a difference to it."""
+
     def __init__(
         self,
         *,

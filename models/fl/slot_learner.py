@@ -13,6 +13,9 @@ from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray
 class SlotLearner:
     """`learner`, and what its clients find: `local` says what they test on, i.i.d. samples or samples of their own labels."""
 
+    aggregates = True
+    """Deliveries make a difference to it."""
+
     def __init__(self, *, learner: FederatedLearner, local: LocalTest = "iid") -> None:
         if local not in ("iid", "own"):
             raise ParameterError("local", local, "must be 'iid' or 'own'")

@@ -37,6 +37,9 @@ class SyntheticOpinions:
     (slot, client). With `own` = 0 no client's opinion says anything of itself. `worth` a number or one a client.
     """
 
+    aggregates = True
+    """Deliveries make a difference to it."""
+
     def __init__(
         self,
         *,

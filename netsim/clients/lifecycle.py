@@ -56,30 +56,41 @@ class UpdateLifecycle:
         self.sending = 0
         """Uploads under way."""
         self.open_round: int | None = None
-        """The round whose updates the server still takes, where it takes those of one round only."""
-        self.accepts: Callable[[Update], bool] = lambda update: update.begun_round == self.open_round
-        """Whether an update that arrives now is still taken; else it is late."""
+        """The round whose updates the server still takes, where it takes those of one round only: what else arrives is late."""
+        self.takes_all = False
+        """Whether the server takes every update, whichever round it was begun in."""
         self.on_end: Callable[[Update], None] = lambda update: None
         """Told of every attempt that ends, in the midst of the event that ended it."""
         self._find = find
         self._charge_on_upload = charge_on == "upload"
         self._access: UplinkAccess[Update] = medium.access
+        self._own_link = medium.access.own_link
         self._shared, self._outages = medium.shared, medium.outages
         self._sizes = medium.sizes
+        # What follows once an upload has crossed its client's own link.
+        self._sent = self._uploaded if self._shared is None else self._share
         if self._shared is not None:
             self._shared.on_end = self._shared_to_the_end
 
     def begin(self, update: Update, now: float) -> None:
         """The model is sent to the update's client."""
-        update.download_start_s = now
         update.bytes_down = self._sizes.of_model(update.client)
         self.bytes_down += update.bytes_down
-        self._go(update, DOWNLOAD, update.model_draws.download.at(update.place, now), now)
+        if update.model_draws.at_once:
+            update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
+            self._offer(update, now)
+            return
+        update.download_start_s = now
+        duration_s = update.model_draws.download.at(update.place, now)
+        if duration_s:
+            self._go(update, DOWNLOAD, duration_s, now)
+        else:
+            self._downloaded(update, now)
 
     def proceed(self, update: Update, now: float) -> None:
         """A new attempt has begun: send what is kept; what is still under way goes on by itself."""
         if update.phase == KEPT:
-            self._computed(update, now)
+            self._offer(update, now)
 
     def cut(self, update: Update, outcome: str) -> None:
         """The attempt is over, by a decision of the server's."""
@@ -91,10 +102,6 @@ class UpdateLifecycle:
 
     def _go(self, update: Update, phase: str, duration_s: float, now: float) -> None:
         """Enter a phase of known length: its end, or the client's departure if that comes first, is the next event."""
-        if duration_s == 0.0 and (phase != UPLOAD or self.instant):
-            update.phase, update.phase_start_s, update.due_s = phase, now, now
-            self._complete(update, now)
-            return
         due_s = now + duration_s
         # Presence is [comes, goes): whoever would end at the very moment of leaving has left.
         if due_s >= update.departure_s:
@@ -110,19 +117,11 @@ class UpdateLifecycle:
             return  # the call of a wait that ended, or of an attempt that was cut
         if now == update.departure_s:
             self._leave(update, now)
-        else:
-            self._complete(update, now)
-
-    def _complete(self, update: Update, now: float) -> None:
-        """The present phase has come to its end."""
-        if update.phase == UPLOAD:
-            if self._shared is None:
-                self._uploaded(update, now)
-            else:
-                self._share(update, now)
+        elif update.phase == UPLOAD:
+            self._sent(update, now)
         elif update.phase == COMPUTE:
             update.compute_start_s, update.compute_end_s = update.phase_start_s, now
-            self._computed(update, now)
+            self._offer(update, now)
         else:
             self._downloaded(update, now)
 
@@ -136,9 +135,15 @@ class UpdateLifecycle:
                 self._end(update, "lost", now, cause or "channel")
                 return
         update.compute_start_s = now
-        self._go(update, COMPUTE, draws.compute.at(update.place, now), now)
+        duration_s = draws.compute.at(update.place, now)
+        if duration_s:
+            self._go(update, COMPUTE, duration_s, now)
+        else:
+            update.compute_end_s = now
+            self._offer(update, now)
 
-    def _computed(self, update: Update, now: float) -> None:
+    def _offer(self, update: Update, now: float) -> None:
+        """What is finished is sent, or waits for its turn."""
         if self._access.take(update):
             self._transmit(update, now)
         else:
@@ -157,12 +162,17 @@ class UpdateLifecycle:
         self.bytes_up += update.bytes_up
         if self._charge_on_upload and not update.charged:
             self._charge(update)
-        # The access first: whoever jams in this instant does so before.
-        way_s = self._access.begin(update, now)
         draws = update.send_draws
+        # The access first: whoever jams in this instant does so before.
+        way_s = 0.0 if self._own_link else self._access.begin(update, now)
         # Asked now: after a change point that comes before the end, the law in force would be another.
         update.survives = draws.uplink.at(update.send_place, now)
-        self._go(update, UPLOAD, way_s + draws.upload.at(update.send_place, now), now)
+        duration_s = way_s + draws.upload.at(update.send_place, now)
+        if duration_s or not self.instant:
+            self._go(update, UPLOAD, duration_s, now)
+        else:
+            update.phase, update.phase_start_s, update.due_s = UPLOAD, now, now
+            self._sent(update, now)
 
     def _charge(self, update: Update) -> None:
         update.charged = True
@@ -183,21 +193,20 @@ class UpdateLifecycle:
 
     def _uploaded(self, update: Update, now: float) -> None:
         cause = None if self._outages is None else self._outages.cause(update.client, update.upload_start_s, now)
-        cause = cause or self._access.loss(update) or (None if update.survives else "channel")
+        if cause is None and not self._own_link:
+            cause = self._access.loss(update)
+        if cause is None and not update.survives:
+            cause = "channel"
         if cause is not None:
             self._end(update, "lost", now, cause)
-        elif self.accepts(update):
-            self._deliver(update, now)
-        else:
-            if not self._charge_on_upload:
-                self._charge(update)
-            self._end(update, "late", now)
-
-    def _deliver(self, update: Update, now: float) -> None:
+            return
         if not self._charge_on_upload:
             self._charge(update)
-        update.censored = False
-        self._end(update, "delivered", now)
+        if self.takes_all or update.begun_round == self.open_round:
+            update.censored = False
+            self._end(update, "delivered", now)
+        else:
+            self._end(update, "late", now)
 
     def _leave(self, update: Update, now: float) -> None:
         """The client goes away: what it was still making is lost with it."""

@@ -15,7 +15,7 @@ from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, ModelDr
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
-    from netsim.core.protocols import Accountant, Availability, BoolArray, FloatArray, IntArray, State
+    from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.core.streams import Stream
     from netsim.network.medium import Medium
 
@@ -53,18 +53,21 @@ class ClientPool:
             instant=instant,
         )
         self.life.on_end = self._ended
-        self.on_end: Callable[[Update], None] = lambda update: None
-        """Told of every attempt that ends, in the midst of the event that ended it."""
+        self.followers: list[Callable[[Update], object]] = []
+        """Who is told of every attempt that ends, in the midst of the event that ended it."""
         self.channels_of: Callable[[IntArray], list[int] | None] = lambda clients: None
         """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
         self.busy: BoolArray = np.zeros(clients, np.bool_)
         """(K,) whose attempt has not ended."""
         self.last_delivery: IntArray = np.zeros(clients, np.int64)
         """(K,) round of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
-        self.last_delivery_s: FloatArray = np.zeros(clients)
-        """(K,) when each client's last update arrived; 0 before the first."""
-        self.successes: IntArray = np.zeros(clients, np.int64)
-        """(K,) updates delivered by each client."""
+        # Lists: an entry of an array costs four times as much to write.
+        self.last_delivery_s: list[float] = [0.0] * clients
+        """[K] when each client's last update arrived; 0 before the first."""
+        self.successes: list[int] = [0] * clients
+        """[K] updates delivered by each client."""
+        self.selections: IntArray = np.zeros(clients, np.int64)
+        """(K,) attempts begun by each client."""
         self.alive: dict[int, Update] = {}
         """The update that each client has, if it has one."""
         self.in_flight: dict[int, Update] = {}
@@ -76,7 +79,6 @@ class ClientPool:
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Attempts ended so far."""
         self._availability_draws = availability_draws
-        self._everyone: IntArray = np.arange(clients)
         self._settled = False
 
     def advance(self) -> None:
@@ -120,30 +122,22 @@ class ClientPool:
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in alive.values()), default=now))
         fresh = listed if not alive else [client for client in listed if client not in alive]
-        everybody = len(listed) == self.count and listed == self._everyone.tolist()
-        sent_to = self._everyone if everybody else chosen
-        send = SendDraws.drawn(medium, round, now, sent_to)
+        send = SendDraws.drawn(medium, round, now, chosen)
         if fresh:
-            models = ModelDraws.drawn(medium, round, now, sent_to if len(fresh) == len(listed) else np.array(fresh, np.int64))
+            models = ModelDraws.drawn(medium, round, now, chosen if len(fresh) == len(listed) else np.array(fresh, np.int64))
             for place, client in enumerate(fresh):
-                alive[client] = Update(client=client, round=round, version=version, place=place, now_s=now, draws=models)
-        updates = []
+                alive[client] = Update(client, round, version, place, now, models)
+        updates, in_flight, retry = [], self.in_flight, self.life.retry
         for place, client in enumerate(listed):
             update = alive[client]
-            update.attempt(
-                round=round,
-                age_rounds=round - last[place],
-                departure_s=departures[place],
-                now_s=now,
-                draws=send,
-                place=place,
-                channel=None if channels is None else channels[place],
-            )
-            if self.life.retry:
+            channel = None if channels is None else channels[place]
+            update.attempt(round, round - last[place], departures[place], now, send, place, channel)
+            if retry:
                 update.started_round = update.begun_round
-            self.in_flight[client] = update
+            in_flight[client] = update
             updates.append(update)
         self.busy[chosen] = True
+        self.selections[chosen] += 1
         self.started += len(updates)
         self.models_sent += len(fresh)
         for client in fresh:
@@ -174,7 +168,8 @@ class ClientPool:
             self.last_delivery[client] = update.round
             self.last_delivery_s[client] = update.outcome_s
             self.successes[client] += 1
-        self.on_end(update)
+        for follow in self.followers:
+            follow(update)
 
     def renew(self, phase: Phase) -> None:
         """The law of a phase was replaced from outside: what has not begun yet is drawn again, at the same uniforms."""
@@ -198,8 +193,9 @@ class ClientPool:
         places = {id(draws): i for draws_of in (models, sends) for i, draws in enumerate(draws_of)}
         return {
             "last_delivery": self.last_delivery.copy(),
-            "last_delivery_s": self.last_delivery_s.copy(),
-            "successes": self.successes.copy(),
+            "last_delivery_s": np.array(self.last_delivery_s),
+            "successes": np.array(self.successes, np.int64),
+            "selections": self.selections.copy(),
             "started": self.started,
             "models_sent": self.models_sent,
             "uploads": self.life.uploads,
@@ -219,8 +215,9 @@ class ClientPool:
     def load_state_dict(self, state: State) -> None:
         """Take the state over; what updates do next is put on the clock, in the order in which it was."""
         self.last_delivery = state["last_delivery"].copy()
-        self.last_delivery_s = state["last_delivery_s"].copy()
-        self.successes = state["successes"].copy()
+        self.last_delivery_s = state["last_delivery_s"].tolist()
+        self.successes = state["successes"].tolist()
+        self.selections = state["selections"].copy()
         self.started, self.models_sent = state["started"], state["models_sent"]
         self.life.uploads = state["uploads"]
         self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]

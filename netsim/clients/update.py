@@ -43,7 +43,7 @@ _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 class ModelDraws:
     """What the updates will need to which the model is sent together in one round: download, its loss, local training."""
 
-    __slots__ = ("clients", "compute", "downlink", "download", "round", "started_s")
+    __slots__ = ("at_once", "clients", "compute", "downlink", "download", "round", "started_s")
 
     def __init__(self, round: int, time_s: float, clients: IntArray) -> None:
         self.round = round
@@ -52,6 +52,8 @@ class ModelDraws:
         self.download: Draw[float]
         self.downlink: Draw[bool]
         self.compute: Draw[float]
+        self.at_once = False
+        """Whether every update is ready as it begins: no download or local training takes time, and no download is lost."""
 
     @classmethod
     def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
@@ -60,6 +62,7 @@ class ModelDraws:
         made.downlink = medium.downlink.draw(round, time_s, clients)
         made.download = medium.download.draw(round, time_s, clients)
         made.compute = medium.compute.draw(round, time_s, clients)
+        made.at_once = made.download.certain and made.downlink.certain and made.compute.certain and medium.outages is None
         return made
 
     def state_dict(self) -> State:
@@ -122,7 +125,7 @@ class Update:
 
     __slots__ = (*FIELDS, "model_draws", "order", "send_draws")
 
-    def __init__(self, *, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws) -> None:
+    def __init__(self, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws) -> None:
         self.client = client
         self.begun_round = round
         """The round in which the client was sent the model: with the client, the address of its draws."""
@@ -142,7 +145,7 @@ class Update:
         """The number of its next step among the calls of the clock; -1: none is set."""
 
     def attempt(
-        self, *, round: int, age_rounds: int, departure_s: float, now_s: float, draws: SendDraws, place: int, channel: int | None
+        self, round: int, age_rounds: int, departure_s: float, now_s: float, draws: SendDraws, place: int, channel: int | None
     ) -> None:
         """Begin an attempt in `round`."""
         self.send_draws = draws
@@ -173,7 +176,8 @@ class Update:
 
     def row(self) -> UpdateRow:
         """The record of its present attempt."""
-        return UpdateRow._make(_RECORDED(self))
+        # As `_make`, without its check of the number of values, of which there is one for each field.
+        return tuple.__new__(UpdateRow, _RECORDED(self))
 
     def untell_phase(self) -> None:
         """The attempt is over before the phase that prepares the update is."""

@@ -30,6 +30,8 @@ class _Stateless:
 class NoLearner(_Stateless):
     """Nothing is trained: updates have a size and no content."""
 
+    aggregates = False
+
     def __init__(self) -> None:
         self.version = 0
 

@@ -222,6 +222,8 @@ class Content(Protocol):
 class Learner(Stateful, Protocol):
     """Computes the content of delivered updates, and only of those."""
 
+    aggregates: bool = True
+    """Whether deliveries make a difference to it; a learner of which they make none is not told."""
     version: int
     """Counts the aggregations that changed the model, from 0."""
 

@@ -22,6 +22,9 @@ SenderT = TypeVar("SenderT", bound=Transmission)
 class UplinkAccess(Protocol[SenderT]):
     """Who may transmit when, and what becomes of it; asked by whoever leads an update through its life."""
 
+    own_link: bool
+    """Whether the way adds nothing to the sender's own link, neither time nor loss: then `begin` and `loss` are not asked."""
+
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
 
@@ -60,6 +63,8 @@ class QueuedAccess(Generic[SenderT]):
 
     `count` None: every client has its own, and nobody waits. Raises ValueError for a count below 1.
     """
+
+    own_link = True
 
     def __init__(self, *, count: int | None = None) -> None:
         if count is not None and count < 1:
@@ -115,6 +120,8 @@ class AssignedAccess(Generic[SenderT]):
 
     Where no two may meet on a sub-channel (no contention), whoever finds its own held waits for it.
     """
+
+    own_link = False
 
     def __init__(self, *, spectrum: Spectrum, jammers: Jammers) -> None:
         self.spectrum = spectrum

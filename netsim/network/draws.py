@@ -59,8 +59,8 @@ class Draw(Protocol[ValueCo]):
     def at(self, place: int, time_s: float) -> ValueCo:
         """The value of the client at `place` under the law in force at `time_s`."""
 
-    def values_at(self, time_s: float) -> list[Any]:
-        """(n,) the values of all clients."""
+    def values_at(self, time_s: float, count: int) -> list[Any]:
+        """The values of all clients, of whom there are `count`; (count,)."""
 
     def state_dict(self) -> State: ...
 
@@ -70,18 +70,17 @@ class Certain(Generic[ValueT]):
 
     certain = True
 
-    def __init__(self, value: ValueT, count: int) -> None:
+    def __init__(self, value: ValueT) -> None:
         self._value: ValueT = value
-        self._count = count
 
     def at(self, place: int, time_s: float) -> ValueT:
         """The value."""
         value: ValueT = self._value
         return value
 
-    def values_at(self, time_s: float) -> list[ValueT]:
-        """(n,) the value, for all clients."""
-        return [self._value] * self._count
+    def values_at(self, time_s: float, count: int) -> list[ValueT]:
+        """The value, `count` times."""
+        return [self._value] * count
 
     def state_dict(self) -> State:
         """Nothing: there is nothing drawn to keep."""
@@ -119,8 +118,8 @@ class RoundDraw(Generic[ValueT]):
             self._renew(time_s)
         return self.values[place]
 
-    def values_at(self, time_s: float) -> list[ValueT]:
-        """(n,) the values of all clients."""
+    def values_at(self, time_s: float, count: int) -> list[ValueT]:
+        """(n,) the values of all clients, of whom there are `count`."""
         if time_s >= self.until_s:
             self._renew(time_s)
         return self.values
@@ -143,19 +142,19 @@ class Durations:
         self.law = law
         self._draws = draws
         self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
-        self._no_time: Certain[float] = Certain(0.0, clients)
+        self._no_time: Certain[float] = Certain(0.0)
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
-        value, until_s = self.certain(round, time_s)
-        if value is None or until_s < _EVER:
+        law, until_s = self.law.at(round, time_s)
+        if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
-        return self._no_time if len(clients) == self.clients else Certain(0.0, len(clients))
+        return self._no_time
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
         """A draw as it stood when `state` was taken."""
         if not state:
-            return Certain(0.0, len(clients))
+            return self._no_time
         drawn: RoundDraw[float] = RoundDraw(self, round, clients, time_s)
         drawn.load_state_dict(state)
         return drawn
@@ -185,7 +184,7 @@ class Survivals:
         self._state_draws = state_draws
         self._current: ChannelLaw | None = None
         self._spared: Spared[ChannelLaw] = Spared(loses_nothing, clients)
-        self._no_loss: Certain[bool] = Certain(True, clients)
+        self._no_loss: Certain[bool] = Certain(True)
 
     def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
         """The law in force in `round` at `time_s`, and until when it is."""
@@ -205,15 +204,15 @@ class Survivals:
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
         """Whether the transmissions of `clients` (n,) in `round` survive."""
-        value, until_s = self.certain(round, time_s)
-        if value is None or until_s < _EVER:
+        law, until_s = self.in_force(round, time_s)
+        if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
-        return self._no_loss if len(clients) == self.clients else Certain(True, len(clients))
+        return self._no_loss
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[bool]:
         """A draw as it stood when `state` was taken."""
         if not state:
-            return Certain(True, len(clients))
+            return self._no_loss
         drawn: RoundDraw[bool] = RoundDraw(self, round, clients, time_s)
         drawn.load_state_dict(state)
         return drawn

@@ -67,7 +67,7 @@ class Medium:
         """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,)."""
         total = np.zeros(len(clients))
         for phase in (self.download, self.compute, self.upload):
-            total += phase.draw(round, time_s, clients).values_at(time_s)
+            total += phase.draw(round, time_s, clients).values_at(time_s, len(clients))
         return total if self.shared is None else total + self.shared.alone_s(clients)
 
     def state_dict(self) -> State:

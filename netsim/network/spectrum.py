@@ -89,7 +89,7 @@ class Spectrum:
         self._u: FloatArray = np.zeros(channels)
         self._good: list[bool] = []
         self._until_s = 0.0
-        self._delay: Draw[float] = Certain(0.0, channels)
+        self._delay: Draw[float] = Certain(0.0)
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
         self.round_ends_s = _EVER

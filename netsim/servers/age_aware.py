@@ -48,7 +48,7 @@ def age_aware_server(
     else:
         close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=announce)
     dispatch = Everyone(pool=pool, learner=learner, round_s=round_s)
-    pool.life.accepts = lambda update: True
+    pool.life.takes_all = True
     loop = RoundLoop(
         clock=pool.clock,
         pool=pool,

@@ -30,9 +30,6 @@ class Assignment(Protocol):
     def channels(self, clients: IntArray) -> list[int] | None:
         """The sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
 
-    def ended(self, update: Update) -> None:
-        """An attempt has ended."""
-
     def close(self) -> None:
         """The round is over."""
 
@@ -48,9 +45,6 @@ class NoAssignment:
         return None
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        return None
-
-    def ended(self, update: Update) -> None:
         return None
 
     def close(self) -> None:
@@ -101,6 +95,7 @@ class ScheduledAssignment:
         self._place_of: dict[int, int] = {}
         self._taken = 0
         self._tried: list[tuple[int, int, bool]] = []
+        pool.followers.append(self._ended)
 
     def open(self, number: int, chosen: IntArray) -> None:
         """The scheduler assigns the sub-channels of the round's places."""
@@ -150,7 +145,7 @@ class ScheduledAssignment:
         self._place_of |= dict(zip(listed, free, strict=False))
         return [self._channels[self._place_of[client]] for client in listed]
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         """Its place is free; what came of its transmission, if it came to its end, is told at the close."""
         place = update.client if self._by_client else self._place_of.pop(update.client)
         if update.outcome == "delivered" or (update.outcome == "lost" and update.good is not None):

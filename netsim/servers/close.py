@@ -65,6 +65,7 @@ class WhenEnded(_OfOneRound):
         self._arrived = 0
         self._deadline_s = 0.0
         self._alarm_set = False
+        pool.followers.append(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self.pool.life.open_round, self._due, self._arrived = number, expected, 0
@@ -77,7 +78,7 @@ class WhenEnded(_OfOneRound):
             self._set_alarm()
         yield self._closing
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         if update.begun_round != self.pool.life.open_round:
             return
         self._due -= 1
@@ -122,9 +123,6 @@ class FixedLength(_OfOneRound):
         # After everything else of that instant: who arrives exactly as the round ends is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
 
-    def ended(self, update: Update) -> None:
-        """A round ends when it does."""
-
 
 def check_round_s(round_s: float) -> float:
     """A length of rounds, seconds; raises ValueError unless it is > 0 and finite."""
@@ -145,6 +143,7 @@ class NothingOnTheAir(_OfOneRound):
         self._sent_before = 0
         self._closing: Event | None = None
         self._called = False
+        pool.followers.append(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._sent_before = self.pool.life.uploads
@@ -160,7 +159,7 @@ class NothingOnTheAir(_OfOneRound):
             return False
         return not pool.in_flight or (not self.wait_for_compute and pool.life.uploads > self._sent_before)
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         # Not at once: who becomes ready in this very instant still belongs to the round.
         if self._closing is not None and not self._called:
             self._called = True
@@ -219,7 +218,8 @@ class FixedLengthCarryOver(_Ends):
     def __init__(self, *, pool: ClientPool, round_s: float) -> None:
         super().__init__()
         self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None)
-        pool.life.accepts = lambda update: True
+        pool.life.takes_all = True
+        pool.followers.append(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._length.open(number, start_s, expected)
@@ -227,7 +227,7 @@ class FixedLengthCarryOver(_Ends):
     def wait(self) -> Generator[Any, Any, None]:
         return self._length.wait()
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         self.ends.append(End.of(update))
 
 
@@ -246,7 +246,8 @@ class BufferFull(_Ends):
         self.buffer = buffer
         self._woken: Event | None = None
         self._called_s = self._wake_s = -1.0
-        pool.life.accepts = lambda update: True
+        pool.life.takes_all = True
+        pool.followers.append(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         for end in self.ends:
@@ -268,7 +269,7 @@ class BufferFull(_Ends):
     def _full(self) -> bool:
         return sum(not end.censored for end in self.ends) >= self.buffer
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         self.ends.append(End.of(update))
         clock = self.pool.clock
         if self._called_s != clock.now:

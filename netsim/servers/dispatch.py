@@ -21,7 +21,7 @@ from netsim.core.protocols import (
     State,
 )
 from netsim.servers.checks import check_selection
-from netsim.servers.loop import Attempt, ClosedRound, NobodyLeftError
+from netsim.servers.loop import ClosedRound, NobodyLeftError
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -53,10 +53,12 @@ class _Presence:
                 self._wake_s = next_s
                 # After everything else of that instant, so that it does not matter since when this call has been on the clock.
                 pool.clock.call_at(next_s, self.wake, priority=LAST)
+            pool.followers.append(self.wake)
             yield self._woken
+            pool.followers.remove(self.wake)
         return now_able
 
-    def wake(self, payload: None = None) -> None:
+    def wake(self, payload: object = None) -> None:
         """Somebody has come or gone, or an attempt has ended."""
         woken, self._woken = self._woken, None
         if woken is not None:
@@ -124,19 +126,15 @@ class PolicyDispatch:
     def send(self, number: int) -> None:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else []
 
-    def ended(self, update: Update) -> None:
-        self._presence.wake()
-
     def tell(self, closed: ClosedRound) -> None:
         if not closed.attempts:
             return
-
-        def latency_s(attempt: Attempt) -> float:
-            if self.carry_over:
-                return attempt.outcome_s - attempt.selected_s
-            return (closed.end_s if attempt.censored else attempt.outcome_s) - closed.start_s
-
-        self.outcome = told(closed, np.array([latency_s(attempt) for attempt in closed.attempts]))
+        start_s, end_s = closed.start_s, closed.end_s
+        if self.carry_over:
+            latency_s = [attempt.outcome_s - attempt.selected_s for attempt in closed.attempts]
+        else:
+            latency_s = [(end_s if attempt.censored else attempt.outcome_s) - start_s for attempt in closed.attempts]
+        self.outcome = told(closed, np.array(latency_s))
         self.policy.observe(self.outcome)
 
     def state_dict(self) -> State:
@@ -186,9 +184,6 @@ class MembersDispatch:
     def send(self, number: int) -> None:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version)
 
-    def ended(self, update: Update) -> None:
-        self._presence.wake()
-
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides by a round: who takes part is settled slot by slot."""
 
@@ -228,6 +223,7 @@ class KeepAtWork:
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
         self._draws = streams["policy"]
         self._rng: np.random.Generator
+        pool.followers.append(self._ended)
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is waited for."""
@@ -259,7 +255,7 @@ class KeepAtWork:
             self._asked[chosen] = True
             self.attempts += pool.start(self._number, chosen, self.learner.version)
 
-    def ended(self, update: Update) -> None:
+    def _ended(self, update: Update) -> None:
         self._asked[update.client] = True
 
     def tell(self, closed: ClosedRound) -> None:
@@ -313,9 +309,6 @@ class Everyone:
 
     def send(self, number: int) -> None:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else []
-
-    def ended(self, update: Update) -> None:
-        """Nobody takes the place of anybody."""
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides who takes part."""

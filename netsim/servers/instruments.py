@@ -57,7 +57,7 @@ class Ages(Instrument):
         """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
         pool = self.pool
         ages = (closed.number + 1 - pool.last_delivery).tolist()
-        last_s = pool.last_delivery_s.tolist()
+        last_s = pool.last_delivery_s
         for update in self.dispatch.attempts:
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]

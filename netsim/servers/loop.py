@@ -44,7 +44,7 @@ class Attempt(Protocol):
     def censored(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClosedRound:
     """A round that is over."""
 
@@ -81,9 +81,6 @@ class Dispatch(Stateful, Protocol):
     def send(self, number: int) -> None:
         """Begin the attempts of those chosen."""
 
-    def ended(self, update: Update) -> None:
-        """An attempt has ended, in the midst of the event that ended it."""
-
     def tell(self, closed: ClosedRound) -> None:
         """Tell whoever decides what came of the round."""
 
@@ -96,9 +93,6 @@ class CloseRule(Stateful, Protocol):
 
     def wait(self) -> Generator[Any, Any, None]:
         """Let time pass to the close; raises NobodyLeftError where it can never come."""
-
-    def ended(self, update: Update) -> None:
-        """An attempt has ended, in the midst of the event that ended it."""
 
     def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
         """The attempts that the round is about, in which `attempts` were begun."""
@@ -160,8 +154,6 @@ class RoundLoop:
         self.instruments = instruments
         self.straggle = straggle
         self.retain = retain
-        self.on_end: Callable[[Update], None] = lambda update: None
-        """Told of every attempt that ends."""
         self.round = 0
         """Rounds closed."""
         self.is_open = False
@@ -169,7 +161,7 @@ class RoundLoop:
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update] = []
         pool.channels_of = self.assignment.channels
-        pool.on_end = self._ended
+        pool.followers.append(self._ends.append)
 
     def run_round(self) -> Generator[Any, Any, ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
@@ -189,23 +181,19 @@ class RoundLoop:
             pool.cut(pool.in_flight.values())
         self.is_open = False
         attempts = self.close.collect(self.dispatch.attempts)
-        ends, self._ends = self._ends, []
+        ends = self._ends.copy()
+        self._ends.clear()
         closed = ClosedRound(number, start_s, self.clock.now, attempts, self._aggregate(number, attempts), ends)
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
-        if self.retain is not None:
+        if self.retain is not None and self.learner.aggregates:
             self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
         return closed
 
-    def _ended(self, update: Update) -> None:
-        self._ends.append(update)
-        self.on_end(update)
-        self.assignment.ended(update)
-        self.dispatch.ended(update)
-        self.close.ended(update)
-
     def _aggregate(self, number: int, attempts: Sequence[Attempt]) -> FloatArray | None:
+        if not self.learner.aggregates:
+            return None
         delivered = [attempt for attempt in attempts if not attempt.censored]
         if not delivered:
             return None

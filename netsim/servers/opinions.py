@@ -26,7 +26,7 @@ class Tests:
 
     def durations_s(self, number: int, time_s: float) -> FloatArray:
         """(K,) how long the test after slot `number` takes (0: before the first)."""
-        return np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s))
+        return np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s, len(self._everyone)))
 
 
 class OpinionUplink:
@@ -68,9 +68,9 @@ class OpinionUplink:
         waiting = np.ones(len(time_s), np.bool_)
         for attempt in range(self._max_resends + 1):
             address = slot * (self._max_resends + 1) + attempt
-            delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values_at(now_s))
+            delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
             time_s[waiting] += delay_s[waiting] + (self._resend_after_s if attempt else 0.0)
-            waiting &= ~np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s))
+            waiting &= ~np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
             if not waiting.any():
                 break
         end_s = min(float(time_s.max()), float(ready_s.max()) + self._wait_s)

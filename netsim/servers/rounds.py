@@ -82,7 +82,7 @@ class AttemptRows:
         self.recorder = recorder
         self.at_close = at_close
         if not at_close:
-            loop.on_end = self._ended
+            loop.pool.followers.append(self._ended)
 
     def _ended(self, update: Update) -> None:
         self.recorder.update(update.row())

@@ -124,25 +124,30 @@ class Ended(Protocol):
 
     rounds: int
     counts: dict[str, int]
-    begun: set[int]
-    delivered: set[int]
 
 
-def after_run(scenario: Scenario, run: Ended, ended: str) -> list[Caution]:
+class Tried(Protocol):
+    """The clients of a run that is over: how many attempts each (K,) began, and how many of its updates were delivered."""
+
+    selections: IntArray
+    successes: list[int]
+
+
+def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> list[Caution]:
     """The warnings that a run deserves once it is over, for the reason `ended`."""
     if ended not in (BY_ROUNDS, BY_TIME, BY_ABSENCE):
         return []  # it may go on
     if not run.rounds:
         why = f"time_limit_s = {scenario.time_limit_s!r} came first" if ended == BY_TIME else f"it ended by: {ended}"
         return [Caution("no-round", f"rounds: none was completed, {why}; the tables are empty")]
-    if not run.delivered:
+    successes = np.array(clients.successes)
+    if not successes.any():
         return [Caution("never-delivered", "clients: no update of any client was ever delivered")]
     cautions = []
     for i, (name, members) in enumerate(Population(scenario.clients).members.items()):
-        group = set(members.tolist())
-        if group & run.delivered:
+        if successes[members].any():
             continue
-        tried = bool(group & run.begun)
+        tried = bool(clients.selections[members].any())
         # A short run, such as a trial, leaves somebody out whatever the policy.
         if tried or run.counts["selected"] >= _ENOUGH * scenario.clients.count:
             why = "each was lost, late, aborted or still under way at the end" if tried else "it was never selected"

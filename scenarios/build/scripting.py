@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from models.laws.changes import Piecewise, Unchanging
@@ -15,16 +16,15 @@ class Replaceable:
 
     def __init__(self, timeline: Unchanging[DelayLaw] | Piecewise[DelayLaw]) -> None:
         self._timeline = timeline
+        self.at: Callable[[int, float], tuple[DelayLaw, float]] = timeline.at
+        """The law in force in a round at a time, and until when, as far as the present timeline knows."""
 
     @property
     def laws(self) -> list[DelayLaw]:
         """All laws that the present timeline brings into force, in order."""
         return self._timeline.laws
 
-    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """The law in force in `round` at `time_s`, and until when, as far as the present timeline knows."""
-        return self._timeline.at(round, time_s)
-
     def replace(self, law: DelayLaw) -> None:
         """From now on, `law`."""
         self._timeline = Unchanging(law)
+        self.at = self._timeline.at

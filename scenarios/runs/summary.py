@@ -7,6 +7,7 @@ import math
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.schema.released import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 
+_SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
 
 
@@ -47,11 +49,6 @@ class Totals:
     detections: list[DetectionRow] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
 
-    begun: set[int] = field(default_factory=set)
-    """The clients of which an update was begun."""
-    delivered: set[int] = field(default_factory=set)
-    """Those of which one was delivered."""
-
     def add(self, row: RoundRow) -> None:
         """Take one more round into account."""
         self.rounds += 1
@@ -67,18 +64,17 @@ class Totals:
         while self.starts_s and (row.start_s >= self.starts_s[0] or row.end_s > self.starts_s[0]):
             self.starts_s.pop(0)
             self.first_rounds.append(row.round)
-        for name in self.counts:
-            self.counts[name] += getattr(row, name) or 0
+        for name, count in zip(SUMMED, _SUMMED(row), strict=True):
+            if count:
+                self.counts[name] += count
 
     def state_dict(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {name: sorted(values[name]) for name in ("begun", "delivered")}
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self.detections = [DetectionRow(*row) for row in self.detections]
-        self.begun, self.delivered = set(self.begun), set(self.delivered)
 
 
 class Summing:
@@ -87,14 +83,9 @@ class Summing:
     def __init__(self, inner: Recorder, totals: Totals) -> None:
         self._inner = inner
         self.totals = totals
+        self.update: Callable[[UpdateRow], None] = inner.update
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
-
-    def update(self, row: UpdateRow) -> None:
-        self.totals.begun.add(row.client)
-        if row.outcome == "delivered":
-            self.totals.delivered.add(row.client)
-        self._inner.update(row)
 
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)
@@ -116,7 +107,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
     def known(value: float) -> float | None:
         return None if math.isnan(value) else value
 
-    late = after_run(scenario, totals, ended)
+    late = after_run(scenario, totals, built.clients, ended)
     packages = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
     return {
         "format": FORMAT,
@@ -203,7 +194,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
             first = [math.ceil(start) for start in law.starts if start <= totals.rounds]
         table = {"unit": law.unit, "starts": list(law.starts), "first_rounds": first, "means": law.segment_means.tolist()}
     return {
-        "successes": built.clients.successes.tolist(),
+        "successes": list(built.clients.successes),
         "jam_dwells": channels.jammers.spent,
         "restarts": [row.round for row in totals.detections],
         "detections": detection_totals(totals.detections, table),

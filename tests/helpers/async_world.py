@@ -98,6 +98,7 @@ class Counting:
 
     version: int = 0
     calls: list[Deliveries] = field(default_factory=list)
+    aggregates: bool = True
 
     def retain(self, versions: list[int]) -> None:
         """Nothing is kept."""

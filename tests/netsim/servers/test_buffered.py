@@ -33,6 +33,8 @@ class Lowest(Script):
 class Noting(NoLearner):
     """Trains nothing, makes a version of every aggregation, and keeps what it was given."""
 
+    aggregates = True
+
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
