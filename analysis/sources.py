@@ -22,7 +22,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
         *("accuracy", "loss", "reward", "genie_reward", "bytes_down", "bytes_up"),
         *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
-        *("members", "opinion", "opinion_s", "opinions_missing", "talk_s", "converged_s", "agreed_s", "exchanges", "residual"),
+        *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges", "residual"),
         *("disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
         *("message_bytes", "training_loss"),
     ),

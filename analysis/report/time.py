@@ -65,7 +65,7 @@ def _slot_words(slots: pd.DataFrame, rounds: pd.DataFrame) -> str:
     total_s = float(slots["end_s"].iloc[-1])
     shares = {
         "training, in communication rounds": float((rounds["end_s"] - rounds["start_s"]).sum()),
-        "deciding who takes part": float(slots["talk_s"].sum()),
+        "deciding who takes part": float(slots["consensus_s"].sum()),
         "tests and opinions at the end of slots": float(slots["opinion_s"].sum()),
     }
     named = "; ".join(f"{what}: {format_number(seconds)} s" for what, seconds in shares.items())

@@ -126,12 +126,12 @@ def run_timing(run: Run) -> Timing:
     length_s = rows["end_s"] - rows["start_s"]
     return Timing(
         latency_s=mean_delay_s(run.scenario["peers"]["delay"]),
-        slot_s=float((length_s - rows["talk_s"]).mean()),
+        slot_s=float((length_s - rows["consensus_s"]).mean()),
         converged_s=float(rows["converged_s"].astype(float).mean()),
         converged=float(rows["converged_s"].notna().mean()),
         agreed_s=float(rows["agreed_s"].astype(float).mean()),
         agreed=float(rows["agreed_s"].notna().mean()),
-        consensus=float(rows["talk_s"].sum() / length_s.sum()),
+        consensus=float(rows["consensus_s"].sum() / length_s.sum()),
         disagreement=float(rows["disagreement"].mean()),
         members=float(rows["members"].mean()),
         messages=float(rows["messages"].mean()),

@@ -53,7 +53,7 @@ class RoundRow(NamedTuple):
     """Seconds at the end of the slot for testing the model and uploading opinions."""
     opinions_missing: int | None = None
     """Opinions that did not reach the server in this slot."""
-    talk_s: float | None = None
+    consensus_s: float | None = None
     """Seconds the clients spent deciding who takes part, before the slot's training."""
     converged_s: float | None = None
     """Seconds of the consensus phase until belief propagation had settled; null: it had not when training started."""

@@ -125,7 +125,7 @@ class SlotServer(ABC):
         trained_s = self.clock.now
         ready_s = trained_s + self.tests.durations_s(slot, trained_s)
         opinions = self.learner.opinions(slot)
-        columns: dict[str, Any] = {"talk_s": decided_s - start_s, **trained}
+        columns: dict[str, Any] = {"consensus_s": decided_s - start_s, **trained}
         columns |= yield from self._close_slot(slot, self.members.members, opinions, ready_s)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
@@ -306,7 +306,7 @@ class FlDaServer(SlotServer):
         changes = {name: count - before[name] for name, count in self._counts.items()}
         return changes | {
             "messages_in_flight": self.consensus.links.in_flight,
-            "talk_s": outcome.duration_s,
+            "consensus_s": outcome.duration_s,
             "converged_s": outcome.converged_s,
             "agreed_s": outcome.agreed_s,
             "exchanges": outcome.exchanges,

@@ -120,10 +120,10 @@ def test_foreign_tables_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_from_before_a_column_came_is_read_as_if_it_were_null(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"round": [1, 2]})
-    write_table(run / "rounds.parquet", "rounds", {"round": [1, 2]}, drop=("talk_s", "jammed"))
+    write_table(run / "rounds.parquet", "rounds", {"round": [1, 2]}, drop=("consensus_s", "jammed"))
     opened = open_run(run)
     assert set(opened.rounds.columns) == set(COLUMNS["rounds"])
-    assert opened.rounds["talk_s"].isna().all()
+    assert opened.rounds["consensus_s"].isna().all()
     assert opened.arrow("rounds", ["jammed", "round"]).to_pydict() == {"jammed": [None, None], "round": [1, 2]}
 
 

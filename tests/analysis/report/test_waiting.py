@@ -119,7 +119,7 @@ def test_nothing_gives_no_shares() -> None:
 # misses the deadline), tests until 20. Slot 2, 20 to 30: 4 s of consensus, a second of waiting, rounds 25 to 26 and 26 to 28,
 # tests until 30.
 SLOTS: tuple[dict[str, list[Any]], dict[str, list[Any]]] = (
-    {"round": [1, 2], "start_s": [0.0, 20.0], "end_s": [20.0, 30.0], "talk_s": [10.0, 4.0], "opinion_s": [5.0, 2.0]},
+    {"round": [1, 2], "start_s": [0.0, 20.0], "end_s": [20.0, 30.0], "consensus_s": [10.0, 4.0], "opinion_s": [5.0, 2.0]},
     table(
         [
             (1, 0, "delivered", 10.0, 11.0),

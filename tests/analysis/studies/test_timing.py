@@ -47,8 +47,8 @@ def test_figures_of_a_run_are_means_over_its_slots(study: Sweep) -> None:
     assert timing.latency_s == 0.05
     assert timing.slot_s == pytest.approx(15.0)  # 15 rounds of 1 s
     assert timing.agreed == timing.converged == 1.0
-    assert timing.agreed_s == rows["agreed_s"].mean() == rows["talk_s"].mean() > timing.converged_s
-    assert timing.consensus == pytest.approx(rows["talk_s"].sum() / rows["end_s"].iloc[-1])
+    assert timing.agreed_s == rows["agreed_s"].mean() == rows["consensus_s"].mean() > timing.converged_s
+    assert timing.consensus == pytest.approx(rows["consensus_s"].sum() / rows["end_s"].iloc[-1])
     assert timing.regret == pytest.approx(run.summary["final"]["regret"] / 6)
     assert timing.messages == run.summary["slots"]["messages"] / 6
 

@@ -185,7 +185,7 @@ def test_a_slot_of_fl_fa_by_hand() -> None:
     assert (first.selected, first.delivered, first.members) == (9, 9, 3)
     assert (first.bytes_down, first.bytes_up) == (900, 900)
     assert first.opinion_s == 2.25
-    assert (first.talk_s, first.opinions_missing, first.messages) == (0.0, 0, None)
+    assert (first.consensus_s, first.opinions_missing, first.messages) == (0.0, 0, None)
     assert first.opinion == pytest.approx(0.5)
     assert first.genie_reward == pytest.approx(first.reward)
     assert [row.round for row in run.recorder.updates] == [r for r in range(1, 7) for _ in range(3)]
@@ -207,7 +207,7 @@ def test_a_slot_of_fl_da_by_hand() -> None:
     first, second = run.recorder.rounds
     # Slot 1 begins with a test of the first model: 0.5 + 2 + 6 + 2 * 4 + 0.5.
     assert (first.start_s, first.end_s, second.end_s) == (0.0, 17.0, 33.5)
-    assert (first.converged_s, first.agreed_s, first.talk_s) == (2.0, 8.0, 8.0)
+    assert (first.converged_s, first.agreed_s, first.consensus_s) == (2.0, 8.0, 8.0)
     assert (first.exchanges, first.disagreement, first.members) == (2, 0.0, M)
     # Beliefs: 2 * 24 messages. Each of 12 items has crossed 2 links at every step of 1 s, at 0..5 s, and meets itself at 6 s:
     # the last client has it from both sides and tells one of them.
@@ -275,7 +275,7 @@ def test_with_zero_latency_and_no_loss_fl_da_is_the_untimed_algorithm(
     assert [outcome.members.tolist() for outcome in run.outcomes] == played
     assert len({tuple(members) for members in played}) > 1
     assert run.clock.now == 0.0
-    assert all(row.talk_s == 0.0 and row.disagreement == 0.0 for row in run.recorder.rounds)
+    assert all(row.consensus_s == 0.0 and row.disagreement == 0.0 for row in run.recorder.rounds)
 
 
 def test_fl_fa_with_nothing_lost_is_the_untimed_policy() -> None:
@@ -439,7 +439,7 @@ def test_a_deadline_before_agreement_costs_regret_and_is_recorded() -> None:
         start = StartRule(start="deadline", deadline_s=deadline_s)
         run = Run(slots=40, delay=JITTER, start=start, belief=BeliefRules(exchanges=2), learner={"own": 0.6}).play()
         rows[deadline_s] = run.recorder.rounds
-        assert all(row.talk_s == pytest.approx(deadline_s) for row in run.recorder.rounds)
+        assert all(row.consensus_s == pytest.approx(deadline_s) for row in run.recorder.rounds)
     disagreement = {d: np.mean([row.disagreement for row in r]) for d, r in rows.items()}
     regret = {d: sum(row.genie_reward - row.reward for row in r) for d, r in rows.items()}
     members = {d: np.mean([row.members for row in r]) for d, r in rows.items()}

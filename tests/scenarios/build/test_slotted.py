@@ -56,7 +56,7 @@ def test_a_study_of_the_paper_is_well_formed(name: str, monkeypatch: pytest.Monk
 
 def test_in_zero_time_nobody_waits_and_nobody_disagrees(tmp_path: Path) -> None:
     _, rows = played(tmp_path, slots__start="zero")
-    assert [row["talk_s"] for row in rows] == [0.0] * 4
+    assert [row["consensus_s"] for row in rows] == [0.0] * 4
     assert [row["disagreement"] for row in rows] == [0.0] * 4
     assert [row["end_s"] - row["start_s"] for row in rows] == pytest.approx([15.0] * 4)
 
@@ -65,7 +65,7 @@ def test_zero_time_and_agreement_choose_the_same_clients(tmp_path: Path) -> None
     _, zero = played(tmp_path / "zero", slots__start="zero", rounds=30)
     _, agreed = played(tmp_path / "agreed", rounds=30)
     assert [row["opinion"] for row in zero] == [row["opinion"] for row in agreed]
-    assert all(row["talk_s"] > 0 for row in agreed)
+    assert all(row["consensus_s"] > 0 for row in agreed)
 
 
 def test_messages_on_request(tmp_path: Path) -> None:
