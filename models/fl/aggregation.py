@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import AnswerError
-from models.fl.parameters import HingeParameters, MixingParameters, PolynomialParameters
+from models.fl.parameters import HingeParameters, MajorityVoteParameters, MixingParameters, PolynomialParameters
 from models.fl.protocols import Aggregation, Staleness
 
 IntArray = NDArray[np.int64]
@@ -33,6 +33,8 @@ class Arrivals:
     """(n,) how many versions of the model were made since the one the update started from; 0: a fresh one."""
     contribution: FloatArray | None
     """(n,) the clients' marginal contributions, for an aggregation that says `needs_contribution`."""
+    generator: Callable[[], np.random.Generator]
+    """Gives the generator of this aggregation, the same at every call."""
 
 
 class NoStaleness:
@@ -60,6 +62,7 @@ class _Weighted(ABC):
     """The sum of w_i s_i update_i: weights w that sum to 1, times the staleness factors, which are not made to sum to 1 again."""
 
     needs_contribution = False
+    votes = False
 
     @abstractmethod
     def weights(self, arrivals: Arrivals) -> FloatArray:
@@ -111,6 +114,7 @@ class Mixing(MixingParameters):
     """
 
     needs_contribution = False
+    votes = False
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         mixed = model.clone()
@@ -119,11 +123,30 @@ class Mixing(MixingParameters):
         return mixed.sub_(model)
 
 
+class MajorityVote(MajorityVoteParameters):
+    """theta <- theta + learning_rate sign(sum of s_i sign(update_i)), s_i the staleness factors: signSGD with majority vote.
+
+    Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD", ICML 2018, Algorithm 2, where an update is minus a gradient. Every
+    client has one vote, whatever its samples; a zero is none.
+    """
+
+    needs_contribution = False
+    votes = True
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        direction = (torch.from_numpy(factors.astype(np.float32)).to(updates.device) @ updates.sign()).sign_()
+        if self.tie == "random":
+            drawn = arrivals.generator().integers(0, 2, len(direction), dtype=np.int8)
+            direction = direction.where(direction != 0, direction.new_tensor(2.0 * drawn - 1.0))
+        return direction.mul_(self.learning_rate)
+
+
 AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     "size": BySize,
     "equal": Equal,
     "contribution": ByContribution,
     "mixing": Mixing,
+    "majority-vote": MajorityVote,
 }
 STALENESS: dict[str, Callable[..., Staleness]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from models.fl.losses import Loss, LossTally
 from models.fl.memory import is_out_of_memory
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
+from models.fl.parameters import STATISTICS_NOT_VOTED
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
 
@@ -95,7 +97,7 @@ class FederatedLearner:
         labels = dataset.train_y.numpy()
         self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
         """(K, labels) how many samples of each label each client holds."""
-        self._methods = methods
+        self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
         self._trainer = LocalTrainer(
@@ -109,14 +111,18 @@ class FederatedLearner:
         self._work = LocalWork(
             partition=partition,
             trainer=self._trainer,
-            mechanism=methods.mechanism,
-            unprotected=methods.unprotected,
+            methods=methods,
             streams=streams,
             options=options,
             losses=LossTally() if options.training_loss else None,
         )
         if methods.aggregation.needs_contribution and not options.contribution_samples:
             raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
+        if methods.compression.needs_vote and not methods.aggregation.votes:
+            reason = "signs have no magnitude: set aggregation.kind = 'majority-vote', or compression.scale = 'mean'"
+            raise ParameterError("compression.scale", "none", reason)
+        if methods.aggregation.votes and self._trainer.buffers and not self._work.local_statistics:
+            raise ParameterError("aggregation.kind", "majority-vote", STATISTICS_NOT_VOTED)
         self._contributions = on_validation(
             trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
         )
@@ -131,6 +137,8 @@ class FederatedLearner:
         self.release = self._work.release
         """What of an update is sent, and how much of it is protected."""
         self.payload_bytes = 4 * self.release.numbers
+        self.up_bytes, self.down_bytes = self._work.up.bytes, self._work.down.bytes
+        """Bytes of an update and of a model as they are sent."""
 
     @property
     def version(self) -> int:
@@ -218,7 +226,9 @@ class FederatedLearner:
         kept = slice(None) if accepted.all() else ~refused
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
-        arrivals = Arrivals(self.data_sizes[clients[accepted]], staleness, zeta)
+        arrivals = Arrivals(
+            self.data_sizes[clients[accepted]], staleness, zeta, partial(self._streams.generator, "aggregation", self.version)
+        )
         model = self._versions.model
         factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
         step = self._methods.aggregation.step(model, starts[kept], content[kept], arrivals, factors)

@@ -15,13 +15,15 @@ from models.errors import ParameterError
 from models.fl.augmentation import draw_moves
 from models.fl.batches import draw_batches
 from models.fl.client_memory import ClientMemory, OptimizerStates
+from models.fl.compression.bits import Generators
+from models.fl.compression.error_memory import ErrorMemory
+from models.fl.compression.messages import Messages
 from models.fl.evaluation import Randomness
 from models.fl.losses import FirstPass, LossTally
-from models.fl.mechanisms import Mechanism
+from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.release import Release
 from models.fl.training import LocalTrainer
-from models.fl.unprotected import Unprotected
 
 IntArray = NDArray[np.int64]
 
@@ -45,27 +47,32 @@ class Models(Protocol):
 
 
 class Computed(NamedTuple):
-    """Updates, each (n, d): where they started and what they are once protected; what their clients ended with, and losses."""
+    """Updates, each (n, d): where they started and what the server receives; what their clients ended with, and losses."""
 
     starts: Tensor
     content: Tensor
     memory: ClientMemory
+    left_out: ErrorMemory
     losses: LossTally | None
     first: FirstPass | None
 
 
 class LocalWork:
     """Computes updates, all that are asked for in one call, from their addresses, the versions they started from and what their
-    clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept"."""
+    clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept".
+
+    An update is trained from the model as its client received it, bounded and noised, and then compressed; what compression with
+    error feedback leaves out (`left_out`) is of the noised update. Running statistics are not compressed, in neither direction.
+    An update that is not finite is sent as it is, for the server to refuse, and leaves its client's memory as it was.
+    """
 
     def __init__(
         self,
         *,
         partition: list[IntArray],
         trainer: LocalTrainer,
-        mechanism: Mechanism,
+        methods: Methods,
         streams: Randomness,
-        unprotected: Unprotected | None,
         options: TrainingOptions,
         losses: LossTally | None,
     ) -> None:
@@ -75,11 +82,22 @@ class LocalWork:
         self.local_statistics = options.batch_statistics == "local"
         if self.local_statistics and not trainer.buffers:
             raise ParameterError("batch_statistics", "local", "the network keeps no running statistics; leave it out")
-        self.release = Release(layout=trainer.layout, mechanism=mechanism, unprotected=unprotected, local=self.local_statistics)
+        self.release = Release(
+            layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
+        )
         kept = options.optimizer_state == "kept"
         if kept and not trainer.moments:
             raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
         self.memory = ClientMemory(statistics=self.local_statistics, optimizer=kept)
+        self.left_out = ErrorMemory()
+        tensors = self.release.tensors
+        others = self.release.numbers - sum(tensors)
+        self.up = Messages(role="compression", compression=methods.compression, tensors=tensors, others=others)
+        """The clients' updates on their way."""
+        self.down = Messages(
+            role="down_compression", compression=methods.down_compression, tensors=tensors, others=others, models=True
+        )
+        """The model on its way to them."""
         self.losses = losses
         """Adds up the losses of what is trained; None: nobody wants to know them."""
         self._partition = [np.asarray(part, np.int64) for part in partition]
@@ -87,18 +105,19 @@ class LocalWork:
         self._options = options
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
-        """Where each update started, what it is once protected, and what the clients would go on from: see `keep`.
+        """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
 
         `want_losses`: also the losses of each client's first pass.
         """
         width = self._trainer.parameters
-        starts = torch.stack([models[update.version] for update in updates])
+        received = {version: self._received(version, models[version]) for version in {update.version for update in updates}}
+        starts = torch.stack([received[update.version] for update in updates])
         trained = torch.empty_like(starts)
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
         first = FirstPass(self._first_passes(updates, batches)) if want_losses else None
-        for rows in self._one_after_another(updates):
+        for rows in _one_after_another(updates, self.memory.keeps):
             clients = [updates[row].client for row in rows]
             start = starts[rows]
             memory.recall_statistics(clients, start[:, width:])
@@ -120,34 +139,53 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, losses, first)
+        return Computed(starts, content, memory, self._compress(content, updates), losses, first)
+
+    def _received(self, version: int, model: Tensor) -> Tensor:
+        """The model (d,) of this version as clients receive it: the same for all of them."""
+        if self.down.exact:
+            return model
+        width = self._trainer.parameters
+        arrived = self.down.received(model[None, :width], lambda row: self._streams.generator("model-compression", version))
+        return torch.cat([arrived[0], model[width:]])
+
+    def _compress(self, content: Tensor, updates: list[Update]) -> ErrorMemory:
+        """Put what arrives of the updates `content` (n, d) in their place; what the clients have left out by then."""
+        if self.up.exact:
+            return self.left_out
+        sent = content[:, : self._trainer.parameters]
+        left_out = self.left_out.copy()
+        usable = content.isfinite().all(1).tolist()
+        for wave in _one_after_another(updates, self.up.error_feedback):
+            rows = [row for row in wave if usable[row]]
+            if not rows:
+                continue
+            clients, before = [updates[row].client for row in rows], sent[rows]
+            if self.up.error_feedback:
+                left_out.add_to(before, clients)
+            sent[rows] = after = self.up.received(before, self._draws([updates[row] for row in rows]))
+            if self.up.error_feedback:
+                left_out.keep(clients, before - after)
+        return left_out
+
+    def _draws(self, updates: list[Update]) -> Generators:
+        return lambda row: self._streams.generator("update-compression", updates[row].round, updates[row].client)
 
     def keep(self, computed: Computed) -> None:
         """The clients go on from what they ended with as this was computed."""
-        self.memory = computed.memory
+        self.memory, self.left_out = computed.memory, computed.left_out
         if self.losses is not None and computed.losses is not None:
             self.losses.merge(computed.losses)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"memory": self.memory.state_dict(), "losses": {} if self.losses is None else self.losses.state_dict()}
+        losses = {} if self.losses is None else self.losses.state_dict()
+        return {"memory": self.memory.state_dict(), "left_out": self.left_out.state_dict(), "losses": losses}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         self.memory.load_state_dict(state["memory"], device)
+        self.left_out.load_state_dict(state["left_out"], device)
         if self.losses is not None:
             self.losses.load_state_dict(state["losses"])
-
-    def _one_after_another(self, updates: list[Update]) -> list[list[int]]:
-        """Rows that can be trained at once: a client that is there twice goes on from what it kept the first time."""
-        if not self.memory.keeps:
-            return [list(range(len(updates)))]
-        waves: list[list[int]] = []
-        times: Counter[int] = Counter()
-        for row, update in enumerate(updates):
-            if times[update.client] == len(waves):
-                waves.append([])
-            waves[times[update.client]].append(row)
-            times[update.client] += 1
-        return waves
 
     def _train(
         self,
@@ -186,3 +224,17 @@ class LocalWork:
     def _moves(self, update: Update, steps: int) -> IntArray:
         generator = self._streams.generator("augmentation", update.round, update.client)
         return draw_moves(generator, steps=steps, batch_size=self._options.batch_size)
+
+
+def _one_after_another(updates: list[Update], keeps: bool) -> list[list[int]]:
+    """Rows that can be computed at once: where clients keep anything, one that is there twice goes on from the first time."""
+    if not keeps:
+        return [list(range(len(updates)))]
+    waves: list[list[int]] = []
+    times: Counter[int] = Counter()
+    for row, update in enumerate(updates):
+        if times[update.client] == len(waves):
+            waves.append([])
+        waves[times[update.client]].append(row)
+        times[update.client] += 1
+    return waves

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from models.fl.aggregation import BySize, NoStaleness
+from models.fl.compression.none import NoCompression
 from models.fl.mechanisms import Mechanism, NoMechanism
-from models.fl.protocols import Aggregation, Optimizer, ServerOptimizer, Staleness
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
 from models.fl.server_optimizers import ServerSgd
 from models.fl.unprotected import Unprotected
 
@@ -22,3 +23,7 @@ class Methods:
     aggregation: Aggregation = field(default_factory=BySize)
     staleness: Staleness = field(default_factory=NoStaleness)
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
+    compression: Compression = field(default_factory=NoCompression)
+    """Of what clients send."""
+    down_compression: Compression = field(default_factory=NoCompression)
+    """Of the model as it is sent to them."""

@@ -7,9 +7,13 @@ refuse values out of bounds. A class without parameters is not listed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from models.fl.bounds import Fraction, NonNegative, Positive, Share, Whole, check_bounds
+
+STATISTICS_NOT_VOTED = (
+    "running statistics of batch normalisation cannot be voted on; use batch_statistics = 'local', or a network without them"
+)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -63,6 +67,17 @@ class MixingParameters(Parameters):
     table = "aggregation"
     alpha: Share = 0.6
     """The share, for an update of staleness 0."""
+
+
+@dataclass(kw_only=True, eq=False)
+class MajorityVoteParameters(Parameters):
+    """Of aggregation by the signs of the updates."""
+
+    table = "aggregation"
+    learning_rate: Positive
+    """How far each parameter moves in the direction that most updates give it."""
+    tie: Literal["stay", "random"] = "stay"
+    """Where as many want up as down: stay, or up or down at random."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from models.fl.aggregation import Arrivals
+    from models.fl.compression.bits import Generators
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -46,6 +47,8 @@ class Aggregation(Protocol):
 
     needs_contribution: bool = False
     """Whether it goes by the clients' marginal contributions."""
+    votes: bool = False
+    """Whether it goes by the signs of updates alone, which running statistics cannot be aggregated by."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         """What is to be added to `model` (d,); starts and updates (n, d), staleness factors (n,), n >= 1."""
@@ -60,3 +63,27 @@ class ServerOptimizer(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None: ...
+
+
+class Compression(Protocol):
+    """What becomes of the numbers of a message on their way, and how many bytes it has."""
+
+    exact: bool = False
+    """Whether what arrives is what was sent: `compress` is then never called."""
+    error_feedback: bool = False
+    """Whether what is left out of a client's update is added to its next one, before that is compressed."""
+    whole_models: bool = True
+    """Whether a model may be sent so, and not only the difference between two."""
+    needs_vote: bool = False
+    """Whether what arrives has no magnitude, so that only a vote can aggregate it."""
+    ratio: float | None = None
+    """Of a size that is only declared: bytes over those of a plain message. None: values are compressed."""
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Bytes of one message of tensors of so many numbers each, whatever their values."""
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """What the receiver makes of the messages `rows` (n, d), which are finite; `rows` are left as they are.
+
+        A row holds tensors of so many numbers each, one after the other; `generators(row)` draws for one message.
+        """

@@ -40,6 +40,8 @@ class Release:
                 raise ParameterError("batch_statistics", "averaged", f"{BARE_STATISTICS}")
         self.numbers = int(sent.sum())
         """Numbers in one update."""
+        self.tensors = [shape.numel() for shape in layout.shapes[: layout.count] if shape.numel()]
+        """How many of them the network's parameters have, tensor by tensor; the others are running statistics."""
         self.unprotected = int(named.sum()) if mechanism.protects else self.numbers
         """How many of them are sent as they are."""
         self.guarantee = mechanism.guarantee

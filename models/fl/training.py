@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from models.errors import ParameterError
 from models.fl.augmentation import crop_flip
 from models.fl.batches import stack_batches
 from models.fl.client_memory import OptimizerStates
@@ -75,6 +76,8 @@ class LocalTrainer:
         """What happened in training that a user should know, once each."""
         self.layout = Layout(network)
         self.parameters, self.buffers = self.layout.parameters, self.layout.buffers
+        if not self.parameters:
+            raise ParameterError("network", network, "it has no parameters: there is nothing to train or to send", shown="")
         self._convolves = any(isinstance(layer, nn.Conv2d) for layer in network.modules())
         self._gradients = Gradients(
             network=network,

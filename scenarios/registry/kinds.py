@@ -104,6 +104,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "equal": f"{_FL}.aggregation:Equal",
         "contribution": f"{_FL}.aggregation:ByContribution",
         "mixing": f"{_FL}.aggregation:Mixing",
+        "majority-vote": f"{_FL}.aggregation:MajorityVote",
     },
     "staleness": {
         "none": f"{_FL}.aggregation:NoStaleness",

@@ -15,10 +15,12 @@ from models.errors import ParameterError
 from models.fl.data_files import DATASETS
 from models.fl.options import DataOptions, LearnerOptions
 from models.fl.parameters import (
+    STATISTICS_NOT_VOTED,
     AdamParameters,
     FedAdamParameters,
     FedAvgMParameters,
     HingeParameters,
+    MajorityVoteParameters,
     MixingParameters,
     PolynomialParameters,
     ServerSgdParameters,
@@ -93,6 +95,13 @@ class Mixing(Component, MixingParameters):
     kind: Literal["mixing"] = "mixing"
 
 
+class MajorityVote(Component, MajorityVoteParameters):
+    """Every parameter moves by a fixed amount in the direction that most of the delivered updates give it (signSGD with majority
+    vote, Bernstein et al. 2018). A client has one vote, whatever its samples; an old update's counts less, as staleness says."""
+
+    kind: Literal["majority-vote"] = "majority-vote"
+
+
 class NoStaleness(Component):
     """Updates from old versions of the model count in full."""
 
@@ -130,7 +139,13 @@ class FedAdam(Component, FedAdamParameters):
 
 
 OPTIMIZERS: dict[str, type[Component]] = {"sgd": Sgd, "adam": Adam}
-AGGREGATIONS: dict[str, type[Component]] = {"size": BySize, "equal": Equal, "contribution": ByContribution, "mixing": Mixing}
+AGGREGATIONS: dict[str, type[Component]] = {
+    "size": BySize,
+    "equal": Equal,
+    "contribution": ByContribution,
+    "mixing": Mixing,
+    "majority-vote": MajorityVote,
+}
 STALENESS: dict[str, type[Component]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
 SERVER_OPTIMIZERS: dict[str, type[Component]] = {"sgd": ServerSgd, "fedavgm": FedAvgM, "fedadam": FedAdam}
 
@@ -154,6 +169,8 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             raise problem((error.name,), error.value, error.reason) from error
         if self.aggregation.kind == "contribution" and not self.contribution_samples:
             raise problem(("contribution_samples",), 0, "must be > 0 for aggregation by contribution")
+        if self.aggregation.kind == "majority-vote" and self.network.batch_normalised and self.batch_statistics == "averaged":
+            raise problem(("aggregation", "kind"), "majority-vote", STATISTICS_NOT_VOTED)
         if self.contribution_samples and not self.data.validation_samples:
             raise problem(("contribution_samples",), self.contribution_samples, "needs data.validation_samples > 0")
         if self.optimizer_state == "kept" and self.optimizer.kind == "sgd" and not self.optimizer.momentum:

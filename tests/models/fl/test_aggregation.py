@@ -12,7 +12,7 @@ ONE = np.ones(2)
 
 
 def arrivals(contribution=None) -> Arrivals:
-    return Arrivals(np.array([10, 30]), np.array([0, 3]), contribution)
+    return Arrivals(np.array([10, 30]), np.array([0, 3]), contribution, lambda: np.random.default_rng(7))
 
 
 def step(aggregation, factors=ONE, contribution=None) -> list[float]:

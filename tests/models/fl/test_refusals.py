@@ -67,6 +67,16 @@ CASES = {
     "norm": ({"network": {"kind": "cnn8", "norm": "layer"}}, 'learner.network.norm = "layer"', "", True),
     "widths": ({"network": {"kind": "cnn8", "channels": [3]}}, "learner.network.channels = [3]", "", True),
     "alpha": ({"aggregation": {"kind": "mixing", "alpha": 0.0}}, "learner.aggregation.alpha = 0.0", "must be > 0", True),
+    "a vote without a step": ({"aggregation": {"kind": "majority-vote"}}, "learner.aggregation.learning_rate", "missing", True),
+    "a vote on statistics": (
+        {
+            "aggregation": {"kind": "majority-vote", "learning_rate": 0.1},
+            "network": {"kind": "cnn8", "channels": [4] * 8, "norm": "batch"},
+        },
+        'learner.aggregation.kind = "majority-vote": running statistics of batch normalisation cannot be voted on',
+        "batch_statistics = 'local'",
+        True,
+    ),
     "no aggregation": ({"aggregation": {"kind": "mixin"}}, "learner.aggregation.kind", "did you mean 'mixing'?", True),
     "contribution": ({"aggregation": {"kind": "contribution"}}, "learner.contribution_samples = 0", "must be > 0", True),
     "validation": ({"contribution_samples": 5}, "learner.contribution_samples = 5", "data.validation_samples", True),

@@ -124,6 +124,7 @@ def test_every_partition_and_mechanism_is_known_on_both_sides():
 @pytest.mark.parametrize(
     "learner",
     [
+        {"aggregation": {"kind": "majority-vote", "learning_rate": 0.01, "tie": "random"}},
         {"aggregation": {"kind": "mixing"}, "staleness": {"kind": "polynomial"}},
         {
             "aggregation": {"kind": "contribution"},

@@ -1,0 +1,38 @@
+"""A ratio that is only declared, where nothing is trained and so nothing is there to compress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.fl.compression.bits import NUMBER, Generators, check_share, share_of, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Declared:
+    """A message takes a share of its bytes; for studies in which nothing is trained."""
+
+    exact = False
+    error_feedback = False
+    whole_models = True
+    needs_vote = False
+
+    def __init__(
+        self,
+        *,
+        ratio: Annotated[float, Doc("Bytes of a compressed message over those of a plain one, in (0, 1]; rounded up.")],
+    ) -> None:
+        check_share("ratio", ratio)
+        self.ratio: float | None = ratio
+        self._share = ratio
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        return share_of(self._share, whole_bytes(NUMBER * sum(tensors)))
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        raise ParameterError("ratio", self.ratio, "a declared ratio compresses no values")

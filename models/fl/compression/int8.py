@@ -1,0 +1,63 @@
+"""A byte for every number: 256 equal steps between the least and the largest number of each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_STEPS = 255
+
+
+class Int8:
+    """Each number becomes low + q step, q in 0..255, where low and 255 steps above it are the extremes of its tensor.
+
+    A message holds one byte for each number and, for each tensor, low and step, 32 bits each.
+    """
+
+    exact = False
+    error_feedback = False
+    whole_models = True
+    needs_vote = False
+    ratio: float | None = None
+
+    def __init__(
+        self,
+        *,
+        rounding: Annotated[
+            Literal["stochastic", "nearest"],
+            Doc("stochastic: up or down at random, so that the mean is the number itself; nearest: to the nearer step."),
+        ] = "stochastic",
+    ) -> None:
+        if rounding not in ("stochastic", "nearest"):
+            raise ParameterError("rounding", rounding, "must be stochastic or nearest")
+        self._stochastic = rounding == "stochastic"
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        return whole_bytes(sum(8 * numbers + 2 * NUMBER for numbers in tensors))
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        shape, out = rows.shape, rows.clone()
+        if self._stochastic:
+            up = rows.new_tensor(np.stack([generators(row).random(shape[1], dtype=np.float32) for row in range(shape[0])]))
+        else:
+            up = rows.new_full(shape, 0.5)
+        first = 0
+        for numbers in tensors:
+            columns = slice(first, first := first + numbers)
+            values, threshold = out[:, columns], up[:, columns]
+            low, high = values.aminmax(dim=1, keepdim=True)
+            step = (high - low) / _STEPS
+            # Where all numbers are the same there is one level only.
+            exact = (values - low) / step.masked_fill(step == 0, 1.0)
+            below = exact.floor()
+            values.copy_(low + (below + (threshold < exact - below)).clamp_(max=_STEPS) * step)
+        return out

@@ -1,0 +1,54 @@
+"""Messages in one direction: what arrives of rows of numbers, and how many bytes one of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.errors import AnswerError, ParameterError
+from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+from models.fl.protocols import Compression
+
+
+class Messages:
+    """Rows (n, d) that hold tensors of so many numbers each; `others` are sent beside them as they are.
+
+    `models`: a row is a whole model, not the difference of two.
+
+    Raises:
+        ParameterError: the compression does not go with models, or is for studies in which nothing is trained.
+    """
+
+    def __init__(self, *, role: str, compression: Compression, tensors: Sequence[int], others: int, models: bool = False) -> None:
+        self._role, self._compression, self._tensors = role, compression, list(tensors)
+        self.exact = compression.exact
+        """Whether what arrives is what was sent."""
+        self.error_feedback = compression.error_feedback
+        """Whether what is left out of a client's message is added to its next one."""
+        if compression.ratio is not None:
+            reason = "is for studies without a [learner]; the values of this one are compressed: choose another kind"
+            raise ParameterError(f"{role}.ratio", compression.ratio, reason)
+        if models and not compression.whole_models:
+            reason = "what it leaves out of a model is gone; models take none, qsgd or int8"
+            raise ParameterError(role, compression, reason, shown="")
+        size = compression.message_bytes(self._tensors)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise AnswerError(role, "message_bytes", size, "must be a whole number of bytes >= 0")
+        self.bytes = size + whole_bytes(NUMBER * others)
+        """Bytes of one message."""
+
+    def received(self, rows: Tensor, generators: Generators) -> Tensor:
+        """What arrives of `rows` (n, d), finite; `generators` as of `Compression.compress`.
+
+        Raises:
+            AnswerError: a compression of the user's own returned something else than such rows.
+        """
+        if self.exact:
+            return rows
+        arrived = self._compression.compress(rows, self._tensors, generators)
+        if not torch.is_tensor(arrived) or arrived.shape != rows.shape:
+            found = tuple(arrived.shape) if torch.is_tensor(arrived) else type(arrived).__name__
+            raise AnswerError(self._role, "compress", found, f"must be a tensor of shape {tuple(rows.shape)}")
+        return arrived

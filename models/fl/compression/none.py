@@ -1,0 +1,27 @@
+"""Nothing is compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class NoCompression:
+    """Numbers are sent as they are, 4 bytes each."""
+
+    exact = True
+    error_feedback = False
+    whole_models = True
+    needs_vote = False
+    ratio: float | None = None
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        return whole_bytes(NUMBER * sum(tensors))
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        return rows

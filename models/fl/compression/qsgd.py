@@ -1,0 +1,70 @@
+"""Quantised numbers of a vector of known norm (Alistarh, Grubic, Li, Tomioka and Vojnovic, "QSGD", NeurIPS 2017, Section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.fl.compression.bits import NUMBER, Generators, symbol_bits, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Qsgd:
+    """Each number x_i becomes |x| sign(x_i) l/s, l one of the two whole numbers beside s |x_i|/|x| at random: the mean is x_i.
+
+    A message holds the norm |x| in 32 bits, and for each of the d numbers its level, one of 2 s + 1, in ceil(log2(2 s + 1)) bits,
+    without the paper's entropy coding.
+    """
+
+    exact = False
+    error_feedback = False
+    whole_models = True
+    needs_vote = False
+    ratio: float | None = None
+
+    def __init__(
+        self,
+        *,
+        levels: Annotated[int, Doc("s: levels above 0; there are as many below.")],
+        bucket: Annotated[int | None, Doc("A norm for every so many numbers, the last ones fewer; absent: one for all.")] = None,
+    ) -> None:
+        if not 1 <= levels < 2**20:
+            raise ParameterError("levels", levels, "must be >= 1 and < 2^20: float32 holds no finer ones")
+        if bucket is not None and bucket < 1:
+            raise ParameterError("bucket", bucket, "must be >= 1")
+        self._levels, self._bucket = levels, bucket
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        numbers = sum(tensors)
+        norms = 1 if self._bucket is None else -(-numbers // self._bucket)
+        return whole_bytes(NUMBER * norms + numbers * symbol_bits(2 * self._levels + 1))
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        clients, numbers = rows.shape
+        uniforms = np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)])
+        drawn = rows.new_tensor(uniforms)
+        bucket = self._bucket or numbers
+        short = -numbers % bucket
+        if short:
+            # Zeros change no norm.
+            filled = rows.new_zeros(2, clients, numbers + short)
+            filled[0, :, :numbers], filled[1, :, :numbers] = rows, drawn
+            rows, drawn = filled
+        sent = _quantised(rows.reshape(-1, bucket), drawn.reshape(-1, bucket), self._levels)
+        return sent.reshape(clients, -1)[:, :numbers]
+
+
+def _quantised(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
+    """`values` (n, d) at levels between minus and plus each row's norm; `uniforms` (n, d) in [0, 1)."""
+    norms = values.double().square().sum(1, keepdim=True).sqrt().to(values.dtype)
+    # A row of zeros is sent as such.
+    exact = values.abs() * (levels / norms.masked_fill(norms == 0, 1.0))
+    below = exact.floor()
+    level = (below + (uniforms < exact - below)).clamp(max=levels)
+    return level * values.sign() * (norms / levels)

@@ -1,0 +1,70 @@
+"""k numbers of an update at random (Stich, Cordonnier and Jaggi, NeurIPS 2018; Wangni et al., NeurIPS 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.fl.compression.bits import NUMBER, Generators, check_share, index_bits, kept_of, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Positions = Literal["seed", "indices", "bitmap", "shorter"]
+_SEED = 64
+
+
+class RandomK:
+    """k = max(1, ceil(share d)) numbers out of d, every set of k alike, 32 bits each."""
+
+    exact = False
+    whole_models = False
+    needs_vote = False
+    ratio: float | None = None
+
+    def __init__(
+        self,
+        *,
+        share: Annotated[float, Doc("Share of the numbers that are sent, in (0, 1]; the number sent is rounded up.")],
+        scaled: Annotated[
+            bool | None,
+            Doc("Whether numbers are sent times d/k, so that their mean is the update. Absent: unless there is error_feedback."),
+        ] = None,
+        error_feedback: Annotated[bool, Doc("What is not sent is added to the client's next update.")] = False,
+        positions: Annotated[
+            Positions,
+            Doc(
+                "How it is told which numbers are sent. indices: ceil(log2 d) bits for each; bitmap: one bit for each of the d; "
+                "shorter: whichever of these takes less; seed: the 64 bits of the seed that they were drawn from."
+            ),
+        ] = "indices",
+    ) -> None:
+        check_share("share", share)
+        if positions not in ("seed", "indices", "bitmap", "shorter"):
+            raise ParameterError("positions", positions, "must be seed, indices, bitmap or shorter")
+        if scaled and error_feedback:
+            reason = "with error_feedback what is left out would grow from round to round; leave one of them out"
+            raise ParameterError("scaled", scaled, reason)
+        self.error_feedback = error_feedback
+        self._share, self._positions = share, positions
+        self._scaled = not error_feedback if scaled is None else scaled
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        numbers = sum(tensors)
+        kept = kept_of(self._share, numbers)
+        indices, bitmap = kept * index_bits(numbers), numbers
+        positions = {"seed": _SEED, "indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[self._positions]
+        return whole_bytes(NUMBER * kept + positions)
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        numbers = rows.shape[1]
+        kept = kept_of(self._share, numbers)
+        chosen = np.zeros(rows.shape, np.bool_)
+        for row, columns in enumerate(chosen):
+            columns[generators(row).choice(numbers, kept, replace=False, shuffle=False)] = True
+        sent = rows.masked_fill(rows.new_tensor(~chosen).bool(), 0.0)
+        return sent * (numbers / kept) if self._scaled else sent

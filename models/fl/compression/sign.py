@@ -1,0 +1,58 @@
+"""One bit for every number: its sign (Bernstein et al., "signSGD", ICML 2018; with a scale and error feedback EF-signSGD,
+Karimireddy et al., ICML 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Sign:
+    """The signs of an update, one bit each; the sign of a zero is drawn, as a bit has no third value.
+
+    Without a scale they are votes, and need the aggregation majority-vote.
+    """
+
+    exact = False
+    whole_models = False
+    ratio: float | None = None
+
+    def __init__(
+        self,
+        *,
+        scale: Annotated[
+            Literal["none", "mean"],
+            Doc("none: the signs alone; mean: times the mean magnitude of the update, sent in 32 bits more (EF-signSGD)."),
+        ] = "none",
+        error_feedback: Annotated[
+            bool | None,
+            Doc("What is not sent is added to the client's next update; with scale mean only. Absent: with scale mean."),
+        ] = None,
+    ) -> None:
+        if scale not in ("none", "mean"):
+            raise ParameterError("scale", scale, "must be none or mean")
+        if error_feedback and scale == "none":
+            reason = "a sign alone says nothing of how much is left out; set scale = 'mean', or leave it out"
+            raise ParameterError("error_feedback", error_feedback, reason)
+        self.needs_vote = scale == "none"
+        self.error_feedback = scale == "mean" if error_feedback is None else error_feedback
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        return whole_bytes(sum(tensors) + (0 if self.needs_vote else NUMBER))
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        signs = rows.sign()
+        zeros = signs == 0
+        for row in zeros.any(1).nonzero().flatten().tolist():
+            drawn = generators(row).integers(0, 2, rows.shape[1], dtype=np.int8)
+            signs[row] = signs[row].where(~zeros[row], rows.new_tensor(2.0 * drawn - 1.0))
+        return signs if self.needs_vote else signs * rows.abs().mean(1, keepdim=True)
