@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -45,29 +45,49 @@ class Quality:
     """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
 
 
-def measure(
-    trainer: LocalTrainer, model: Tensor, x: Tensor, y: Tensor, loss: Loss, batch_statistics: bool
-) -> tuple[BoolArray, float]:
-    """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
+def scored(
+    trainer: LocalTrainer,
+    model: Tensor,
+    samples: int,
+    take: Callable[[int, int], tuple[Tensor, Tensor]],
+    *,
+    batch_statistics: bool,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores (b, classes) that `model` (d,) gives so many samples, and their labels (b,), in batches of 1000.
 
-    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `losses.LOSS_CEILING`. Where the
-    device cannot hold a batch, batches are half as large from there on, and a note of the trainer says so.
+    `take` (first, last): inputs and labels of the samples first, .., last - 1. Where the device cannot hold a batch, batches are
+    half as large from there on, and a note of the trainer says so.
 
     Raises:
         MemoryError: the device cannot hold a single sample.
     """
-    right, total = [], torch.zeros((), dtype=torch.float64, device=x.device)
     first, size = 0, _BATCH
-    while first < len(y):
-        labels = y[first : first + size]
+    while first < samples:
+        x, labels = take(first, min(first + size, samples))
         try:
-            scores = trainer.scores(model, x[first : first + size], batch_statistics=batch_statistics)
+            scores = trainer.scores(model, x, batch_statistics=batch_statistics)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
             size = _half(trainer, len(labels), error)
             continue
         first += size
+        yield scores, labels
+
+
+def measure(
+    trainer: LocalTrainer, model: Tensor, x: Tensor, y: Tensor, loss: Loss, batch_statistics: bool
+) -> tuple[BoolArray, float]:
+    """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
+
+    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `losses.LOSS_CEILING`. Memory as of
+    `scored`.
+    """
+    right, total = [], torch.zeros((), dtype=torch.float64, device=x.device)
+    batches = scored(
+        trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
+    )
+    for scores, labels in batches:
         right.append((scores.argmax(1) == labels) & scores.isfinite().all(1))
         total += bounded_sum(loss.value(scores, labels))
     # One transfer from the device for all batches.

@@ -23,6 +23,7 @@ from models.fl.memory import is_out_of_memory
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.parameters import STATISTICS_NOT_VOTED
+from models.fl.probing import Probing
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
 
@@ -129,6 +130,7 @@ class FederatedLearner:
         self._evaluator = Evaluator(
             trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
         )
+        self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
         self.trained_updates = 0
         """Updates computed and offered to the model so far."""
         self.refused_updates = 0
@@ -250,6 +252,11 @@ class FederatedLearner:
             return None
         quality = self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
         return quality if self._work.losses is None else replace(quality, training_loss=self._work.losses.take())
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """(n,) mean loss of the present model on the clients' own samples, or on so many of each: see `probing.Probing`."""
+        statistics = self._work.memory.statistics if self._work.local_statistics else None
+        return self._probing.losses(self._versions.model, clients, round, samples, statistics)
 
     def opinions(self, local: LocalTest) -> FloatArray:
         """(K,) accuracy of the present model on every client's local test set, in [0, 1] (client analytics' opinions).

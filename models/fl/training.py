@@ -102,6 +102,10 @@ class LocalTrainer:
         """Shape of one sample."""
         return tuple(self._x.shape[1:])
 
+    def samples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs (n, ...) and labels (n,) of the training samples `rows` (n,)."""
+        return self._x.index_select(0, rows), self._y[rows]
+
     def initial(self) -> Tensor:
         """The network's present parameters and buffers as one row; shape (d,)."""
         return self.layout.row(self._network).to(self._x.device)

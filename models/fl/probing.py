@@ -1,0 +1,75 @@
+"""What clients find who are asked for their loss: that of the model they are sent, on samples of their own, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.evaluation import Randomness, scored
+from models.fl.losses import Loss, bounded
+from models.fl.training import LocalTrainer
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+class Probing:
+    """Mean losses of clients that hold the samples of `partition`, in one pass over all of those who are asked together."""
+
+    def __init__(self, *, partition: list[IntArray], trainer: LocalTrainer, loss: Loss, streams: Randomness) -> None:
+        self._partition, self._trainer, self._loss, self._streams = partition, trainer, loss, streams
+
+    def losses(
+        self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
+    ) -> FloatArray:
+        """(n,) mean loss of `model` (d,), as in evaluation, on all samples of each client, or on so many of them.
+
+        Which ones is drawn at the address (`round`, client). `statistics`: of batch normalisation, where each client has its own;
+        one that has none yet goes by its samples. No sample's loss counts as more than `losses.LOSS_CEILING`.
+        """
+        asked = clients.tolist()
+        rows = [self._rows(client, round, samples) for client in asked]
+        if statistics is None:
+            return self._means(model, rows, batch_statistics=False)
+        width = self._trainer.parameters
+        means = [
+            self._means(
+                torch.cat([model[:width], statistics[client]]) if client in statistics else model,
+                [own],
+                batch_statistics=client not in statistics,
+            )
+            for client, own in zip(asked, rows, strict=True)
+        ]
+        return np.concatenate([np.zeros(0), *means])
+
+    def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
+        own = self._partition[client]
+        if samples is None or samples >= len(own):
+            return own
+        return self._streams.generator("probe-samples", round, client).choice(own, samples, replace=False)
+
+    def _means(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
+        if not rows:
+            return np.zeros(0)
+        counts = np.array([len(own) for own in rows])
+        every = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
+        owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
+        totals = torch.zeros(len(rows), dtype=torch.float64, device=self._trainer.device)
+        done = 0
+        batches = scored(
+            self._trainer,
+            model,
+            len(every),
+            lambda first, last: self._trainer.samples(every[first:last]),
+            batch_statistics=batch_statistics,
+        )
+        for scores, labels in batches:
+            losses = bounded(self._loss.value(scores, labels)).double()
+            totals.index_add_(0, owners[done : done + len(labels)], losses)
+            done += len(labels)
+        means: FloatArray = totals.cpu().numpy() / counts
+        return means
