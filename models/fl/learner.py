@@ -98,6 +98,7 @@ class FederatedLearner:
         labels = dataset.train_y.numpy()
         self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
         """(K, labels) how many samples of each label each client holds."""
+        self.records_losses = options.client_losses
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)

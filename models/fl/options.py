@@ -85,6 +85,8 @@ class TrainingOptions:
     """Test-set accuracy each time so many simulated seconds have passed, as the next round closes; and after first and last."""
     training_loss: bool = False
     """Record the training loss (column `training_loss` of rounds.parquet)."""
+    client_losses: bool = False
+    """Record the losses that each delivered update was trained with (columns `loss` and `loss_rms` of clients.parquet)."""
     local_test_samples: Count | None = None
     """Test samples of each client's local test set, for opinions; absent: an equal share of the test set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -25,6 +25,7 @@ class SlotLearner:
             raise ParameterError("local", local, f"among the test samples, {error}") from error
         self._learner, self._local = learner, local
         self._first = learner.state_dict()
+        self.records_losses = learner.records_losses
 
     @property
     def version(self) -> int:

@@ -62,6 +62,7 @@ class SyntheticOpinions:
         self.worth: FloatArray = spread(values, np.arange(clients))
         """(K,) each client's worth."""
         self.version = 0
+        self.records_losses = False
         self._draws = draws
         self._own, self._noise, self._memory, self._start = own, noise, memory, start
         self._best = float(np.sort(self.worth)[-per_round:].mean())

@@ -12,6 +12,7 @@ class All:
     """Selects every selectable client, however many a round was meant to have. It has no parameters."""
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(self) -> None:
         pass

@@ -83,6 +83,7 @@ class ClusteredBySimilarity:
     """
 
     needs_updates = True
+    needs_losses = False
 
     def __init__(
         self,

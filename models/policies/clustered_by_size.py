@@ -16,6 +16,7 @@ class ClusteredBySize:
     """Draws one client from each of m distributions that the sizes of the clients' data fill; see `models.policies.clustered`."""
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int, data_sizes: FloatArray) -> None:
         check_round(clients, per_round)

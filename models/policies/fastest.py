@@ -13,6 +13,7 @@ class Fastest:
     first."""
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int, truth: Truth) -> None:
         check_round(clients, per_round)

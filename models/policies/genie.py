@@ -18,6 +18,7 @@ class Genie:
     """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client."""
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ class Random:
     """Selects m selectable clients, every such set equally likely; all of them where they are no more than m."""
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int) -> None:
         check_round(clients, per_round)

@@ -68,6 +68,7 @@ class UcbPolicy(ABC):
     """
 
     needs_updates = False
+    needs_losses = False
 
     def __init__(
         self,

@@ -23,7 +23,8 @@ _EVER = float("inf")
 
 
 class ClientPool:
-    """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence."""
+    """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
+    the server how long each step of a delivered update took."""
 
     def __init__(
         self,
@@ -37,10 +38,12 @@ class ClientPool:
         charge_on: str = "upload",
         retry: bool = False,
         instant: bool = False,
+        reports_phases: bool = False,
     ) -> None:
         self.count = clients
         self.clock = clock
         self.medium = medium
+        self.reports_phases = reports_phases
         self.availability = availability
         self.accountant = accountant
         self.life = UpdateLifecycle(

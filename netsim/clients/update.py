@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from netsim.records.rows import UpdateRow
+from netsim.records.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import IntArray, State
@@ -35,7 +35,7 @@ FIELDS = (
     "charged",
     "budget",
     "survives",
-    *UpdateRow._fields,
+    *(name for name in UpdateRow._fields if name not in LATER),
 )
 _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 
@@ -124,6 +124,8 @@ class Update:
     """
 
     __slots__ = (*FIELDS, "model_draws", "order", "send_draws")
+    loss = loss_rms = None
+    """Of every attempt as it ends: what is known later is put into its record then."""
 
     def __init__(self, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws) -> None:
         self.client = client

@@ -31,6 +31,7 @@ class NoLearner(_Stateless):
     """Nothing is trained: updates have a size and no content."""
 
     aggregates = False
+    records_losses = False
 
     def __init__(self) -> None:
         self.version = 0

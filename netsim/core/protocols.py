@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from netsim.core.reports import Reports
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -129,7 +132,7 @@ class RoundView:
     """The policy's own stream of this round; not to be kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoundOutcome:
     """What the server tells its policy as a round closes."""
 
@@ -144,12 +147,21 @@ class RoundOutcome:
     """(n,) True where no update arrived before the round closed: lost, late or aborted, or still in flight."""
     updates: FloatArray | None = None
     """(number delivered, d) model updates in the order of the delivered clients, for a policy that says `needs_updates`."""
+    read: Callable[[], Reports] | None = None
+    """Puts the reports together; None: nothing arrived."""
+
+    @cached_property
+    def reports(self) -> Reports:
+        """What came with the updates that arrived, put together when it is first asked for."""
+        return Reports.nothing(len(self.clients)) if self.read is None else self.read()
 
 
 class SelectionPolicy(Stateful, Protocol):
     """Chooses the clients of a round."""
 
     needs_updates: bool
+    needs_losses: bool = False
+    """Whether it wants the losses of `RoundOutcome.reports`."""
 
     def select(self, view: RoundView) -> IntArray:
         """Distinct selectable clients; shape (n,). Fewer than m only where fewer are selectable."""
@@ -226,6 +238,8 @@ class Learner(Stateful, Protocol):
     """Whether deliveries make a difference to it; a learner of which they make none is not told."""
     version: int
     """Counts the aggregations that changed the model, from 0."""
+    records_losses: bool
+    """Whether the losses of delivered updates go to the record of attempts."""
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered, all in one call, and fold it into the model; what is wanted of it, None: nothing is."""

@@ -124,6 +124,14 @@ class UpdateRow(NamedTuple):
     """Bytes of the model that was sent in this attempt; 0 where none was."""
     bytes_up: int = 0
     """Bytes of the upload that was begun in this attempt; 0 where none was."""
+    loss: float | None = None
+    """Mean loss of the first pass over the client's samples, as training saw them; null: not delivered, or nobody asked."""
+    loss_rms: float | None = None
+    """Root mean square of the losses of all samples of that pass."""
+
+
+LATER = ("loss", "loss_rms")
+"""The columns of an attempt that are known only as its round closes."""
 
 
 class JamRow(NamedTuple):

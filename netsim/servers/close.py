@@ -182,18 +182,20 @@ class End(NamedTuple):
     selected_s: float
     outcome_s: float
     censored: bool
-
-    @classmethod
-    def of(cls, update: Update) -> End:
-        """The end of an attempt of `update`."""
-        return cls(*(getattr(update, name) for name in cls._fields))
+    download_start_s: float
+    download_end_s: float
+    compute_start_s: float
+    compute_end_s: float
+    upload_start_s: float
+    upload_end_s: float
 
 
 class _Ends:
     """A round is about the attempts that ended in it, whenever they began."""
 
     def __init__(self) -> None:
-        self.ends: list[End] = []
+        self.ends: list[Attempt] = []
+        """What has ended: of a run that goes on from a saved state, as `End`."""
 
     def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
         """In the order in which they ended."""
@@ -206,7 +208,7 @@ class _Ends:
 
     def state_dict(self) -> State:
         """What has ended and counts for a later round."""
-        return {"ends": [end._asdict() for end in self.ends]}
+        return {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}
 
     def load_state_dict(self, state: State) -> None:
         self.ends = [End(**end) for end in state["ends"]]
@@ -228,7 +230,7 @@ class FixedLengthCarryOver(_Ends):
         return self._length.wait()
 
     def _ended(self, update: Update) -> None:
-        self.ends.append(End.of(update))
+        self.ends.append(update)
 
 
 class BufferFull(_Ends):
@@ -270,7 +272,7 @@ class BufferFull(_Ends):
         return sum(not end.censored for end in self.ends) >= self.buffer
 
     def _ended(self, update: Update) -> None:
-        self.ends.append(End.of(update))
+        self.ends.append(update)
         clock = self.pool.clock
         if self._called_s != clock.now:
             # After everything else of that instant: who ends in it may be followed, and counted, together.

@@ -12,7 +12,6 @@ from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import (
     BoolArray,
-    FloatArray,
     IntArray,
     Learner,
     RoundOutcome,
@@ -22,6 +21,7 @@ from netsim.core.protocols import (
 )
 from netsim.servers.checks import check_selection
 from netsim.servers.loop import ClosedRound, NobodyLeftError
+from netsim.servers.reports import told
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -95,7 +95,7 @@ class PolicyDispatch:
         self.need = need
         self.reselect_busy = reselect_busy
         self.carry_over = carry_over
-        self.needs_updates = policy.needs_updates
+        self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: list[Update] = []
         self.view: RoundView
         """What the policy saw as the present round began."""
@@ -134,7 +134,7 @@ class PolicyDispatch:
             latency_s = [attempt.outcome_s - attempt.selected_s for attempt in closed.attempts]
         else:
             latency_s = [(end_s if attempt.censored else attempt.outcome_s) - start_s for attempt in closed.attempts]
-        self.outcome = told(closed, np.array(latency_s))
+        self.outcome = told(closed, np.array(latency_s), phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 
     def state_dict(self) -> State:
@@ -152,7 +152,7 @@ class MembersDispatch:
     `PolicyDispatch`.
     """
 
-    needs_updates = False
+    needs_updates = needs_losses = False
 
     def __init__(self, *, pool: ClientPool, learner: Learner, whole: bool = True, reselect_busy: bool = False) -> None:
         self.pool = pool
@@ -195,12 +195,6 @@ class MembersDispatch:
         return None
 
 
-def told(closed: ClosedRound, latency_s: FloatArray) -> RoundOutcome:
-    """What a policy is told of a round; `latency_s` (n,) of its attempts."""
-    censored = np.array([attempt.censored for attempt in closed.attempts], np.bool_)
-    return RoundOutcome(closed.number, closed.start_s, closed.end_s, closed.clients, latency_s, censored, closed.updates)
-
-
 class KeepAtWork:
     """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
 
@@ -217,7 +211,7 @@ class KeepAtWork:
         self.policy = policy
         self.learner = learner
         self.concurrency = concurrency
-        self.needs_updates = policy.needs_updates
+        self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: list[Update] = []
         self._number = 0
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
@@ -260,7 +254,7 @@ class KeepAtWork:
 
     def tell(self, closed: ClosedRound) -> None:
         latency_s = np.array([attempt.outcome_s - attempt.selected_s for attempt in closed.attempts])
-        self.policy.observe(told(closed, latency_s))
+        self.policy.observe(told(closed, latency_s, phases=self.pool.reports_phases))
 
     def state_dict(self) -> State:
         """The policy's."""
@@ -277,7 +271,7 @@ class Everyone:
     passes whoever is there.
     """
 
-    needs_updates = False
+    needs_updates = needs_losses = False
 
     def __init__(self, *, pool: ClientPool, learner: Learner, round_s: float | None = None) -> None:
         self.pool = pool

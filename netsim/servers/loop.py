@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.core.protocols import Deliveries, FloatArray, IntArray, Learner, State, Stateful
+from netsim.core.protocols import Content, Deliveries, IntArray, Learner, State, Stateful
 from netsim.servers.assignment import Assignment, NoAssignment
 
 if TYPE_CHECKING:
@@ -42,6 +42,18 @@ class Attempt(Protocol):
     def outcome_s(self) -> float: ...
     @property
     def censored(self) -> bool: ...
+    @property
+    def download_start_s(self) -> float: ...
+    @property
+    def download_end_s(self) -> float: ...
+    @property
+    def compute_start_s(self) -> float: ...
+    @property
+    def compute_end_s(self) -> float: ...
+    @property
+    def upload_start_s(self) -> float: ...
+    @property
+    def upload_end_s(self) -> float: ...
 
 
 @dataclass(slots=True)
@@ -53,8 +65,10 @@ class ClosedRound:
     end_s: float
     attempts: Sequence[Attempt]
     """What the round is about, as its close rule says."""
-    updates: FloatArray | None
-    """(number delivered, d) model updates, for a decider that wants them."""
+    content: Content | None
+    """Of the delivered updates, as far as it is wanted."""
+    version: int | None
+    """The model's before they were folded into it; None: nothing is trained."""
     ended: Sequence[Update]
     """All attempts that ended since the last close, whichever round they began in."""
 
@@ -69,6 +83,8 @@ class Dispatch(Stateful, Protocol):
 
     needs_updates: bool
     """Whether it wants the content of updates."""
+    needs_losses: bool
+    """Whether it wants the losses that came with them."""
     attempts: list[Update]
     """Begun as the present round opened."""
 
@@ -183,7 +199,8 @@ class RoundLoop:
         attempts = self.close.collect(self.dispatch.attempts)
         ends = self._ends.copy()
         self._ends.clear()
-        closed = ClosedRound(number, start_s, self.clock.now, attempts, self._aggregate(number, attempts), ends)
+        version = self.learner.version if self.learner.aggregates else None
+        closed = ClosedRound(number, start_s, self.clock.now, attempts, self._aggregate(number, attempts), version, ends)
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
@@ -191,13 +208,13 @@ class RoundLoop:
             self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
         return closed
 
-    def _aggregate(self, number: int, attempts: Sequence[Attempt]) -> FloatArray | None:
+    def _aggregate(self, number: int, attempts: Sequence[Attempt]) -> Content | None:
         if not self.learner.aggregates:
             return None
         delivered = [attempt for attempt in attempts if not attempt.censored]
         if not delivered:
             return None
-        content = self.learner.aggregate(
+        return self.learner.aggregate(
             Deliveries(
                 round=number,
                 clients=np.array([attempt.client for attempt in delivered]),
@@ -206,8 +223,8 @@ class RoundLoop:
                 epsilon=np.array([attempt.budget for attempt in delivered]),
             ),
             self.dispatch.needs_updates,
+            self.dispatch.needs_losses or self.learner.records_losses,
         )
-        return None if content is None else content.updates
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """What all instruments have to say of a round."""

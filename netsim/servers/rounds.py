@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.records.rows import RoundRow
+from netsim.records.rows import RoundRow, UpdateRow
+from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -74,32 +75,59 @@ class Recording(Protocol):
 class AttemptRows:
     """The client table: a row for each attempt, as it ends; or, `at_close`, as its round is over, in the order of the clients.
 
-    The latter where a row tells what came of the round for its client.
+    The latter where a row tells what came of the round for its client. Where losses are recorded, which are known only as a round
+    closes, what has ended is held until then, in the order in which it ended.
     """
 
     def __init__(self, *, loop: RoundLoop, recorder: Recorder, at_close: bool = False) -> None:
         self.loop = loop
         self.recorder = recorder
         self.at_close = at_close
+        self._with_losses = loop.learner.records_losses
+        self._held: list[UpdateRow] = []
         if not at_close:
-            loop.pool.followers.append(self._ended)
+            loop.pool.followers.append(self._hold if self._with_losses else self._ended)
 
     def _ended(self, update: Update) -> None:
         self.recorder.update(update.row())
 
-    def closed(self) -> None:
+    def _hold(self, update: Update) -> None:
+        self._held.append(update.row())
+
+    def closed(self, closed: ClosedRound) -> None:
         """A round is over, and its instruments have been read."""
         if self.at_close:
+            losses = losses_by_update(closed) if self._with_losses else {}
             for update in self.loop.dispatch.attempts:
-                self.recorder.update(update.row())
+                self._record(update.row(), losses.get((update.client, update.begun_round)))
+        elif self._held:
+            # What counts for a later round has no losses yet.
+            later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
+            losses, held = losses_by_update(closed), self._held
+            self._held = [row for row in held if (row.client, row.round) in later]
+            for row in held:
+                if (row.client, row.round) not in later:
+                    self._record(row, losses.get((row.client, row.round)))
+
+    def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
+        self.recorder.update(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1]))
 
     def unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         now = self.loop.clock.now
         if self.at_close and not self.loop.is_open:
             return
+        for row in self._held:
+            self.recorder.update(row)
         for update in self.loop.dispatch.attempts if self.at_close else self.loop.pool.unfinished():
             self.recorder.update(update.row() if update.outcome else update.unfinished_row(now))
+
+    def state_dict(self) -> State:
+        """The rows held."""
+        return {"held": [row._asdict() for row in self._held]}
+
+    def load_state_dict(self, state: State) -> None:
+        self._held = [UpdateRow(**row) for row in state["held"]]
 
 
 class RoundServer:
@@ -148,7 +176,7 @@ class RoundServer:
 
     def _record(self, closed: ClosedRound) -> None:
         columns = self.loop.columns(closed)
-        self.rows.closed()
+        self.rows.closed(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
         self.recorder.round(
             self._book.row(
@@ -185,9 +213,11 @@ class RoundServer:
 
     def state_dict(self) -> State:
         """Everything at a round boundary."""
-        return {"round": self.round, "loop": self.loop.state_dict(), "book": self._book.state_dict()}
+        loop, rows = self.loop.state_dict(), self.rows.state_dict()
+        return {"round": self.round, "loop": loop, "rows": rows, "book": self._book.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a round boundary; the clock must stand at its time."""
         self.loop.load_state_dict(state["loop"])
+        self.rows.load_state_dict(state["rows"])
         self._book.load_state_dict(state["book"])

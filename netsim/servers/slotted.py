@@ -120,6 +120,7 @@ class SlotServer(ABC):
         trained: dict[str, Any] = {}
         for _ in range(self.rounds_per_slot):
             closed = yield from self.training.run_round()
+            self.rows.closed(closed)
             # What is measured of communication rounds is counts, which add up over a slot.
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
         trained_s = self.clock.now
@@ -194,12 +195,14 @@ class SlotServer(ABC):
 
     def state_dict(self) -> State:
         """Everything at a slot boundary."""
-        return {"round": self.round, "training": self.training.state_dict(), "book": self._book.state_dict()}
+        training, rows = self.training.state_dict(), self.rows.state_dict()
+        return {"round": self.round, "training": training, "rows": rows, "book": self._book.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a slot boundary; the clock must stand at its time."""
         self.round = state["round"]
         self.training.load_state_dict(state["training"])
+        self.rows.load_state_dict(state["rows"])
         self._book.load_state_dict(state["book"])
 
 

@@ -61,6 +61,7 @@ class World:
             charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
             retry=retry,
             instant=instant,
+            reports_phases=scenario.clients.report_phases,
         )
 
     def component(

@@ -64,6 +64,9 @@ class Clients(Section):
     """Groups whose parameters differ; empty: one group named "all"."""
     data_sizes: PerClientField | None = None
     """Samples each client holds, for a study without a learner (with one, its partition says). Absent: all hold as many."""
+    report_phases: bool = False
+    """Clients tell the server how long download, training and upload of a delivered update took, which it cannot see: it sees
+    when it sends a model and when an update arrives. A policy of your own then finds it in `RoundOutcome.reports`."""
 
 
 class Change(Section):

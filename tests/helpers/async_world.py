@@ -97,6 +97,7 @@ class Counting:
     """A learner that keeps every call."""
 
     version: int = 0
+    records_losses: bool = False
     calls: list[Deliveries] = field(default_factory=list)
     aggregates: bool = True
 
