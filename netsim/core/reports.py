@@ -22,6 +22,10 @@ class Reports:
     staleness: IntArray
     """(n,) aggregations that changed the model from the version sent to the client up to this one, not included; where nothing is
     trained, the rounds that closed in between."""
+    bytes_down: IntArray
+    """(n,) bytes of the model that was sent for it."""
+    bytes_up: IntArray
+    """(n,) bytes of the update."""
     elapsed_s: FloatArray
     """(n,) from the sending of the model to the arrival of the update."""
     download_s: FloatArray
@@ -40,9 +44,10 @@ class Reports:
     def nothing(cls, clients: int) -> Reports:
         """Nothing arrived from any of so many clients."""
         return cls(
-            staleness=np.full(clients, -1),
-            **{
-                name: np.full(clients, np.nan)
-                for name in ("elapsed_s", "download_s", "compute_s", "upload_s", "loss", "loss_rms")
-            },
+            **{name: np.full(clients, -1) for name in _COUNTS},
+            **{name: np.full(clients, np.nan) for name in _MEASURES},
         )
+
+
+_COUNTS = ("staleness", "bytes_down", "bytes_up")
+_MEASURES = ("elapsed_s", "download_s", "compute_s", "upload_s", "loss", "loss_rms")

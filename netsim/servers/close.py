@@ -188,6 +188,8 @@ class End(NamedTuple):
     compute_end_s: float
     upload_start_s: float
     upload_end_s: float
+    bytes_down: int
+    bytes_up: int
 
 
 class _Ends:

@@ -42,6 +42,8 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
         reports.staleness[places] = [closed.number - attempt.begun_round for attempt in arrived]
     else:
         reports.staleness[places] = [version - attempt.version for attempt in arrived]
+    reports.bytes_down[places] = [attempt.bytes_down for attempt in arrived]
+    reports.bytes_up[places] = [attempt.bytes_up for attempt in arrived]
     reports.elapsed_s[places] = [attempt.outcome_s - attempt.selected_s for attempt in arrived]
     if phases:
         reports.download_s[places] = [attempt.download_end_s - attempt.download_start_s for attempt in arrived]
