@@ -79,9 +79,8 @@ class Simulation:
                 self.ended = BY_TIME
                 break
             # Every round is a process of its own, so that a run in pieces and a run in one go schedule the very same events.
-            round_over = self.clock.process(self.server.run_round())
             try:
-                if not self.clock.run_until(round_over, limit_s):
+                if not self.clock.run_process(self.server.run_round(), limit_s):
                     self.ended = BY_TIME
             except NobodyLeftError:
                 self.ended = BY_ABSENCE

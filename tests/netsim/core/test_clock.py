@@ -130,3 +130,48 @@ def test_a_failure_is_raised_as_it_was() -> None:
     clock.call_in(1.0, lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         clock.run_until(clock.event_at(9.0))
+
+
+@pytest.mark.parametrize("by_simpy", [True, False])
+def test_a_process_runs_in_the_order_of_a_simpy_process_that_is_waited_for(by_simpy: bool) -> None:
+    clock, log = Clock(), Log()
+
+    def process() -> Generator[Any, Any, None]:
+        log("begins")
+        clock.call_at(clock.now, log, "normal, from the beginning")
+        yield clock.event_at(1.0)
+        log("goes on")
+        clock.call_at(clock.now, lambda _: clock.call_at(clock.now, log, "normal, called after its end"))
+        clock.call_at(clock.now, log, "last", LAST)
+
+    clock.call_at(0.0, log, "normal, from before")
+    clock.call_at(0.0, log, "first", FIRST)
+    clock.call_at(1.0, log, "before the event")
+    assert clock.run_until(clock.process(process())) if by_simpy else clock.run_process(process())
+    log("over")
+    clock.run()
+    assert log == [
+        "first",
+        "begins",
+        "normal, from before",
+        "normal, from the beginning",
+        "before the event",
+        "goes on",
+        "over",
+        "normal, called after its end",
+        "last",
+    ]
+
+
+def test_a_process_is_left_at_the_limit_and_what_it_raises_is_raised() -> None:
+    clock = Clock()
+
+    def process(error: Exception | None) -> Generator[Any, Any, None]:
+        yield clock.event_at(9.0)
+        if error is not None:
+            raise error
+
+    assert not clock.run_process(process(None), 2.0)
+    assert clock.now == 2.0
+    with pytest.raises(KeyError, match="of its own"):
+        clock.run_process(process(KeyError("of its own")))
