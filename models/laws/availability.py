@@ -1,14 +1,15 @@
 """Presence of the clients: who is here now, and when each next comes or goes, as two arrays over all clients.
 
+Presence from files is in `availability_traces.py`, presence that follows the hour of the day in `diurnal.py`.
+
 `advance(now_s, draws)` brings both up to a time; changes at exactly that time have happened. Only clients whose change is due
 are touched, and one leap leaves the same state as many small steps.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from pathlib import Path
+from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -27,7 +28,7 @@ class Draws(Protocol):
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray: ...
 
 
-class _Presence:
+class Presence:
     """The two arrays and the clock that every law of presence keeps."""
 
     def __init__(self, clients: int) -> None:
@@ -47,8 +48,12 @@ class _Presence:
     def _due(self) -> IntArray:
         return np.flatnonzero(self.next_change_s <= self._now_s)
 
+    def notes(self) -> dict[str, Any]:
+        """What a summary says of presence, beyond what the scenario says; plain data."""
+        return {}
 
-class Always(_Presence):
+
+class Always(Presence):
     """Every client is always present."""
 
     def __init__(self, *, clients: int) -> None:
@@ -65,12 +70,62 @@ class Always(_Presence):
         """There is no state."""
 
 
-class Markov(_Presence):
-    """Clients come and go independently: exponential times on and off, of means `mean_on_s` and `mean_off_s`.
+class Alternating(Presence, ABC):
+    """Clients that come and go independently of each other, by draws: a sojourn present, one away, and so on.
 
-    Draw 0 of a client settles whether it is present at time 0, draw j its j-th time on or off, so presence depends on nobody's
-    looking. Before the first `advance` nobody is present and everybody's change is due at 0.
+    Draw 0 of a client settles whether it is present at time 0, draw j how long its j-th sojourn lasts, so presence depends on
+    nobody's looking. Before the first `advance` nobody is present and everybody's change is due at 0.
     """
+
+    def __init__(self, clients: int) -> None:
+        super().__init__(clients)
+        self.next_change_s[:] = 0.0
+        self._sojourn = np.zeros(clients, dtype=np.int64)
+        """(K,) the number of the sojourn each client is in, from 1; 0: not begun."""
+
+    @abstractmethod
+    def _share_at_first(self) -> FloatArray:
+        """(K,) the probability of each client to be present at time 0."""
+
+    @abstractmethod
+    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
+        """(n,) when the sojourns end that clients `who` (n,) begin at `next_change_s`, in the state that `on` says.
+
+        `level` (n,): standard exponential draws; a sojourn ends as the hazard that it has gathered reaches its level.
+        """
+
+    def advance(self, now_s: float, draws: Draws) -> None:
+        self._move_clock(now_s)
+        due = self._due()
+        if due.size and not self._sojourn[due[0]]:
+            # Nobody has begun: all begin together. Flipping below turns the opposite of the first state into it.
+            self.on[:] = draws.uniforms_at(0, due, len(self.on)) >= self._share_at_first()
+        while due.size:
+            self._sojourn[due] += 1
+            self.on[due] = ~self.on[due]
+            number = self._sojourn[due]
+            for j in np.unique(number).tolist():
+                who = due[number == j]
+                self.next_change_s[who] = self._ends_s(who, -np.log1p(-draws.uniforms_at(j, who, len(self.on))))
+            due = due[self.next_change_s[due] <= now_s]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "now_s": self._now_s,
+            "on": self.on.copy(),
+            "next_change_s": self.next_change_s.copy(),
+            "sojourn": self._sojourn.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._now_s = float(state["now_s"])
+        self.on[:] = state["on"]
+        self.next_change_s[:] = state["next_change_s"]
+        self._sojourn[:] = state["sojourn"]
+
+
+class Markov(Alternating):
+    """Clients come and go independently: exponential times on and off, of means `mean_on_s` and `mean_off_s`."""
 
     def __init__(
         self,
@@ -96,132 +151,10 @@ class Markov(_Presence):
         self._mean_on = np.broadcast_to(mean_on, (clients,))
         self._mean_off = np.broadcast_to(mean_off, (clients,))
         self._stationary = start == "stationary"
-        self.next_change_s[:] = 0.0
-        self._sojourn = np.zeros(clients, dtype=np.int64)
-        """(K,) the number of the sojourn each client is in, from 1; 0: not begun."""
 
-    def advance(self, now_s: float, draws: Draws) -> None:
-        self._move_clock(now_s)
-        due = self._due()
-        if due.size and not self._sojourn[due[0]]:
-            # Nobody has begun: all begin together. Flipping below turns the opposite of the first state into it.
-            share = self._mean_on / (self._mean_on + self._mean_off)
-            self.on[:] = draws.uniforms_at(0, due, len(self.on)) >= share if self._stationary else False
-        while due.size:
-            self._sojourn[due] += 1
-            self.on[due] = ~self.on[due]
-            number = self._sojourn[due]
-            for j in np.unique(number).tolist():
-                who = due[number == j]
-                mean = np.where(self.on[who], self._mean_on[who], self._mean_off[who])
-                self.next_change_s[who] -= mean * np.log1p(-draws.uniforms_at(j, who, len(self.on)))
-            due = due[self.next_change_s[due] <= now_s]
+    def _share_at_first(self) -> FloatArray:
+        # Uniforms lie in [0, 1): with a share of 1 everybody is present.
+        return self._mean_on / (self._mean_on + self._mean_off) if self._stationary else np.ones(len(self.on))
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "now_s": self._now_s,
-            "on": self.on.copy(),
-            "next_change_s": self.next_change_s.copy(),
-            "sojourn": self._sojourn.copy(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._now_s = float(state["now_s"])
-        self.on[:] = state["on"]
-        self.next_change_s[:] = state["next_change_s"]
-        self._sojourn[:] = state["sojourn"]
-
-
-class Trace(_Presence):
-    """Presence from a CSV file with the columns client, on_s, off_s: present from on_s until off_s, which may be `inf`.
-
-    A client's intervals stand in order of time and do not overlap; where one begins as the last one ends, they are one.
-
-    Raises:
-        ValueError: anything else in the file; file and line are named.
-    """
-
-    def __init__(
-        self,
-        *,
-        clients: int,
-        path: Annotated[str, Doc("The file to read: a CSV file with the columns client, on_s, off_s, in seconds.")],
-        absent: Annotated[
-            Literal["never", "always"],
-            Doc('What clients are of whom the file does not speak: "never" present, or "always".'),
-        ] = "never",
-    ) -> None:
-        super().__init__(clients)
-        if absent not in ("never", "always"):
-            raise ParameterError("absent", absent, "must be 'never' or 'always'")
-        changes = _read_intervals(path, clients)
-        if absent == "always":
-            changes = [times or [0.0] for times in changes]
-        # Client k's changes are _times[_first[k]:_first[k + 1]], an arrival first; the last entry of each says "never again".
-        self._first = np.concatenate(([0], np.cumsum([len(times) + 1 for times in changes])))
-        self._times = np.array([t for times in changes for t in (*times, math.inf)])
-        self._restart()
-
-    def _restart(self) -> None:
-        self._next = self._first[:-1].copy()
-        """(K,) where in `_times` each client's next change stands."""
-        self.on[:] = False
-        self.next_change_s[:] = self._times[self._next]
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        due = self._due()
-        while due.size:
-            self._next[due] += 1
-            self.on[due] = ~self.on[due]
-            self.next_change_s[due] = self._times[self._next[due]]
-            due = due[self.next_change_s[due] <= self._now_s]
-
-    def advance(self, now_s: float, draws: Draws) -> None:
-        self._move_clock(now_s)
-        self._catch_up()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"now_s": self._now_s}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._now_s = float(state["now_s"])
-        self._restart()
-
-
-def _read_intervals(path: str, clients: int) -> list[list[float]]:
-    """Each client's times of change, ascending, an arrival first; a departure that never comes is inf."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
-    rows = csv.reader(lines)
-    header = [name.strip() for name in next(rows, [])]
-    if header != ["client", "on_s", "off_s"]:
-        raise ParameterError("path", path, f"line 1: the columns are {header!r}; must be client, on_s, off_s")
-    changes: list[list[float]] = [[] for _ in range(clients)]
-    ends = [0.0] * clients
-    for row in rows:
-        if not row:
-            continue
-        where = f"line {rows.line_num}"
-        try:
-            client, on_s, off_s = int(row[0]), float(row[1]), float(row[2])
-        except (ValueError, IndexError):
-            reason = f"{where}: {','.join(row)!r} is not a client number and two times in seconds"
-            raise ParameterError("path", path, reason) from None
-        if not 0 <= client < clients:
-            raise ParameterError("path", path, f"{where}: client = {client}: must lie in 0..{clients - 1}")
-        if not 0.0 <= on_s < off_s:
-            raise ParameterError("path", path, f"{where}: on_s = {on_s!r}, off_s = {off_s!r}: must be 0 <= on_s < off_s")
-        if on_s < ends[client]:
-            last = f"{ends[client]!r}, where client {client}'s last interval ends"
-            raise ParameterError("path", path, f"{where}: on_s = {on_s!r}: must be >= {last}")
-        times = changes[client]
-        if times and times[-1] == on_s:
-            times.pop()
-        else:
-            times.append(on_s)
-        ends[client] = off_s
-        times.append(off_s)
-    return changes
+    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
+        return self.next_change_s[who] + np.where(self.on[who], self._mean_on[who], self._mean_off[who]) * level

@@ -117,6 +117,11 @@ class Availability(Stateful, Protocol):
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s` (never earlier than before): changes at exactly `now_s` have happened."""
 
+    @optional
+    def notes(self) -> dict[str, Any]:
+        """What a summary says of presence, beyond what the scenario says; plain data."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class RoundView:

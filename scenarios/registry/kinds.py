@@ -83,7 +83,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "availability": {
         "always": "models.laws.availability:Always",
         "markov": "models.laws.availability:Markov",
-        "trace": "models.laws.availability:Trace",
+        "trace": "models.laws.availability_traces:Trace",
+        "toggles": "models.laws.availability_traces:Toggles",
+        "fedscale": "models.laws.fedscale:FedScale",
+        "diurnal": "models.laws.diurnal:Diurnal",
     },
     "schedule": {
         "geometric": "models.privacy:GeometricSchedule",

@@ -128,6 +128,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         },
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
+        "availability": built.clients.availability.notes(),
         "aoi": _aoi(built, scenario, totals),
         "sub_channels": _sub_channels(built, scenario, totals),
         "totals": {name: counts[name] for name in _TOTALS},

@@ -35,6 +35,9 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "always": {},
         "markov": {"mean_on_s": 8.0, "mean_off_s": 3.0},
         "trace": {"path": "presence.csv"},
+        "toggles": {"path": "toggles.json", "repeat_s": 20.0},
+        "fedscale": {"path": "phones.json", "phones": "drawn"},
+        "diurnal": {"by_hour": [0.9, 0.1] * 12, "mean_session_s": 900.0, "time_zone_h": {"from": 0.0, "to": 12.0}},
     },
     "schedule": {
         "geometric": {"epsilon_total": 10.0, "eta": 0.1},

@@ -5,6 +5,7 @@ A kind that is registered and has no example here fails a test: whoever adds one
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,14 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "gilbert-elliott": {"to_bad": -0.1},
         "block-fading": {"distance_km": -1.0},
     },
-    "availability": {"always": None, "markov": {"mean_off_s": 0.0}, "trace": {"path": "nowhere.csv"}},
+    "availability": {
+        "always": None,
+        "markov": {"mean_off_s": 0.0},
+        "trace": {"path": "nowhere.csv"},
+        "toggles": {"repeat_s": 0.0},
+        "fedscale": {"path": "presence.csv"},
+        "diurnal": {"mean_session_s": 0.0},
+    },
     "schedule": {"geometric": {"eta": 0.0}, "explicit": {"epsilons": [1.0, -1.0]}},
     "reward": {"pause-reward": {"tau_min_s": 0.0}},
 }
@@ -68,6 +76,9 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "durations.csv").write_text("duration_s\n0.2\n0.5\n0.9\n2.0\n")
     rows = [f"{client},{start},{start + 6}" for client in range(12) for start in range(client % 3, 60, 9)]
     (tmp_path / "presence.csv").write_text("client,on_s,off_s\n" + "\n".join(rows) + "\n")
+    (tmp_path / "toggles.json").write_text("[[0, 6, 9, 15], [4, 20], null, [3, 12, 13], [0, 20], [1, 2, 5, 19]]")
+    phones = {str(k): {"active": [k, k + 9], "inactive": [k + 6, k + 14], "finish_time": 24} for k in range(5)}
+    (tmp_path / "phones.json").write_text(json.dumps(phones))
     (tmp_path / "ring.txt").write_text("".join(f"{k} {(k + 1) % 12}\n" for k in range(12)))
     states = np.random.default_rng(3).integers(0, 2, (30, 5))
     np.savetxt(tmp_path / "states.csv", states, fmt="%d", delimiter=",")

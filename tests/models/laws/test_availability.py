@@ -1,16 +1,15 @@
-"""Presence: by hand, against the theory of the on-off process, and independence of who looks when."""
+"""Presence by Markov processes: by hand, against the theory of the on-off process, and independence of who looks when."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from models.laws.availability import Always, Markov, Trace
+from models.laws.availability import Always, Markov
 from netsim.core.streams import Stream
 
 
@@ -105,82 +104,6 @@ def test_starting_on_relaxes_as_the_chain_does() -> None:
     assert abs(law.on.mean() - expected) < 4.4 * math.sqrt(expected * (1 - expected) / clients)
 
 
-TRACE = "client,on_s,off_s\n0,0,10\n2,5,6\n0,20,30\n2,6,8.5\n2,9,inf\n"
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> str:
-    path = tmp_path / "trace.csv"
-    path.write_text(TRACE)
-    return str(path)
-
-
-def test_trace_by_hand(trace: str) -> None:
-    law = Trace(clients=3, path=trace)
-    inf = math.inf
-    expected = {
-        0.0: ([True, False, False], [10.0, inf, 5.0]),
-        5.0: ([True, False, True], [10.0, inf, 8.5]),  # 5..6 and 6..8.5 are one interval
-        8.5: ([True, False, False], [10.0, inf, 9.0]),
-        15.0: ([False, False, True], [20.0, inf, inf]),
-        20.0: ([True, False, True], [30.0, inf, inf]),
-        99.0: ([False, False, True], [inf, inf, inf]),
-    }
-    assert (law.on.tolist(), law.next_change_s.tolist()) == expected[0.0]
-    for now, (on, change) in expected.items():
-        law.advance(now, stream())
-        assert (law.on.tolist(), law.next_change_s.tolist()) == (on, change)
-        leap = Trace(clients=3, path=trace)
-        leap.advance(now, stream())
-        assert (leap.on.tolist(), leap.next_change_s.tolist()) == (on, change)
-    absent = Trace(clients=3, path=trace, absent="always")
-    assert (absent.on[1], absent.next_change_s[1]) == (True, inf)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", r"line 1: the columns are \[\]"),
-        ("client,from,to\n", r"line 1: the columns are \['client', 'from', 'to'\]; must be client, on_s, off_s"),
-        ("client,on_s,off_s\n0,5,6\n0,1,2\n", r"line 3: on_s = 1.0: must be >= 6.0, where client 0's last"),
-        ("client,on_s,off_s\n0,5,inf\n0,7,8\n", r"line 3: on_s = 7.0: must be >= inf"),
-        ("client,on_s,off_s\n\n0,-1,2\n", r"line 3: on_s = -1.0, off_s = 2.0: must be 0 <= on_s < off_s"),
-        ("client,on_s,off_s\n0,2,2\n", r"line 2: on_s = 2.0, off_s = 2.0"),
-        ("client,on_s,off_s\n0,nan,2\n", r"line 2: on_s = nan"),
-        ("client,on_s,off_s\n3,1,2\n", r"line 2: client = 3: must lie in 0..2"),
-        ("client,on_s,off_s\n0,1\n", r"line 2: '0,1' is not a client number and two times"),
-        ("client,on_s,off_s\na,1,2\n", r"line 2: 'a,1,2' is not"),
-    ],
-)
-def test_malformed_traces_are_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"^path = .*" + message):
-        Trace(clients=3, path=str(path))
-
-
-def test_state_survives_a_round_trip_in_mid_run_and_is_a_copy(trace: str) -> None:
-    makers: list[Any] = [
-        lambda: Markov(clients=3, mean_on_s=2.0, mean_off_s=1.0),
-        lambda: Trace(clients=3, path=trace),
-    ]
-    for make in makers:
-        for stop in (None, 0.0, 7.0):
-            law = make()
-            if stop is not None:
-                law.advance(stop, stream())
-            state = law.state_dict()
-            law.advance(12.0, stream())
-            other = make()
-            # Loading goes back in time as well as forward, into the arrays that others may hold.
-            other.advance(50.0, stream())
-            on = other.on
-            other.load_state_dict(state)
-            other.advance(12.0, stream())
-            np.testing.assert_array_equal(on, law.on)
-            np.testing.assert_array_equal(other.next_change_s, law.next_change_s)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -189,17 +112,8 @@ def test_state_survives_a_round_trip_in_mid_run_and_is_a_copy(trace: str) -> Non
         (lambda: Markov(clients=2, mean_on_s=1.0, mean_off_s=math.inf), r"^mean_off_s = inf"),
         (lambda: Markov(clients=2, mean_on_s=np.ones(3), mean_off_s=1.0), r"^mean_on_s has 3 entries: must have 2"),
         (lambda: Markov(clients=2, mean_on_s=1.0, mean_off_s=1.0, start="off"), r"^start = 'off'"),  # type: ignore[arg-type]
-        (lambda: Trace(clients=2, path="x", absent="no"), r"^absent = 'no'"),  # type: ignore[arg-type]
-        (lambda: Trace(clients=2, path="no such file"), r"^path = 'no such file': cannot be read"),
     ],
 )
 def test_bad_values_are_refused_by_name(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_time_does_not_run_backwards(trace: str) -> None:
-    for law in (Markov(clients=3, mean_on_s=1.0, mean_off_s=1.0), Trace(clients=3, path=trace)):
-        law.advance(5.0, stream())
-        with pytest.raises(ValueError, match=r"^now_s = 4.0: must be >= 5.0"):
-            law.advance(4.0, stream())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from models.laws.availability import Trace
+from models.laws.availability_traces import Trace
 from models.laws.jammers import Sweep
 from netsim.clients.update import OUTCOMES
 from netsim.core.clock import Clock

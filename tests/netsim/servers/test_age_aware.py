@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from models.laws.availability import Markov, Trace
+from models.laws.availability import Markov
+from models.laws.availability_traces import Trace
 from models.laws.changes import Piecewise
 from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import ShiftedExponential

@@ -1,0 +1,156 @@
+"""Files of presence: text read, never a pickle; intervals as arrays; and refusals that name file and line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import ParameterError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+PARAMETER = "path"
+"""The parameter that files are named by."""
+COLUMNS = (["client", "start_s", "end_s"], ["client", "on_s", "off_s"])
+CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('TABLE', 'rb')), open('TABLE.json', 'w'))\""
+"""The command that makes JSON of a pickle."""
+# Protocol 2 and later begin with PROTO and a version; the older two with a dict, a list or a tuple that is stored or filled next,
+# or with a class. No CSV or JSON text begins like this.
+_PICKLE = re.compile(rb"\x80[\x02-\x0f]|\([dltIL]|[}\])][qr(]|c[A-Za-z_.]+\n[A-Za-z_.]+\n[pq(]")
+_JSON = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def refused(path: str, reason: str) -> ParameterError:
+    """The refusal of a file."""
+    return ParameterError(PARAMETER, path, reason)
+
+
+def read_text(path: str) -> str:
+    """The text of a file, UTF-8; raises ParameterError, for a pickle under any name with the command that converts it."""
+    try:
+        data = Path(path).read_bytes()
+        if _PICKLE.match(data):
+            raise refused(path, f"is a pickle, which can run any code as it is read; where you trust it, convert it: {CONVERT}")
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refused(path, f"cannot be read as a text file ({error})") from None
+
+
+def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The intervals of a CSV file, client by client: whose (n,), start (n,), end (n,), `inf` where one never ends.
+
+    Raises ParameterError where a line is not "client, start, end", or a client's intervals overlap or do not stand in order of
+    time, or one ends after `repeat_s`.
+    """
+    lines = read_text(path).splitlines()
+    header = [name.strip() for name in next(csv.reader(lines[:1]), [])]
+    if header not in COLUMNS:
+        raise refused(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
+    numbers = np.array([i for i, line in enumerate(lines, 1) if i > 1 and line.strip()], np.int64)
+    table = _numbers(path, lines, numbers)
+    who, starts, ends = table[:, 0], table[:, 1], table[:, 2]
+    first, second = header[1:]
+
+    def check(good: NDArray[np.bool_], told: Callable[[int], str]) -> None:
+        if not good.all():
+            row = int(np.argmin(good))
+            raise refused(path, f"line {numbers[row]}: {told(row)}")
+
+    def times(row: int) -> str:
+        return f"{first} = {float(starts[row])!r}, {second} = {float(ends[row])!r}"
+
+    check(np.isfinite(who) & (who == np.floor(who)), lambda row: f"client = {float(who[row])!r}: must be a whole number")
+    check((who >= 0) & (who < clients), lambda row: f"client = {int(who[row])}: must lie in 0..{clients - 1}")
+    check((starts >= 0) & (starts < ends), lambda row: f"{times(row)}: must be 0 <= {first} < {second}")
+    if repeat_s < np.inf:
+        check(ends <= repeat_s, lambda row: f"{times(row)}: must end by repeat_s = {repeat_s!r}")
+    # Client by client, in the order of the lines; the bad line that comes first in the file is told.
+    order = np.argsort(who, kind="stable")
+    whose, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
+    early = np.flatnonzero((whose[1:] == whose[:-1]) & (starts[1:] < ends[:-1])) + 1
+    if early.size:
+        j = int(early[np.argmin(order[early])])
+        last = f"{float(ends[j - 1])!r}, where client {whose[j]}'s last interval ends"
+        raise refused(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
+    return whose, starts, ends
+
+
+def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
+    """The lines of those numbers as a table (n, 3)."""
+    wanted = [lines[i - 1] for i in numbers.tolist()]
+    try:
+        if wanted:
+            table = np.loadtxt(wanted, delimiter=",", comments=None, quotechar='"', ndmin=2, usecols=(0, 1, 2))
+            if len(table) == len(wanted):
+                return np.asarray(table, np.float64)
+    except ValueError:
+        pass  # told below, with the line
+    table = np.empty((len(wanted), 3))
+    for row, (number, line) in enumerate(zip(numbers.tolist(), wanted, strict=True)):
+        try:
+            table[row] = [float(cell) for cell in next(csv.reader([line]))[:3]]
+        except ValueError:
+            raise refused(path, f"line {number}: {line!r} is not a client number and two times in seconds") from None
+    return table
+
+
+def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: str) -> Iterator[tuple[str, Any, int]]:
+    """The entries of the list, or of the table, that a JSON file holds: key ("" in a list), value and line of each.
+
+    One by one, so that a refusal can name the line. Raises ParameterError, which says what the file holds by `what`.
+    """
+    text = read_text(path)
+    opening, closing = ("[", "]") if kind is list else ("{", "}")
+    at, line, counted = _SPACE.match(text).end(), 1, 0  # type: ignore[union-attr]
+    if text[at : at + 1] != opening:
+        raise refused(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
+
+    def token(at: int, allowed: str) -> tuple[str, int]:
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        found = text[at : at + 1]
+        if not found or found not in allowed:
+            raise json.JSONDecodeError(f"expecting {' or '.join(allowed)}", text, at)
+        return found, _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
+
+    try:
+        _, at = token(at, opening)
+        if text[at : at + 1] == closing:
+            at += 1
+        else:
+            found = ","
+            while found == ",":
+                line, counted, key = line + text.count("\n", counted, at), at, ""
+                if kind is dict:
+                    key, at = _JSON.raw_decode(text, at)
+                    if not isinstance(key, str):
+                        raise json.JSONDecodeError("expecting a name in quotes", text, at)
+                    _, at = token(at, ":")
+                value, at = _JSON.raw_decode(text, at)
+                yield key, value, line
+                found, at = token(at, f",{closing}")
+        if at < len(text.rstrip()):
+            raise json.JSONDecodeError("nothing may follow", text, at)
+    except json.JSONDecodeError as error:
+        raise refused(path, f"line {error.lineno}: is not JSON ({error.msg}); must be {what}") from None
+    except RecursionError:
+        raise refused(path, f"line {line}: is nested too deeply; must be {what}") from None
+
+
+def numbers_only(value: Any) -> bool:
+    """Whether a JSON value is a list of numbers, of which none is beyond what a float can hold."""
+    return isinstance(value, list) and set(map(type, value)) <= {int, float} and all(-1e300 < entry < 1e300 for entry in value)
+
+
+def times_of(value: Any) -> FloatArray | None:
+    """A JSON list of numbers as an array (n,), each finite and >= 0; None where it is something else."""
+    times = np.array(value, np.float64) if numbers_only(value) else np.array([-1.0])
+    return times if bool((times >= 0).all()) else None
