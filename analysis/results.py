@@ -84,6 +84,12 @@ class Run:
         return table
 
     @cached_property
+    def script(self) -> pd.DataFrame:
+        """One row for each parameter that an act of the script changed; ValueError where the scenario has no script."""
+        table: pd.DataFrame = self.arrow("script").to_pandas()
+        return table
+
+    @cached_property
     def partition(self) -> pd.DataFrame:
         """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
         table: pd.DataFrame = self.arrow("partition").to_pandas()

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition"]
+TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "script"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -37,6 +37,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     ),
     "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
+    "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
     "partition": ("client", "label", "samples"),
 }
 """The columns format 1 promises, by table; more may be there."""

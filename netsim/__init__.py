@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from netsim.collisions import NameCollisionError, refuse_collisions, started_as_command
 
 if TYPE_CHECKING:
-    from scenarios.api import Scenario, load, open_run, open_sweep, register, resume, run, sweep
+    from scenarios.api import Scenario, Script, World, load, open_run, open_sweep, register, resume, run, sweep
 
-__all__ = ["Scenario", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
+__all__ = ["Scenario", "Script", "World", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
 
 if not started_as_command():
     refuse_collisions()

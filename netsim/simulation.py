@@ -50,30 +50,75 @@ class Server(Stateful, Protocol):
         """The run is over: record what has not ended."""
 
 
+class Script(Stateful, Protocol):
+    """What acts on a run as it goes, such as a script of the user's."""
+
+    def begin(self) -> None:
+        """The run begins: nothing has happened yet."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Record from now on what it does."""
+
+    def close(self) -> None:
+        """The run is over, or is interrupted: it acts no more."""
+
+
+class NoScript:
+    """Nothing acts on the run."""
+
+    def begin(self) -> None:
+        return None
+
+    def record_to(self, recorder: Recorder) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
 class Simulation:
     """Simulates up to `rounds` rounds, or until `time_limit_s` seconds have passed; a round cut by the limit is not recorded."""
 
     def __init__(
-        self, *, clock: Clock, server: Server, recorder: Recorder, rounds: int, time_limit_s: float | None = None
+        self,
+        *,
+        clock: Clock,
+        server: Server,
+        recorder: Recorder,
+        rounds: int,
+        time_limit_s: float | None = None,
+        script: Script | None = None,
     ) -> None:
         self.clock = clock
         self.server = server
+        self.script: Script = script or NoScript()
         self.recorder = recorder
         self.rounds = rounds
         self.time_limit_s = time_limit_s
         self.ended: str | None = None
         """Why the run is over; None while it may go on."""
         server.last_round = rounds
+        self._begun = False
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
         self.server.record_to(recorder)
+        self.script.record_to(recorder)
 
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Simulate until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
         stop = self.rounds if until_round is None else min(until_round, self.rounds)
         limit_s = float("inf") if self.time_limit_s is None else self.time_limit_s
+        if not self._begun:
+            self._begun = True
+            self.script.begin()
         while self.ended is None and self.server.round < stop:
             if self.clock.now >= limit_s:
                 self.ended = BY_TIME
@@ -91,14 +136,18 @@ class Simulation:
 
     def close(self) -> None:
         """Record what is still in flight as such, and complete the files."""
+        self.script.close()
         self.server.record_unfinished()
         self.recorder.close()
 
     def state_dict(self) -> State:
         """The whole run at a round boundary, as plain data."""
-        return {"now_s": self.clock.now, "server": self.server.state_dict()}
+        return {"now_s": self.clock.now, "server": self.server.state_dict(), "script": self.script.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state; this object must not have run yet."""
+        self._begun = True
         self.clock.start_at(state["now_s"])
+        # What a script has changed is not in the server's state, which is read under the laws in force.
+        self.script.load_state_dict(state["script"])
         self.server.load_state_dict(state["server"])

@@ -14,6 +14,8 @@ import analysis
 from analysis import Run, Sweep
 from models.fl.data_files import DATASETS
 from netsim.simulation import Simulation
+from scenarios.build.script.waits import Script
+from scenarios.build.script.world import World
 from scenarios.build.simulation import build
 from scenarios.registry.components import component_model
 from scenarios.registry.in_process import keep, place_of
@@ -29,7 +31,20 @@ from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
 
-__all__ = ["Run", "Scenario", "Sweep", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
+__all__ = [
+    "Run",
+    "Scenario",
+    "Script",
+    "Sweep",
+    "World",
+    "load",
+    "open_run",
+    "open_sweep",
+    "register",
+    "resume",
+    "run",
+    "sweep",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,6 +92,8 @@ class Scenario(schema.Scenario):
 _parse = _public(parse)
 Source = str | Path | Mapping[str, Any] | schema.Scenario
 """A scenario file, the name of one that comes with netsim, its tables, or a scenario."""
+ScriptSource = str | Callable[..., Script] | Mapping[str, Any]
+"""A script: its function, its "module:function", or a table of that as `kind` and of its further arguments."""
 
 
 @_public
@@ -101,6 +118,7 @@ def run(
     *,
     out: str | Path | None = None,
     seed: int | None = None,
+    script: ScriptSource | None = None,
     overwrite: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
@@ -108,11 +126,12 @@ def run(
     """Run a scenario and return what came out.
 
     `out` None: in memory, nothing is written; else the folder that the run is written to, as `netsim run` does. `seed`: in place
-    of the scenario's. `overwrite`: replace an earlier run in `out`. `strict`: treat warnings as errors. Raises ScenarioError, a
-    ValueError, with nothing written; KeyboardInterrupt: in memory nothing is left, in `out` what `resume` goes on from.
+    of the scenario's. `script`: what acts on the run as it goes (docs/scripts.md), in place of the scenario's. `overwrite`:
+    replace an earlier run in `out`. `strict`: treat warnings as errors. Raises ScenarioError, a ValueError, with nothing written;
+    KeyboardInterrupt: in memory nothing is left, in `out` what `resume` goes on from.
     """
     tables, name = _tables(scenario)
-    study = parse(override(tables, {} if seed is None else {"seed": seed}), name)
+    study = parse(override(tables, {} if seed is None else {"seed": seed}) | _scripted(script), name)
     if out is not None:
         check_run(Path(out), overwrite)
     with located(name):
@@ -127,9 +146,16 @@ def run(
 
 
 @_public
-def resume(folder: str | Path, *, allow_changed_code: bool = False, progress: Progress | None = None) -> Run:
+def resume(
+    folder: str | Path,
+    *,
+    script: ScriptSource | None = None,
+    allow_changed_code: bool = False,
+    progress: Progress | None = None,
+) -> Run:
     """Go on with a run in a folder that was interrupted or killed, from its last checkpoint, as `netsim resume` does.
 
+    `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
     `allow_changed_code`: though the code of your own components is another by now. A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
     """
@@ -138,7 +164,12 @@ def resume(folder: str | Path, *, allow_changed_code: bool = False, progress: Pr
         raise UserError(f"{folder}: holds a sweep; go on with it by sweep(scenario, out={str(folder)!r}, resume=True)")
     study, _ = unfinished(place)
     with located(str(folder)):
-        summary = written.go_on(place, after_round=_after_round(study, progress), allow_changed_code=allow_changed_code)
+        summary = written.go_on(
+            place,
+            script=_scripted(script),
+            after_round=_after_round(study, progress),
+            allow_changed_code=allow_changed_code,
+        )
     return _ended(summary, place)
 
 
@@ -148,6 +179,7 @@ def sweep(
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     seeds: Iterable[int] | None = None,
+    script: ScriptSource | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     overwrite: bool = False,
@@ -159,13 +191,14 @@ def sweep(
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
 
-    `grid`: keys with lists of values, of which every combination is a variant. `out` None: in memory; else the folder, with the
+    `grid`: keys with lists of values, of which every combination is a variant. `script` as for `run`. `out` None: in memory; else the folder, with the
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
     `jobs`: processes, default all cores. The rest as for `run`. Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
     tables, name = _tables(scenario)
+    tables |= _scripted(script)
     wanted = None if seeds is None else [int(seed) for seed in seeds]
     planned = written_sweep.plan(
         written_sweep.with_grid(tables, {key: list(values) for key, values in (grid or {}).items()}, wanted), name, strict=strict
@@ -246,6 +279,13 @@ def _tables(source: Source) -> tuple[dict[str, Any], str]:
     if isinstance(source, str | Path):
         return read_file(source), str(source)
     raise UserError(f"scenario = {source!r}: must be a file, the name of a scenario, a dictionary or a netsim.Scenario")
+
+
+def _scripted(script: ScriptSource | None) -> dict[str, Any]:
+    """The key of a scenario that names a script."""
+    if script is None:
+        return {}
+    return {"script": dict(script) if isinstance(script, Mapping) else script}
 
 
 def _after_round(study: schema.Scenario, progress: Progress | None) -> Callable[[Simulation], None] | None:

@@ -6,12 +6,13 @@ All that is kept of a client without an update is an entry in a few arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.clients.lifecycle import UpdateLifecycle
-from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, ModelDraws, Phase, SendDraws, Update
+from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
@@ -174,13 +175,18 @@ class ClientPool:
         for follow in self.followers:
             follow(update)
 
-    def renew(self, phase: Phase) -> None:
-        """The law of a phase was replaced from outside: what has not begun yet is drawn again, at the same uniforms."""
-        now, medium = self.clock.now, self.medium
-        source = {"download": medium.download, "compute": medium.compute, "upload": medium.upload}[phase]
+    def renew(self, name: Drawn) -> None:
+        """The law of a phase, or of a link's losses, was replaced from outside: what has not begun is evaluated again, at the
+        same uniforms.
+        """
+        now, source = self.clock.now, getattr(self.medium, name)
+        held: dict[int, ModelDraws | SendDraws] = {}
         for update in self.alive.values():
-            draws = update.send_draws if phase == "upload" else update.model_draws
-            setattr(draws, phase, source.draw(draws.round, now, draws.clients))
+            draws = update.send_draws if name in SendDraws.DRAWN else update.model_draws
+            held[id(draws)] = draws
+        for draws in held.values():
+            again = partial(source.draw, draws.round, now, draws.clients)
+            setattr(draws, name, getattr(draws, name).renewed(again))
 
     def unfinished(self) -> list[Update]:
         """The attempts in flight, by round and place."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from netsim.records.rows import LATER, UpdateRow
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED, KEPT = "download", "compute", "wait", "upload", "ended", "kept"
 """Phases of an update; kept: it is finished, could not be delivered, and waits for its next attempt."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
-Phase = Literal["download", "compute", "upload"]
+Drawn = Literal["download", "downlink", "compute", "upload", "uplink"]
+"""What is drawn for an update: how long its phases take, and whether the links lose it."""
 _NAN = float("nan")
 _EVER = float("inf")
 # What an update is made of, as plain data; its draws and its pending call are made from these.
@@ -83,6 +84,8 @@ class ModelDraws:
 
 class SendDraws:
     """What the attempts of one round will need as they are sent: the upload, and whether the clients' own links lose it."""
+
+    DRAWN: ClassVar[tuple[Drawn, ...]] = ("upload", "uplink")
 
     __slots__ = ("clients", "round", "started_s", "uplink", "upload")
 

@@ -16,8 +16,8 @@ from simpy.events import Event, EventPriority
 
 from netsim.core.errors import ParameterError
 
-FIRST, NORMAL, LAST = 0, 1, 2
-"""Priorities among events of one instant; within a priority they fire in scheduling order."""
+BEFORE_ALL, FIRST, NORMAL, LAST = -1, 0, 1, 2
+"""Priorities among events of one instant; within a priority they fire in scheduling order. BEFORE_ALL is a script's alone."""
 _CALL = 5  # entries of this length are timed calls, those of SimPy's events are shorter
 
 

@@ -62,6 +62,9 @@ class Draw(Protocol[ValueCo]):
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """The values of all clients, of whom there are `count`; (count,)."""
 
+    def renewed(self, draw: Callable[[], Draw[ValueCo]]) -> Draw[ValueCo]:
+        """What stands in its place after the law was replaced from outside; `draw` draws it again, at the same uniforms."""
+
     def state_dict(self) -> State: ...
 
 
@@ -81,6 +84,10 @@ class Certain(Generic[ValueT]):
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
         """The value, `count` times."""
         return [self._value] * count
+
+    def renewed(self, draw: Callable[[], Draw[ValueT]]) -> Draw[ValueT]:
+        """It may be certain no more."""
+        return draw()
 
     def state_dict(self) -> State:
         """Nothing: there is nothing drawn to keep."""
@@ -123,6 +130,11 @@ class RoundDraw(Generic[ValueT]):
         if time_s >= self.until_s:
             self._renew(time_s)
         return self.values
+
+    def renewed(self, draw: Callable[[], Draw[ValueT]]) -> Draw[ValueT]:
+        """Itself, evaluated again when it is needed next."""
+        self.until_s = 0.0
+        return self
 
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""

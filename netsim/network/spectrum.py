@@ -115,6 +115,12 @@ class Spectrum:
     def _renew(self, time_s: float) -> None:
         self._good, self._until_s = self._states.evaluate(self._round, time_s, self.all, self._u)
 
+    def renew(self, time_s: float) -> None:
+        """A law was replaced from outside: states and delays are evaluated again, at the same draws, for what begins now."""
+        if self._round:
+            self._until_s = 0.0
+            self._delay = self._delay.renewed(lambda: self._delays.draw(self._round, time_s, self.all))
+
     def delay_s(self, channel: int, time_s: float) -> float:
         """How long a transmission on `channel` that begins now is delayed by the channel."""
         return self._delay.at(channel, time_s)

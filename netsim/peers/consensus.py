@@ -154,6 +154,11 @@ class ConsensusPhase:
             disagreement=self._gossip.disagreement(gossip.held),
         )
 
+    def renew(self) -> None:
+        """A law of the links was replaced from outside: what is sent from now on is drawn under the new one."""
+        for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
+            draws.renew()
+
     def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, Settled]:
         links, rules, clock = self.links, self._belief_rules, self.links.clock
         protocol: SynchronousBelief | AsynchronousBelief

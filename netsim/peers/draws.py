@@ -60,6 +60,10 @@ class PeerDraws:
         self.label = (self.name, slot)
         self._renew(time_s)
 
+    def renew(self) -> None:
+        """Evaluate the laws again, at the same draws, before the next message."""
+        self._until_s = -_EVER
+
     def _renew(self, time_s: float) -> None:
         links, slot = self.links, self.label[1]
         self._drawn.clear()

@@ -13,10 +13,12 @@ from netsim.records.rows import (
     JAMS,
     MESSAGES,
     ROUNDS,
+    SCRIPT,
     DetectionRow,
     JamRow,
     MessageRow,
     RoundRow,
+    ScriptRow,
     UpdateRow,
 )
 
@@ -61,10 +63,32 @@ class ArrowRecorder:
     `tables` holds them by name once the recorder is closed.
     """
 
-    def __init__(self, *, clients: bool = True, jams: bool = False, detections: bool = False, messages: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        clients: bool = True,
+        jams: bool = False,
+        detections: bool = False,
+        messages: bool = False,
+        script: bool = False,
+    ) -> None:
         self.tables: dict[str, pa.Table] = {}
-        wanted = {"rounds": True, "clients": clients, "jams": jams, "detections": detections, "messages": messages}
-        schemas = {"rounds": ROUNDS, "clients": CLIENTS, "jams": JAMS, "detections": DETECTIONS, "messages": MESSAGES}
+        wanted = {
+            "rounds": True,
+            "clients": clients,
+            "jams": jams,
+            "detections": detections,
+            "messages": messages,
+            "script": script,
+        }
+        schemas = {
+            "rounds": ROUNDS,
+            "clients": CLIENTS,
+            "jams": JAMS,
+            "detections": DETECTIONS,
+            "messages": MESSAGES,
+            "script": SCRIPT,
+        }
         self._schemas = {name: schemas[name] for name, kept in wanted.items() if kept}
         self._pieces: dict[str, list[pa.Table]] = {name: [] for name in self._schemas}
         self._rows = {name: TableRows(schema, self._pieces[name].append) for name, schema in self._schemas.items()}
@@ -87,6 +111,9 @@ class ArrowRecorder:
 
     def message(self, row: MessageRow) -> None:
         self._keep("messages", row)
+
+    def script(self, row: ScriptRow) -> None:
+        self._keep("script", row)
 
     def close(self) -> None:
         """Make the tables complete."""

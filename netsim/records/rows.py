@@ -184,6 +184,28 @@ class MessageRow(NamedTuple):
     size_bytes: int
 
 
+class ScriptRow(NamedTuple):
+    """What a script did, a row for each parameter that an act changed; an act without parameters is one row."""
+
+    number: int
+    """The number of the act, from 1; what takes an act back has the number of its own, and `of` names the act."""
+    round: int
+    """The round under way, or the last that was; 0: none yet."""
+    time_s: float
+    action: str
+    """change, scale, restore, start, stop, take_away, bring_back, cut_off, reconnect, cut_links or heal_links."""
+    target: str
+    """What it acted on: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
+    entities: str | None
+    """The clients, sub-channels or links concerned: a group's name, or numbers as JSON; null: all."""
+    parameter: str | None
+    before: str | None
+    """Its value in force before, as JSON: one value, a list over the entities, or least, mean and largest of many."""
+    after: str | None
+    of: int | None = None
+    """The number of the act that is taken back."""
+
+
 def _plain(hint: Any) -> type:
     """The type of a column: `int` of `int | None`."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
@@ -202,3 +224,4 @@ CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
+SCRIPT = _schema("script", ScriptRow, {"action": _NAMES})

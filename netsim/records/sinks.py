@@ -19,10 +19,12 @@ from netsim.records.rows import (
     JAMS,
     MESSAGES,
     ROUNDS,
+    SCRIPT,
     DetectionRow,
     JamRow,
     MessageRow,
     RoundRow,
+    ScriptRow,
     UpdateRow,
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "JAMS",
     "MESSAGES",
     "ROUNDS",
+    "SCRIPT",
     "DetectionRow",
     "JamRow",
     "MemoryRecorder",
@@ -44,6 +47,7 @@ __all__ = [
     "ParquetRecorder",
     "Recorder",
     "RoundRow",
+    "ScriptRow",
     "UpdateRow",
 ]
 
@@ -79,6 +83,9 @@ class Recorder(Protocol):
     def message(self, row: MessageRow) -> None:
         """A message between clients has ended, or the run has ended before it."""
 
+    def script(self, row: ScriptRow) -> None:
+        """A script has acted."""
+
     def close(self) -> None:
         """No more records will come."""
 
@@ -101,6 +108,9 @@ class NoRecorder:
     def message(self, row: MessageRow) -> None:
         return None
 
+    def script(self, row: ScriptRow) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -114,6 +124,7 @@ class MemoryRecorder:
         self.jams: list[JamRow] = []
         self.detections: list[DetectionRow] = []
         self.messages: list[MessageRow] = []
+        self.acts: list[ScriptRow] = []
 
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
@@ -129,6 +140,9 @@ class MemoryRecorder:
 
     def message(self, row: MessageRow) -> None:
         self.messages.append(row)
+
+    def script(self, row: ScriptRow) -> None:
+        self.acts.append(row)
 
     def close(self) -> None:
         return None
@@ -235,34 +249,52 @@ def _as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def table_files(*, clients: bool = True, jams: bool = False, detections: bool = False, messages: bool = False) -> list[str]:
+def table_files(
+    *, clients: bool = True, jams: bool = False, detections: bool = False, messages: bool = False, script: bool = False
+) -> list[str]:
     """The files that a `ParquetRecorder` of these settings leaves in its folder."""
-    wanted = {"rounds": True, "clients": clients, "jams": jams, "detections": detections, "messages": messages}
+    wanted = {
+        "rounds": True,
+        "clients": clients,
+        "jams": jams,
+        "detections": detections,
+        "messages": messages,
+        "script": script,
+    }
     return [f"{name}.parquet" for name, written in wanted.items() if written]
 
 
 class ParquetRecorder:
     """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
-    `detections.parquet` if `detections`; `messages.parquet` if `messages`.
+    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `script.parquet` if `script`.
 
     `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
     needs no checkpoint any more removes.
     """
 
     def __init__(
-        self, folder: Path, *, clients: bool = True, jams: bool = False, detections: bool = False, messages: bool = False
+        self,
+        folder: Path,
+        *,
+        clients: bool = True,
+        jams: bool = False,
+        detections: bool = False,
+        messages: bool = False,
+        script: bool = False,
     ) -> None:
         rounds = _Table(folder, "rounds", ROUNDS)
         updates = _Table(folder, "clients", CLIENTS) if clients else None
         dwells = _Table(folder, "jams", JAMS) if jams else None
         declared = _Table(folder, "detections", DETECTIONS) if detections else None
         sent = _Table(folder, "messages", MESSAGES) if messages else None
-        self._tables = [table for table in (rounds, updates, dwells, declared, sent) if table is not None]
+        acts = _Table(folder, "script", SCRIPT) if script else None
+        self._tables = [table for table in (rounds, updates, dwells, declared, sent, acts) if table is not None]
         self.round = rounds.rows.append
         self.update = updates.rows.append if updates else NoRecorder().update
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message
+        self.script = acts.rows.append if acts else NoRecorder().script
 
     def state_dict(self) -> State:
         """What is recorded so far, as pieces on disk and rows."""

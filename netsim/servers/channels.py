@@ -26,6 +26,8 @@ class OwnLinks:
     assignment: Assignment = NoAssignment()
     instruments: Sequence[Instrument] = ()
     recording: Sequence[Recording] = ()
+    detections: Detections | None = None
+    """Of changes that a scheduler declares, where there is one."""
 
 
 class ScheduledChannels(OwnLinks):
@@ -54,6 +56,6 @@ class ScheduledChannels(OwnLinks):
             refill=refill,
             learner=learner,
         )
-        detections = Detections(scheduler=scheduler, recorder=NoRecorder())
-        self.instruments = [Jamming(jammers=access.jammers), detections]
-        self.recording = [access.jammers, detections]
+        self.detections = Detections(scheduler=scheduler, recorder=NoRecorder())
+        self.instruments = [Jamming(jammers=access.jammers), self.detections]
+        self.recording = [access.jammers, self.detections]

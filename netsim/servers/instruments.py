@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netsim.records.rows import DetectionRow
@@ -108,6 +109,8 @@ class Detections(Instrument):
     def __init__(self, *, scheduler: ChannelScheduler, recorder: Recorder) -> None:
         self.scheduler = scheduler
         self.recorder = recorder
+        self.on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
+        """Told of a round after which changes were declared, and of the sub-channels on which they were seen."""
         # By sub-channel: transmissions that a jammer hit since the scheduler last declared a change.
         self._hits: dict[int, int] = {}
 
@@ -121,6 +124,7 @@ class Detections(Instrument):
             self.recorder.detection(DetectionRow(closed.number, closed.end_s, channel, detector, seen, hits))
         if declared:
             self._hits.clear()
+            self.on_declared(closed.number, sorted({channel for channel, _, _ in declared}))
         return {}
 
     def _count(self, update: Update) -> None:

@@ -174,6 +174,8 @@ class RoundLoop:
         self.instruments = instruments
         self.straggle = straggle
         self.retain = retain
+        self.on_open: Callable[[int], None] = lambda number: None
+        """Told of every round before anything of it."""
         self.round = 0
         """Rounds closed."""
         self.is_open = False
@@ -186,6 +188,7 @@ class RoundLoop:
     def run_round(self) -> Generator[Any, Any, ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
         number, pool = self.round + 1, self.pool
+        self.on_open(number)
         yield from self.dispatch.wait(number)
         start_s = self.clock.now
         pool.medium.open_round(number, start_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.records.rows import RoundRow, UpdateRow
@@ -195,6 +195,9 @@ class RoundServer:
         for instrument in self.loop.instruments:
             counts |= instrument.counts()
         return counts
+
+    def tell_of_slots(self, told: Callable[[int], None]) -> None:
+        """There are none."""
 
     def notes(self) -> dict[str, Any]:
         """Its tables say all."""

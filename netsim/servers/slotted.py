@@ -99,6 +99,7 @@ class SlotServer(ABC):
         self.learner = learner
         self.tests = tests
         self.recorder: Recorder = NoRecorder()
+        self._on_open: Callable[[int], None] = lambda slot: None
         self.rounds_per_slot = rounds_per_slot
         self.reset_each_slot = reset_each_slot
         self.round = 0
@@ -112,6 +113,7 @@ class SlotServer(ABC):
     def run_round(self) -> Generator[Any, Any, None]:
         """One slot, as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
         slot, start_s = self.round + 1, self.clock.now
+        self._on_open(slot)
         members = yield from self._decide(slot)
         decided_s = self.clock.now
         if self.reset_each_slot and slot > 1:
@@ -160,6 +162,15 @@ class SlotServer(ABC):
                 columns=said | columns,
             )
         )
+
+    def tell_of_slots(self, told: Callable[[int], None]) -> None:
+        """Call `told` with the number of every slot, before anything of it."""
+        self._on_open = told
+
+    @property
+    def loop(self) -> RoundLoop:
+        """The communication rounds of its slots."""
+        return self.training
 
     @property
     def clients(self) -> ClientPool:

@@ -20,16 +20,17 @@ def asynchronous(world: World) -> Composed:
     scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
     pool = world.pool(channels.access, retry=True, instant=not section.contention)
+    scheduled = channels.scheduled(world, pool)
     server = age_aware_server(
         pool=pool,
-        channels=channels.scheduled(world, pool),
+        channels=scheduled,
         learner=world.learner,
         meter=_oracle(scenario, world.streams, channels.supplied),
         retain=world.learner.retain,
         round_s=section.round_s,
         wait_for_compute=section.wait_for_compute,
     )
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=scheduled.detections)
 
 
 def _oracle(scenario: Scenario, streams: Streams, supplied: dict[str, Any]) -> AgeMeter:

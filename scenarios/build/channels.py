@@ -86,7 +86,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     assert channels is not None
     assert scheduler is not None
     everyone = Population(Clients(count=channels.count))
-    context = Context(everyone, streams, world.rounds, scenario.time_limit_s)
+    context = Context(everyone, streams, world.rounds, scenario.time_limit_s, world.targets)
     law, sequence = channel_states(scenario, context)
     if channels.bandwidth_bytes_per_s is not None and np.ndim(world.sizes.up):
         raise UserError(
@@ -133,6 +133,8 @@ def channel_states(scenario: Scenario, context: Context) -> tuple[Any, StateSequ
     states = construct(channels.states, "states", "channels.states", keywords, supplied)
     if isinstance(states, StateSequence):
         return Unchanging(Sequence(table=states.table)), states
+    if context.targets is not None:
+        return context.targets.states("channels.states", states, channels.count), None
     return states, None
 
 

@@ -12,7 +12,6 @@ from netsim.core.protocols import DelayLaw, FloatArray, IntArray
 from netsim.simulation import BY_ABSENCE, BY_ROUNDS, BY_TIME
 from scenarios.build.changes import never_reached
 from scenarios.build.population import Population
-from scenarios.build.scripting import Phase, Replaceable
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
@@ -31,7 +30,7 @@ class HasLaws(Protocol):
 def before_run(
     scenario: Scenario,
     population: Population,
-    delays: Mapping[Phase, Replaceable],
+    delays: Mapping[str, HasLaws],
     besides_s: FloatArray | float,
 ) -> list[Caution]:
     """The warnings that a scenario deserves before it runs.

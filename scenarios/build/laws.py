@@ -11,9 +11,10 @@ from pydantic import ValidationError
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import SizeDependent
-from scenarios.build.changes import Step, drawn_steps, written_steps
+from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
 from scenarios.build.payload import Message
 from scenarios.build.population import Context, FloatArray, IntArray, resolve_parameters
+from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import Component, DelayByGroup, construct, per_client_parameters, refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
@@ -114,6 +115,20 @@ class Law:
             value = everyone
         return replace(inner, keywords=inner.keywords | {name: value})
 
+    def scaled(self, factors: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
+        """The law after parameters of `chosen` clients (None: all) were multiplied."""
+        return self.changed({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
+
+    def _product(self, name: str, factor: Any, chosen: IntArray | None, path: str) -> FloatArray:
+        values = self.values(name, f"{path}.{name}")
+        values = values if chosen is None else values[chosen]
+        return values * self._context.population.values(factor, f"{path}.{name}", chosen)
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter as it stands: (K,) numbers, NaN for clients whose law has none of that name; or what is no number."""
+        value = self._with(name, path)[0].keywords[name]
+        return self.values(name, path) if is_per_client(value) else value
+
     def build(self, path: str | None = None) -> Any:
         """The law as it stands; a refusal is told of the change at `path`, where there is one."""
         supplied = {"clients": self._clients}
@@ -150,10 +165,26 @@ class _Link:
             )
         return replace(self, law=law, bandwidth=bandwidth)
 
+    def laid(self, overlay: Overlay, path: str) -> _Link:
+        """As a script's change leaves it."""
+        change = self.law.scaled if overlay.scale else self.law.changed
+        return replace(self, law=change(overlay.parameters, overlay.entities, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter of the law."""
+        return self.law.value(name, path)
+
+    def build_at(self, path: str) -> Any:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(path.removesuffix(f".{self.what}"), path)
+
     def build(self, step: Step | None = None) -> Any:
         """The engine's law, as `step` leaves it."""
         path = step.path if step else self.path
-        law = self.law.build(f"{path}.{self.what}" if step and step.parameters else None)
+        return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
+
+    def _built(self, path: str, law_path: str | None) -> Any:
+        law = self.law.build(law_path)
         if self.what != "delay":
             return law
         if self.bandwidth is not None and self.message is not None:
@@ -185,12 +216,16 @@ def timeline(section: Compute, what: str, path: str, context: Context, message: 
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
-    starts: list[float] = []
+    segments, starts = [link], list[float]()
     for step in sorted(steps, key=lambda step: step.start):
         link = link.after(step)
         if starts and starts[-1] == step.start:
-            laws[-1] = link.build(step)
+            laws[-1], segments[-1] = link.build(step), link
         else:
             laws.append(link.build(step))
+            segments.append(link)
             starts.append(step.start)
-    return Piecewise(laws=laws, starts=starts, unit=steps[0].unit) if steps else Unchanging(laws[0])
+    unit: Unit = steps[0].unit if steps else "rounds"
+    if context.targets is not None:
+        return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
+    return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.core.streams import Streams
+from scenarios.build.script.targets import Targets
 from scenarios.registry.components import Component, per_client_parameters
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import FORMS, ByGroup, Ramp, is_number, is_per_client
@@ -95,6 +96,8 @@ class Context:
     streams: Streams
     rounds: int
     time_limit_s: float | None
+    targets: Targets | None = None
+    """Where the laws are kept that a script can change; None: there is no script."""
 
 
 def resolve_parameters(

@@ -30,7 +30,7 @@ def synchronous(world: World) -> Composed:
         reselect_busy=section.reselect_busy,
         stragglers=section.stragglers,
     )
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 def buffered(world: World) -> Composed:
@@ -48,7 +48,7 @@ def buffered(world: World) -> Composed:
         channels=channels,
         retain=world.learner.retain,
     )
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 def semi_synchronous(world: World) -> Composed:
@@ -64,7 +64,7 @@ def semi_synchronous(world: World) -> Composed:
         channels=channels,
         retain=world.learner.retain,
     )
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 COMPOSERS: dict[str, Callable[[World], Composed]] = {

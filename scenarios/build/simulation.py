@@ -15,7 +15,7 @@ from models.privacy import Ledger, NoPrivacy, NoSchedule
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import DelayLaw, FloatArray
+from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
 from netsim.network.bandwidth_sharing import SharedMedium
@@ -28,12 +28,12 @@ from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages, build_shared
 from scenarios.build.payload import build_sizes, models_down, updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
-from scenarios.build.scripting import Phase, Replaceable
+from scenarios.build.script.targets import Targets
+from scenarios.build.script.wiring import build_script
 from scenarios.build.servers import COMPOSERS
 from scenarios.build.training import build_trained, check_trained
-from scenarios.build.world import World
+from scenarios.build.world import Composed, World
 from scenarios.registry.components import construct
-from scenarios.registry.protocols import complete
 from scenarios.schema.cautions import Caution, collecting, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -55,22 +55,12 @@ class Built:
     clients: ClientPool
     trained: Any
     """The `models.fl.learner.FederatedLearner`; None where nothing is trained."""
-    delays: Mapping[Phase, Replaceable]
-    """The laws of the three phases of an update."""
+    delays: Mapping[str, Any]
+    """The timelines of the three phases of an update: download, compute, upload."""
     channels: AssignedAccess[Any] | None
     """The sub-channels with states, where the server has such."""
     cautions: tuple[Caution, ...] = ()
     """What the scenario is warned of."""
-
-    def change_delay(self, phase: Phase, law: DelayLaw) -> None:
-        """From now on `phase` lasts as `law` says, in the engine and in `truth`; a phase that has begun ends when it would have.
-
-        For scripts: at a round boundary (`after_round`) or at a simulated time (`simulation.clock.call_at`). A saved state does
-        not hold the law: a script that goes on from one makes its changes again.
-        """
-        complete("delay", type(law))
-        self.delays[phase].replace(law)
-        self.clients.renew(phase)
 
 
 def build(scenario: Scenario, *, learner: bool = True, strict: bool = False) -> Built:
@@ -92,9 +82,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     count = population.count
-    # Laws of training and of its links change by communication rounds, of which a slot has several.
-    rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
-    context = Context(population, streams, rounds, scenario.time_limit_s)
+    context = _context(scenario, population, streams)
 
     trained = _trained(scenario, streams, learner)
     sent = build_sizes(scenario, population, _network_bytes(scenario, trained))
@@ -120,21 +108,19 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         learner=trained if trained is not None else NoLearner(),
         trained=trained,
         sizes=sent,
-        rounds=rounds,
+        rounds=context.rounds,
         data_sizes=sizes,
         schedule=schedule,
         truth=truth,
+        targets=context.targets,
     )
     composed = COMPOSERS[scenario.server.kind](world)
-    simulation = Simulation(
-        clock=clock, server=composed.server, recorder=NoRecorder(), rounds=scenario.rounds, time_limit_s=scenario.time_limit_s
-    )
     parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
     besides_s: Any = 0.0 if alone_s is None else alone_s
     if composed.channels is not None:
         besides_s = besides_s + least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
     return Built(
-        simulation=simulation,
+        simulation=_simulation(world, composed),
         truth=truth,
         data_sizes=sizes,
         parameters=parameters,
@@ -147,12 +133,30 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     )
 
 
-def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[Phase, Replaceable]:
+def _context(scenario: Scenario, population: Population, streams: Streams) -> Context:
+    # Laws of training and of its links change by communication rounds, of which a slot has several.
+    rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
+    targets = Targets() if scenario.script is not None else None
+    return Context(population, streams, rounds, scenario.time_limit_s, targets)
+
+
+def _simulation(world: World, composed: Composed) -> Simulation:
+    return Simulation(
+        clock=world.clock,
+        server=composed.server,
+        recorder=NoRecorder(),
+        rounds=world.scenario.rounds,
+        time_limit_s=world.scenario.time_limit_s,
+        script=build_script(world, composed),
+    )
+
+
+def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any]:
     """How long the phases of an update take."""
     return {
-        "download": Replaceable(timeline(scenario.downlink, "delay", "downlink", context, models_down(sizes))),
-        "compute": Replaceable(timeline(scenario.compute, "delay", "compute", context)),
-        "upload": Replaceable(timeline(scenario.uplink, "delay", "uplink", context, updates_up(sizes))),
+        "download": timeline(scenario.downlink, "delay", "downlink", context, models_down(sizes)),
+        "compute": timeline(scenario.compute, "delay", "compute", context),
+        "upload": timeline(scenario.uplink, "delay", "uplink", context, updates_up(sizes)),
     }
 
 
@@ -180,7 +184,7 @@ def _schedule(scenario: Scenario) -> tuple[bool, Any]:
 
 
 def _medium_of(
-    scenario: Scenario, context: Context, delays: dict[Phase, Replaceable], shared: SharedMedium | None, sizes: Sizes
+    scenario: Scenario, context: Context, delays: Mapping[str, Any], shared: SharedMedium | None, sizes: Sizes
 ) -> Callable[[UplinkAccess[Any]], Medium]:
     """The links of all clients, once it is known how they get access to the uplink."""
 

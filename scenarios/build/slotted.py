@@ -46,7 +46,7 @@ def fl_fa(world: World) -> Composed:
     opinions = world.scenario.opinions
     assert opinions is not None
     server = FlFaServer(policy=policy, uplink=_uplink(opinions, world.streams, context), streams=world.streams, **shared)
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 def fl_da(world: World) -> Composed:
@@ -55,12 +55,12 @@ def fl_da(world: World) -> Composed:
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     consensus = _consensus(world, _by_slots(world))
     server = FlDaServer(policy=policy, consensus=consensus, **shared)
-    return Composed(server=server, channels=channels.access)
+    return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
 
 
 def _by_slots(world: World) -> Context:
     # What happens between slots changes by slots, not by communication rounds.
-    return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s)
+    return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s, world.targets)
 
 
 def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:

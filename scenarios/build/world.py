@@ -15,9 +15,12 @@ from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
+from netsim.peers.consensus import ConsensusPhase
+from netsim.servers.instruments import Detections
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
 from scenarios.build.population import Population, resolve_parameters
+from scenarios.build.script.targets import Targets
 from scenarios.registry.components import Component, construct
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -47,6 +50,8 @@ class World:
     """Of privacy budgets."""
     truth: Truth
     """Expected latencies of all clients, over time."""
+    targets: Targets | None = None
+    """Where the laws are kept that a script can change; None: there is no script."""
 
     def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
         """The clients; `access` None: as `[uplink]` says."""
@@ -110,3 +115,7 @@ class Composed:
     server: RoundServer | SlotServer
     channels: AssignedAccess[Any] | None = None
     """Its sub-channels with states, where it has such."""
+    detections: Detections | None = None
+    """Of changes that a scheduler declares, where there is one."""
+    consensus: ConsensusPhase | None = None
+    """The consensus phase between clients, where there is one."""

@@ -34,16 +34,18 @@ INJECTED_INTO: dict[str, frozenset[str]] = {
     "network": frozenset({"input_shape", "classes", "seed"}),
 }
 """More of them in some groups: N, and how long the run may last, in rounds and in seconds."""
+_TOLD_NOTHING = frozenset({"script"})  # all that a script wants to know it asks the world
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
 """Argument -> group: what is itself a component, in a table of its own below the outer one's."""
 FACTORIES = frozenset({"detector"})
 """Arguments that want a callable that makes the component, not the component."""
 
-FUNCTIONS = frozenset({"partition", "topology", "network"})
+FUNCTIONS = frozenset({"partition", "topology", "network", "script"})
 """Groups whose components are functions, which are called once, with all their arguments; the user's own may also be a class."""
-POSITIONAL = {"partition": 1, "network": 2}
-"""How many arguments a function of these groups is given by place: the labels; an input's shape and the number of classes."""
+POSITIONAL = {"partition": 1, "network": 2, "script": 1}
+"""How many arguments a function of these groups is given by place: the labels; an input's shape and the number of classes; the
+world."""
 
 _POLICIES = "models.policies"
 _SCHEDULERS = "models.schedulers"
@@ -170,6 +172,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "file": "models.laws.jammers:File",
         "reactive": "models.laws.jammers:Reactive",
     },
+    # All of them are users' own: what netsim itself does needs no script.
+    "script": {},
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""
 
@@ -188,7 +192,7 @@ def known(group: str) -> dict[str, str]:
 
 def injected(group: str) -> frozenset[str]:
     """The arguments of a group's classes that are supplied by the builder."""
-    return INJECTED | INJECTED_INTO.get(group, frozenset())
+    return INJECTED_INTO.get(group, frozenset()) | (frozenset() if group in _TOLD_NOTHING else INJECTED)
 
 
 def is_own(group: str, kind: str) -> bool:

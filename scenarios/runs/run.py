@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.lock import locked
 from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import latest, own_code, refuse_changed, used
-from scenarios.runs.reading import to_toml
+from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, version
 from scenarios.schema.errors import ANSWER_ERRORS, UserError
@@ -69,7 +69,7 @@ def play(
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
 ) -> dict[str, Any]:
-    """As `run`, for a simulation that is built already (and perhaps changed by a script)."""
+    """As `run`, for a simulation that is built already."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     counts = label_counts(built)
     files = [SCENARIO, *table_files(**tables_of(scenario)), *([] if counts is None else [_PARTITION]), SUMMARY]
@@ -89,25 +89,27 @@ def play(
 def go_on(
     out: str | Path,
     *,
-    built: Built | None = None,
+    script: Mapping[str, Any] | None = None,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     allow_changed_code: bool = False,
 ) -> dict[str, Any]:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
-    The tables come out the same, byte for byte, as those of a run that never stopped. A script's `after_round` is not part of
-    the state: pass it again. `built`: a simulation of the same scenario, changed by a script as it was. Raises UserError, also
-    where the code of the user's own components is another by now, unless `allow_changed_code`: the summary then says so.
+    The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
+    scenario's. Raises UserError, also where the code of the user's own components is another by now, unless `allow_changed_code`
+    (the summary then says so), and where a script does otherwise than it did before the checkpoint.
     """
     folder = Path(out)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not the folder of a run")
     with locked(folder):
         scenario, state = unfinished(folder)
+        if script:
+            scenario = parse(scenario.model_dump(exclude_none=True, by_alias=True) | script, str(out))
         if not allow_changed_code:
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
-        return _play(built or build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)
+        return _play(build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)
 
 
 def _play(
@@ -197,6 +199,7 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "jams": bool(scenario.jammers),
         "detections": scenario.scheduler is not None,
         "messages": scenario.output.messages_table,
+        "script": scenario.script is not None,
     }
 
 

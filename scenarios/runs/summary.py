@@ -16,7 +16,7 @@ from analysis.report.detections import detection_totals
 from models.theory.ages import expected_age
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
-from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, Recorder, RoundRow, UpdateRow
+from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, Recorder, RoundRow, ScriptRow, UpdateRow
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
@@ -86,6 +86,7 @@ class Summing:
         self.update: Callable[[UpdateRow], None] = inner.update
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
+        self.script: Callable[[ScriptRow], None] = inner.script
 
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)

@@ -12,6 +12,7 @@ from scenarios.registry.components import component_of
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
 from scenarios.schema.payload import Payload
+from scenarios.schema.script import script_field
 from scenarios.schema.section import Section, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
@@ -161,6 +162,9 @@ class Scenario(Section):
     """Absent: updates are released as they are."""
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
+    script: script_field() | None = None  # type: ignore[valid-type]
+    """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with a `kind`
+    and its further arguments."""
     metrics: Metrics = Metrics()
     """What is measured beside the tables."""
     output: Output = Output()

@@ -179,26 +179,6 @@ def test_states_from_a_file_are_what_the_run_meets(tmp_path: Path) -> None:
     assert resumed.server.clients.last_delivery.tolist() == again.server.clients.last_delivery.tolist()
 
 
-def test_a_law_replaced_in_mid_run_holds_for_what_has_not_begun() -> None:
-    from models.laws.delays import Constant
-
-    study = parse(
-        SMALL
-        | {
-            "channels": {"count": 4},
-            "server": {"kind": "asynchronous"},
-            "uplink": {"delay": {"kind": "constant", "value_s": 1.0}},
-        }
-    )
-    built = build(study)
-    built.simulation.run(2)
-    assert built.simulation.clock.now == 2.0
-    built.change_delay("upload", Constant(value_s=3.0))
-    built.change_delay("compute", Constant(value_s=0.5))
-    built.simulation.run(4)
-    assert built.simulation.clock.now == 9.0
-
-
 def test_updates_of_old_versions_are_trained_from_the_model_they_were_sent(tmp_path: Path) -> None:
     study = parse(
         SMALL

@@ -115,6 +115,11 @@ class Detector(NoDetection):
         seen("detector", level)
 
 
+def script(world, *, level: int = 0):
+    seen("script", level)
+    yield world.until_round(2)
+
+
 def topology(*, clients: int, generator, level: int = 0):
     seen("topology", level)
     return complete(clients=clients, generator=generator)
@@ -233,8 +238,9 @@ CASES = {
     "topology": (PEERS, "peers.topology"),
     **{name: (TRAINED, f"learner.{name}") for name in ("partition", "network", "optimizer", "aggregation", "staleness")},
     "server_optimizer": (TRAINED, "learner.server_optimizer"),
+    "script": (small_tables(), "script"),
 }
-FUNCTIONS = {"topology", "partition", "network"}
+FUNCTIONS = {"topology", "partition", "network", "script"}
 
 
 @pytest.fixture(autouse=True)

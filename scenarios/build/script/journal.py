@@ -1,0 +1,93 @@
+"""What a script did and was told, in order: enough to bring a fresh generator to where it was when a run was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scenarios.schema.errors import UserError
+
+
+class DivergedError(UserError):
+    """A script does otherwise than it did before the checkpoint that it is brought up to."""
+
+
+class Journal:
+    """Entries, each a list of plain data that begins with its kind: "act", "read", "wait" and "woken".
+
+    While a script is brought up to a checkpoint (`replay`), what it does is compared with the entries in place of being noted.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[list[Any]] = []
+        self._next: int | None = None
+        self._diverged: DivergedError | None = None
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the script is being brought up to where it was."""
+        return self._next is not None
+
+    def replay(self, entries: list[list[Any]]) -> None:
+        """Compare what comes with `entries`, up to the last of them."""
+        self.entries = entries
+        self._next = 0
+
+    def note(self, *entry: Any) -> bool:
+        """The script does this: True where it is new, False where it is done again; raises DivergedError."""
+        if self._next is None:
+            self.entries.append(list(entry))
+            return True
+        self._compare(list(entry))
+        return False
+
+    def read(self, name: str, value: Callable[[], Any]) -> Any:
+        """The script looks at something: what it sees, or saw."""
+        if self._next is None:
+            seen = value()
+            self.entries.append(["read", name, seen])
+            return seen
+        place = self._next
+        self._compare(["read", name], 2)
+        return self.entries[place][2]
+
+    def woken(self) -> list[Any] | None:
+        """What the script was told when it was woken next; None: it was not, and waits from now on for what is to come."""
+        assert self._next is not None
+        if self._next == len(self.entries):
+            self._next = None
+            return None
+        entry = self.entries[self._next]
+        if entry[0] != "woken":
+            self._refuse(f"it waits, where it did {_told(entry)}")
+        self._next += 1
+        return entry
+
+    def ended(self) -> None:
+        """The script has come to its end; raises DivergedError where it did more."""
+        if self._next is not None and self._next < len(self.entries):
+            self._refuse(f"it is over, where it did {_told(self.entries[self._next])}")
+        self._next = None
+
+    def raise_if_diverged(self) -> None:
+        """Raise what a script's own `except` may have caught."""
+        if self._diverged is not None:
+            raise self._diverged
+
+    def _compare(self, entry: list[Any], length: int | None = None) -> None:
+        assert self._next is not None
+        if self._next == len(self.entries):
+            self._refuse(f"it does {_told(entry)} where it did no more")
+        known = self.entries[self._next]
+        if known[:length] != entry:
+            self._refuse(f"it does {_told(entry)}, where it did {_told(known)}")
+        self._next += 1
+
+    def _refuse(self, told: str) -> None:
+        self._diverged = DivergedError(told)
+        raise self._diverged
+
+
+def _told(entry: list[Any]) -> str:
+    kind, *rest = entry
+    return f"{'wait for' if kind == 'wait' else kind} {' '.join(str(word) for word in rest if word is not None)}"

@@ -1,0 +1,253 @@
+"""Laws that a script can change: what it asks for is laid over the law in force, and can be taken back.
+
+Change points of the scenario go on underneath: whichever law they bring into force, the script's changes are laid over it, in the
+order in which they were made.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from models.laws.changes import Piecewise
+from models.laws.channels import Bernoulli
+from netsim.core.protocols import FloatArray, IntArray
+from scenarios.schema.errors import UserError, did_you_mean
+
+_EVER = math.inf
+_KEPT = 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Overlay:
+    """New values of parameters, or with `scale` factors of them, for `entities` (None: all)."""
+
+    parameters: dict[str, Any]
+    entities: IntArray | None
+    scale: bool
+    told: str
+    """Whose act it is, for a complaint."""
+
+
+class Segment(Protocol):
+    """A law with its keywords, in force between two change points."""
+
+    def laid(self, overlay: Overlay, path: str) -> Segment:
+        """As `overlay` leaves it; raises UserError that names the parameter below `path`."""
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter: (K,) where it differs, or may, between entities; raises UserError where there is none of the name."""
+
+    def build_at(self, path: str) -> Any:
+        """The law itself; raises UserError."""
+
+
+class Target(Protocol):
+    """What has parameters that a script can change."""
+
+    entity: Literal["clients", "channels"] | None
+    """What its parameters may differ between; None: they do not."""
+
+    def value(self, name: str, round: int, time_s: float) -> Any:
+        """A parameter in force, as of `Segment`; raises UserError."""
+
+    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """From now on, with `overlay`; raises UserError, and is then as it was."""
+
+    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """From now on, without it."""
+
+    def renew(self) -> None:
+        """Whoever has evaluated the law evaluates it again, at the same draws, before it is used."""
+
+
+class _Law:
+    """A timeline that overlays are laid over. What was in force at an earlier time is still known: of the round under way."""
+
+    segment_means: FloatArray | None = None
+    """Not known: a script changes what was planned."""
+
+    def __init__(self, key: str, entity: Literal["clients", "channels"]) -> None:
+        self.key = key
+        self.entity: Literal["clients", "channels"] | None = entity
+        self.renewals: list[Callable[[], None]] = []
+        """Called after every change."""
+        self._times_s = [-_EVER]
+        self._versions: list[tuple[Overlay, ...]] = [()]
+        """The overlays in force from each of these times on."""
+        self._built: dict[tuple[Any, int], tuple[Any, Any]] = {}
+        """The last few laws, by segment and version."""
+
+    def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
+        """The segment in force, its law without a script, and until when."""
+        raise NotImplementedError
+
+    def _made(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+        """The law of a segment under `overlays`; raises UserError."""
+        raise NotImplementedError
+
+    def at(self, round: int, time_s: float) -> tuple[Any, float]:
+        """The law in force in `round` at `time_s`, and until when, unless the script acts before."""
+        segment, law, until_s = self._segment(round, time_s)
+        version = self._version(time_s)
+        if not self._versions[version]:
+            return law, until_s
+        key = id(segment), version
+        if key not in self._built:
+            if len(self._built) >= _KEPT:
+                del self._built[next(iter(self._built))]
+            self._built[key] = segment, self._told(segment, self._versions[version])
+        return self._built[key][1], until_s
+
+    def _version(self, time_s: float) -> int:
+        return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
+
+    def _told(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+        try:
+            return self._made(segment, overlays)
+        except UserError as error:
+            # The law that a later change point brings may refuse what the earlier one took.
+            raise UserError(f"{error} ({overlays[-1].told})") from error
+
+    def _now(self, time_s: float, overlays: tuple[Overlay, ...]) -> None:
+        if self._times_s[-1] == time_s:
+            self._versions[-1] = overlays
+        else:
+            self._times_s.append(time_s)
+            self._versions.append(overlays)
+        self._built = {}
+
+    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
+        segment, _, _ = self._segment(round, time_s)
+        overlays = (*self._versions[-1], overlay)
+        self._made(segment, overlays)  # refused here, or not at all
+        self._now(time_s, overlays)
+
+    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._now(time_s, tuple(one for one in self._versions[-1] if one is not overlay))
+
+    def renew(self) -> None:
+        for renew in self.renewals:
+            renew()
+
+
+class ScriptedLaw(_Law):
+    """`segments[j]` holds from `starts[j - 1]` on, as of `Piecewise`; `laws` are those without a script."""
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        entity: Literal["clients", "channels"],
+        segments: Sequence[Segment],
+        laws: list[Any],
+        starts: list[float],
+        unit: Literal["rounds", "seconds"],
+    ) -> None:
+        super().__init__(key, entity)
+        self.laws = laws
+        self.starts = starts
+        self.unit = unit
+        self._segments = segments
+        self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
+
+    def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
+        place, until_s = self._places.at(round, time_s)
+        return self._segments[place], self.laws[place], until_s
+
+    def _laid(self, segment: Segment, overlays: Sequence[Overlay]) -> Segment:
+        for overlay in overlays:
+            segment = segment.laid(overlay, self.key)
+        return segment
+
+    def _made(self, segment: Segment, overlays: Sequence[Overlay]) -> Any:
+        return self._laid(segment, overlays).build_at(self.key)
+
+    def value(self, name: str, round: int, time_s: float) -> Any:
+        segment, _, _ = self._segment(round, time_s)
+        return self._laid(segment, self._versions[self._version(time_s)]).value(name, self.key)
+
+
+class ScriptedStates(_Law):
+    """The sub-channels' states from a table of means, of which a script changes the means."""
+
+    def __init__(self, *, key: str, states: Any, count: int) -> None:
+        super().__init__(key, "channels")
+        self.unit: Literal["rounds", "seconds"] = states.unit
+        self.starts: Sequence[float] = states.starts
+        self._states = states
+        self._everyone: IntArray = np.arange(count)
+
+    def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
+        law, until_s = self._states.at(round, time_s)
+        return law, law, until_s
+
+    def _means(self, law: Any, overlays: Sequence[Overlay]) -> FloatArray:
+        means = np.array(law.success_probability(self._everyone), np.float64)
+        for overlay in overlays:
+            chosen = self._everyone if overlay.entities is None else overlay.entities
+            for name, given in overlay.parameters.items():
+                self._check(name)
+                values = np.broadcast_to(np.asarray(given, np.float64), chosen.shape)
+                means[chosen] = means[chosen] * values if overlay.scale else values
+        good = (means >= 0.0) & (means <= 1.0)
+        if not good.all():
+            wrong = int(np.argmin(good))
+            shown = f"{self.key}.means = {float(means[wrong])!r} of sub-channel {wrong}"
+            raise UserError(f"{shown}: must be a probability between 0 and 1")
+        return means
+
+    def _check(self, name: str) -> None:
+        if name != "means":
+            raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
+
+    def _made(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+        return Bernoulli(success=self._means(segment, overlays))
+
+    def value(self, name: str, round: int, time_s: float) -> Any:
+        self._check(name)
+        law, _, _ = self._segment(round, time_s)
+        return self._means(law, self._versions[self._version(time_s)])
+
+
+class Targets:
+    """All that a script can change in a run, by the key in the scenario; made as the laws are."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Target] = {}
+        self._laws: dict[str, _Law] = {}
+
+    def law(
+        self,
+        key: str,
+        segments: Sequence[Segment],
+        laws: list[Any],
+        starts: list[float],
+        unit: Literal["rounds", "seconds"],
+    ) -> ScriptedLaw:
+        """The timeline of these segments, which a script may change."""
+        entity: Literal["clients", "channels"] = "channels" if key.startswith("channels.") else "clients"
+        made = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
+        self.all[key] = self._laws[key] = made
+        return made
+
+    def states(self, key: str, states: Any, count: int) -> ScriptedStates:
+        """The timeline of these states, which a script may change."""
+        made = ScriptedStates(key=key, states=states, count=count)
+        self.all[key] = self._laws[key] = made
+        return made
+
+    def after_change(self, key: str, renew: Callable[[], None]) -> None:
+        """Have `renew` called after every change of what is at `key`."""
+        self._laws[key].renewals.append(renew)
+
+    def named(self, key: str) -> Target:
+        """What is at `key`; raises UserError."""
+        if key not in self.all:
+            raise UserError(f"{key!r}: this scenario has nothing of that name that a script can change; {did_you_mean(key, self.all)}")
+        return self.all[key]

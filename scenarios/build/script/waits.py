@@ -1,0 +1,284 @@
+"""What a script can wait for, and what it is told when it has come.
+
+A wait is made by a method of `World` and yielded by the script; it counts from there. What it says of itself as plain data
+(`plain`) is compared when a run is resumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+_EVER = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An attempt of a client has ended."""
+
+    time_s: float
+    round: int
+    """The round in which the attempt was begun."""
+    client: int
+    outcome: str
+    """delivered, lost, late or aborted."""
+    cause: str | None
+    """What a lost one was lost to."""
+    channel: int | None
+    """The sub-channel given to the client; None: the server has none with states."""
+    latency_s: float
+    """From selection to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Changes were declared, as a round closed."""
+
+    time_s: float
+    round: int
+    """The round after which they were declared."""
+    channels: tuple[int, ...]
+    """The sub-channels on which the scheduler saw them, ascending."""
+    clients: tuple[int, ...]
+    """The clients in whose latencies the policy saw them, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A round, or a slot, is about to open."""
+
+    time_s: float
+    number: int
+    is_slot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A time has come."""
+
+    time_s: float
+
+
+Event: TypeAlias = Ended | Declared | Opened | Reached
+_TOLD: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared}
+
+
+def _plain(value: Any) -> Any:
+    """What a script is told, as plain data."""
+    for name, kind in _TOLD.items():
+        if isinstance(value, kind):
+            return [name, {field.name: getattr(value, field.name) for field in fields(value)}]
+    return value
+
+
+def _made(value: Any) -> Any:
+    """The inverse of `_plain`."""
+    return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
+
+
+class Wait:
+    """What a script waits for: yield it. `a | b` waits for whichever comes first, and the yield then gives that one."""
+
+    due_s: float = _EVER
+    """When it will be over at the latest, as far as is known; inf: that is not known."""
+    of_ends = False
+    """Whether it may be for the end of an attempt."""
+    value: Any = None
+    """What has come, once it has; a yield of this wait alone gives it."""
+
+    def __init__(self) -> None:
+        self.yielded = False
+        """Whether a script waits, or has waited, for it, alone or with others."""
+
+    def begin(self) -> None:
+        """A script waits for it from now on."""
+        self.yielded = True
+
+    def over(self, round: int, slot: int, time_s: float) -> bool:
+        """Whether it is over as a script begins to wait: what it is for has been already."""
+        return False
+
+    def take(self, event: Event) -> bool:
+        """Something has happened: whether that is what it was for."""
+        return False
+
+    def plain(self) -> list[Any]:
+        """What it is, as plain data."""
+        raise NotImplementedError
+
+    def what_came(self) -> tuple[int, Any]:
+        """Which of several has come (0: it alone), and what it was, as plain data."""
+        return 0, _plain(self.value)
+
+    def comes(self, which: int, value: Any) -> None:
+        """It is over as it was before, by what `what_came` said then."""
+        self.value = _made(value)
+
+    def state_dict(self) -> Any:
+        """How far it has come, as plain data."""
+        return None
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from there."""
+
+    def __or__(self, other: Wait) -> Wait:
+        return AnyOf([self, other])
+
+
+Script: TypeAlias = Generator[Wait, Any, None]
+"""What a script's function returns: write `def script(world: netsim.World) -> netsim.Script:`."""
+
+
+class UntilRound(Wait):
+    """Until a round, or a slot, is about to open."""
+
+    def __init__(self, number: int, *, slot: bool = False) -> None:
+        super().__init__()
+        self.number, self.slot = number, slot
+
+    def over(self, round: int, slot: int, time_s: float) -> bool:
+        self.value = slot if self.slot else round
+        return bool(self.value >= self.number)
+
+    def take(self, event: Event) -> bool:
+        if not isinstance(event, Opened) or event.is_slot != self.slot or event.number < self.number:
+            return False
+        self.value = event.number
+        return True
+
+    def plain(self) -> list[Any]:
+        return ["until_slot" if self.slot else "until_round", self.number]
+
+
+class UntilTime(Wait):
+    """Until a simulated time."""
+
+    def __init__(self, time_s: float) -> None:
+        super().__init__()
+        self.due_s = time_s
+
+    def over(self, round: int, slot: int, time_s: float) -> bool:
+        self.value = time_s
+        return time_s >= self.due_s
+
+    def take(self, event: Event) -> bool:
+        self.value = event.time_s
+        return isinstance(event, Reached) and event.time_s >= self.due_s
+
+    def plain(self) -> list[Any]:
+        return ["until_time", self.due_s]
+
+
+class UntilEnded(Wait):
+    """Until so many attempts have ended in a certain way. None: whatever the outcome, the cause, the client or the channel."""
+
+    of_ends = True
+
+    def __init__(
+        self,
+        *,
+        outcome: str | None,
+        cause: str | None,
+        clients: Sequence[int] | None,
+        channels: Sequence[int] | None,
+        count: int,
+    ) -> None:
+        super().__init__()
+        self._outcome, self._cause, self._count = outcome, cause, count
+        self._clients = None if clients is None else frozenset(clients)
+        self._channels = None if channels is None else frozenset(channels)
+        self._seen = 0
+
+    def begin(self) -> None:
+        super().begin()
+        self._seen = 0
+
+    def take(self, event: Event) -> bool:
+        if not isinstance(event, Ended) or not self._meant(event):
+            return False
+        self._seen += 1
+        self.value = event
+        return self._seen >= self._count
+
+    def _meant(self, event: Ended) -> bool:
+        return (
+            (self._outcome is None or event.outcome == self._outcome)
+            and (self._cause is None or event.cause == self._cause)
+            and (self._clients is None or event.client in self._clients)
+            and (self._channels is None or event.channel in self._channels)
+        )
+
+    def plain(self) -> list[Any]:
+        who = [None if these is None else sorted(these) for these in (self._clients, self._channels)]
+        return ["until_end", self._outcome, self._cause, *who, self._count]
+
+    def state_dict(self) -> Any:
+        return self._seen
+
+    def load_state_dict(self, state: Any) -> None:
+        self._seen = state
+
+
+class UntilDeclared(Wait):
+    """Until a change is declared, of any of these sub-channels or clients (both None: of any at all)."""
+
+    def __init__(self, *, channels: Sequence[int] | None, clients: Sequence[int] | None) -> None:
+        super().__init__()
+        self._channels = None if channels is None else frozenset(channels)
+        self._clients = None if clients is None else frozenset(clients)
+
+    def take(self, event: Event) -> bool:
+        if not isinstance(event, Declared):
+            return False
+        any_at_all = self._channels is None and self._clients is None
+        met = bool((self._channels or frozenset()) & set(event.channels) or (self._clients or frozenset()) & set(event.clients))
+        self.value = event
+        return any_at_all or met
+
+    def plain(self) -> list[Any]:
+        return ["until_change_declared", *(None if these is None else sorted(these) for these in (self._channels, self._clients))]
+
+
+class AnyOf(Wait):
+    """Until one of several has come, the first of those that come together; a yield of it gives that one."""
+
+    def __init__(self, waits: list[Wait]) -> None:
+        super().__init__()
+        self.waits = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
+        self.due_s = min(wait.due_s for wait in self.waits)
+        self.of_ends = any(wait.of_ends for wait in self.waits)
+
+    def begin(self) -> None:
+        super().begin()
+        for wait in self.waits:
+            wait.begin()
+
+    def over(self, round: int, slot: int, time_s: float) -> bool:
+        self.value = next((wait for wait in self.waits if wait.over(round, slot, time_s)), None)
+        return self.value is not None
+
+    def take(self, event: Event) -> bool:
+        # Each is told, so that those that count go on counting.
+        met = [wait for wait in self.waits if wait.take(event)]
+        self.value = met[0] if met else None
+        return bool(met)
+
+    def what_came(self) -> tuple[int, Any]:
+        met: Wait = self.value
+        return self.waits.index(met), _plain(met.value)
+
+    def comes(self, which: int, value: Any) -> None:
+        self.value = self.waits[which]
+        self.value.comes(0, value)
+
+    def plain(self) -> list[Any]:
+        return ["any", *(wait.plain() for wait in self.waits)]
+
+    def state_dict(self) -> Any:
+        return [wait.state_dict() for wait in self.waits]
+
+    def load_state_dict(self, state: Any) -> None:
+        for wait, inner in zip(self.waits, state, strict=True):
+            wait.load_state_dict(inner)

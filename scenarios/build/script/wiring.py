@@ -1,0 +1,81 @@
+"""From the key `script` of a scenario to what acts on its run, and what tells it of what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from netsim.clients.pool import ClientPool
+from netsim.clients.update import Drawn
+from netsim.servers.rounds import RoundServer
+from netsim.servers.slotted import SlotServer
+from scenarios.build.script.runner import ScriptRunner
+from scenarios.build.script.waits import Declared
+from scenarios.build.script.world import World as ScriptWorld
+from scenarios.build.world import Composed, World
+from scenarios.registry.kinds import resolve
+
+_OF_UPDATES: dict[str, Drawn] = {
+    "downlink.delay": "download",
+    "downlink.channel": "downlink",
+    "compute.delay": "compute",
+    "uplink.delay": "upload",
+    "uplink.channel": "uplink",
+}
+_OF_CHANNELS = ("channels.delay", "channels.channel", "channels.states")
+_OF_PEERS = ("peers.delay", "peers.channel")
+
+
+def build_script(world: World, composed: Composed) -> ScriptRunner | None:
+    """What acts on the run of a server; None without a script. Raises UserError where there is no such function."""
+    section, targets = world.scenario.script, world.targets
+    if section is None or targets is None:
+        return None
+    function = resolve("script", section.kind)
+    runner = ScriptRunner(name=section.kind, clock=world.clock)
+    pool = composed.server.clients
+    given = ScriptWorld(
+        runner=runner,
+        targets=targets,
+        population=world.population,
+        pool=pool,
+        spectrum=None if composed.channels is None else composed.channels.spectrum,
+        slots=world.scenario.server.slotted,
+        rng=world.streams.generator("script"),
+    )
+    runner.function = partial(function, given, **section.parameters())
+    _renewals(world, composed, pool)
+    _tell_of_ends_and_rounds(runner, composed.server)
+    _tell_of_declarations(runner, composed)
+    return runner
+
+
+def _renewals(world: World, composed: Composed, pool: ClientPool) -> None:
+    """Have whoever keeps values of a law evaluate them again after the script changed it."""
+    targets = world.targets
+    assert targets is not None
+    renew: dict[str, Callable[[], None]] = {key: partial(pool.renew, name) for key, name in _OF_UPDATES.items()}
+    if composed.channels is not None:
+        spectrum = composed.channels.spectrum
+        renew |= dict.fromkeys(_OF_CHANNELS, lambda: spectrum.renew(world.clock.now))
+    if composed.consensus is not None:
+        renew |= dict.fromkeys(_OF_PEERS, composed.consensus.renew)
+    for key in targets.all:
+        if key in renew:
+            targets.after_change(key, renew[key])
+
+
+def _tell_of_ends_and_rounds(runner: ScriptRunner, server: RoundServer | SlotServer) -> None:
+    server.clients.followers.append(runner.ended)
+    server.loop.on_open = runner.opens_round
+    server.tell_of_slots(runner.opens_slot)
+
+
+def _tell_of_declarations(runner: ScriptRunner, composed: Composed) -> None:
+    if composed.detections is None:
+        return
+
+    def declared(round: int, channels: list[int]) -> None:
+        runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
+
+    composed.detections.on_declared = declared

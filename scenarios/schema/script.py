@@ -1,0 +1,46 @@
+"""The key `script`: a generator function of the user's own, by its name or as a table with further arguments."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from scenarios.registry.components import OWN_CLASS, component_of
+from scenarios.registry.kinds import resolve
+from scenarios.schema.errors import UserError
+from scenarios.schema.section import refusal
+
+
+def _read(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
+
+
+def _checked(section: Any) -> Any:
+    """Refuse what is no generator function of one argument, the world."""
+    try:
+        function = resolve("script", section.kind)
+    except UserError as error:
+        raise refusal(str(error)) from error
+    if not inspect.isgeneratorfunction(function):
+        raise refusal("must be a generator function, `def script(world): ...`, with a `yield` in it")
+    arguments = list(inspect.signature(function).parameters.values())
+    if not arguments or arguments[0].kind is not arguments[0].POSITIONAL_OR_KEYWORD:
+        raise refusal("must take the world as its first argument: `def script(world): ...`")
+    return section
+
+
+class _ByName:
+    """Describes that a name alone does, too."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        name = {"type": "string", "pattern": OWN_CLASS, "description": "A generator function, as package.module:function."}
+        return {"anyOf": [name, handler(schema)]}
+
+
+def script_field() -> Any:
+    """The type of the field that holds the script."""
+    return Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
