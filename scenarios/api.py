@@ -191,7 +191,7 @@ def sweep(
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
 
-    `grid`: keys with lists of values, of which every combination is a variant. `script` as for `run`. `out` None: in memory; else the folder, with the
+    `grid`: keys with lists of values, of which every combination is a variant. `out` None: in memory; else the folder, with the
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
     `jobs`: processes, default all cores. The rest as for `run`. Raises ScenarioError, a ValueError.
     """

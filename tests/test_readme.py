@@ -23,6 +23,7 @@ LEAVES = {
     "own-components.md": {"policy", "laws", "jammed"},
     "world.md": {"bytes"},
     "python.md": {"lossy", "sweep"},
+    "scripts.md": {"scripted", "patience"},
 }
 """The folders below runs/ that the blocks of a page leave."""
 

@@ -6,7 +6,6 @@ All that is kept of a client without an update is an entry in a few arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -185,8 +184,8 @@ class ClientPool:
             draws = update.send_draws if name in SendDraws.DRAWN else update.model_draws
             held[id(draws)] = draws
         for draws in held.values():
-            again = partial(source.draw, draws.round, now, draws.clients)
-            setattr(draws, name, getattr(draws, name).renewed(again))
+            if not getattr(draws, name).expire():
+                setattr(draws, name, source.draw(draws.round, now, draws.clients))
 
     def unfinished(self) -> list[Update]:
         """The attempts in flight, by round and place."""

@@ -62,8 +62,8 @@ class Draw(Protocol[ValueCo]):
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """The values of all clients, of whom there are `count`; (count,)."""
 
-    def renewed(self, draw: Callable[[], Draw[ValueCo]]) -> Draw[ValueCo]:
-        """What stands in its place after the law was replaced from outside; `draw` draws it again, at the same uniforms."""
+    def expire(self) -> bool:
+        """The law was replaced from outside: True where it is evaluated again by itself, False where it must be drawn again."""
 
     def state_dict(self) -> State: ...
 
@@ -85,9 +85,9 @@ class Certain(Generic[ValueT]):
         """The value, `count` times."""
         return [self._value] * count
 
-    def renewed(self, draw: Callable[[], Draw[ValueT]]) -> Draw[ValueT]:
+    def expire(self) -> bool:
         """It may be certain no more."""
-        return draw()
+        return False
 
     def state_dict(self) -> State:
         """Nothing: there is nothing drawn to keep."""
@@ -131,10 +131,10 @@ class RoundDraw(Generic[ValueT]):
             self._renew(time_s)
         return self.values
 
-    def renewed(self, draw: Callable[[], Draw[ValueT]]) -> Draw[ValueT]:
-        """Itself, evaluated again when it is needed next."""
+    def expire(self) -> bool:
+        """It is evaluated again when it is needed next."""
         self.until_s = 0.0
-        return self
+        return True
 
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""

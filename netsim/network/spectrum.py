@@ -119,7 +119,8 @@ class Spectrum:
         """A law was replaced from outside: states and delays are evaluated again, at the same draws, for what begins now."""
         if self._round:
             self._until_s = 0.0
-            self._delay = self._delay.renewed(lambda: self._delays.draw(self._round, time_s, self.all))
+            if not self._delay.expire():
+                self._delay = self._delays.draw(self._round, time_s, self.all)
 
     def delay_s(self, channel: int, time_s: float) -> float:
         """How long a transmission on `channel` that begins now is delayed by the channel."""

@@ -199,7 +199,7 @@ def list_components() -> None:
     components = Table("component", "kinds", box=None, header_style="bold")
     for group in BUILT_IN:
         kinds = [*known(group), *(["by-group"] if group == "delay" else [])]
-        components.add_row(group, ", ".join(kinds))
+        components.add_row(group, ", ".join(kinds) or "your own functions")
     components.add_row("data", ", ".join(DATASETS))
     components.add_row("server", ", ".join(KINDS))
     out_console.print(scenarios)

@@ -106,7 +106,7 @@ def go_on(
     with locked(folder):
         scenario, state = unfinished(folder)
         if script:
-            scenario = parse(scenario.model_dump(exclude_none=True, by_alias=True) | script, str(out))
+            scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
         if not allow_changed_code:
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
         return _play(build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)

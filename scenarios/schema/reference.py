@@ -49,12 +49,12 @@ An argument is annotated as a number, a string, `bool`, a `Literal`, a list, a t
 `models.laws.delays.PerClient`, a number that may differ between clients (policies, laws of delays, channels, sub-channels and
 availability, rewards); as a union of these, too, and with `None` where it may be left out.
 
-Four kinds may be functions of your own, `"package.module:function"`. A data set is called without arguments and returns four
+Five kinds may be functions of your own, `"package.module:function"`. A data set is called without arguments and returns four
 arrays, training inputs, training labels, test inputs and test labels. A partition is called with the labels of the training
 samples, and `clients` and `generator` by keyword, and returns the sample numbers of every client. A network is called with the
 shape of an input and the number of classes, and returns a torch module. A topology is called with `clients` and `generator` by
-keyword, where it has such arguments, and returns a `models.peers.graph.PeerGraph`. Other keyword-only arguments of the last three
-are keys.
+keyword, where it has such arguments, and returns a `models.peers.graph.PeerGraph`. A script is called with the world and is a
+generator ([scripts.md](scripts.md)). Other keyword-only arguments of the last four are keys.
 
 ## What the results mean
 
@@ -109,6 +109,8 @@ def reference() -> str:
     for name in paths:
         if name.startswith(KINDS_OF) and not name.endswith(IN_A_GROUP):
             lines += ["", f"## {name.replace('-', ' ').capitalize()}"]
+            if all("const" not in kind["properties"]["kind"] for kind in tables[name]["anyOf"]):
+                lines += ["", "None comes with netsim: all are your own."]
             for kind in tables[name]["anyOf"]:
                 if "const" in kind["properties"]["kind"]:
                     text = _paragraphs(kind.get("description", ""))

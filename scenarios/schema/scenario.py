@@ -163,8 +163,8 @@ class Scenario(Section):
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
     script: script_field() | None = None  # type: ignore[valid-type]
-    """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with a `kind`
-    and its further arguments."""
+    """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with that
+    as `kind` and with its further arguments."""
     metrics: Metrics = Metrics()
     """What is measured beside the tables."""
     output: Output = Output()

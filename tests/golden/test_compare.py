@@ -29,7 +29,7 @@ def twice(tmp_path: Path) -> tuple[Path, Path]:
 def test_the_same_code_leaves_the_same_bytes(twice: tuple[Path, Path]) -> None:
     found: Counter[str] = Counter()
     assert list(compared(*twice, found)) == []
-    assert found == {"tables equal in bytes": 2, "summaries equal in their figures": 1}
+    assert found == {"tables equal in bytes": 3, "summaries equal in their figures": 1}
 
 
 def test_another_bit_a_column_more_and_a_figure_are_told(twice: tuple[Path, Path]) -> None:
@@ -48,7 +48,7 @@ def test_another_bit_a_column_more_and_a_figure_are_told(twice: tuple[Path, Path
     assert told[1] == "clients.parquet: added: energy_j"
     assert told[2].startswith("summary.json: totals.selected: row 0: ")
     assert len(told) == 3
-    assert found == {"tables that differ": 1, "tables equal in bytes": 1, "summaries that differ": 1}
+    assert found == {"tables that differ": 1, "tables equal in bytes": 2, "summaries that differ": 1}
 
 
 def test_the_same_values_in_other_bytes_are_no_difference(twice: tuple[Path, Path]) -> None:

@@ -125,7 +125,7 @@ def test_another_recording_is_told_from_the_tables(tmp_path: Path, monkeypatch: 
     from tests.golden import record
 
     known = recorded("scripted_latency")
-    (variant,) = known
+    variant = next(iter(known))
     known[variant]["clients.parquet"]["client"].values[3] += 1
     monkeypatch.setattr(record, "recorded", lambda name: known)
     lines = list(changes("scripted_latency", tmp_path))

@@ -8,7 +8,6 @@ told one after the other: none is missed.
 
 from __future__ import annotations
 
-import inspect
 import os
 import traceback
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import dropwhile, takewhile
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 from netsim.clients.update import Update
@@ -23,7 +23,7 @@ from netsim.core.clock import BEFORE_ALL, Clock
 from netsim.core.protocols import State
 from netsim.records.sinks import NoRecorder, Recorder
 from scenarios.build.script.journal import DivergedError, Journal
-from scenarios.build.script.waits import Declared, Ended, Event, Opened, Reached, Script, Wait
+from scenarios.build.script.waits import Declared, Ended, Event, Opened, Reached, Wait
 from scenarios.schema.errors import UserError
 
 _EVER = float("inf")
@@ -52,7 +52,7 @@ class ScriptRunner:
         """Whether the run is over, so that nothing it does counts."""
         self._moment: tuple[int, int, float] = (0, 0, 0.0)
         """Round, slot and time as the script was woken last, while it is brought up to a checkpoint."""
-        self._generator: Script | None = None
+        self._generator: GeneratorType[Wait, Any, None] | None = None
         self._wait: Wait | None = None
         self._number = 0
         self._happened: list[Event] = []
@@ -137,10 +137,7 @@ class ScriptRunner:
     # The generator.
 
     def _begin(self) -> None:
-        generator = self._guarded(self.function)
-        if not inspect.isgenerator(generator):
-            raise UserError(f"script {self.name!r}: returns {generator!r}; it must be a generator: write `yield` in it")
-        self._generator = generator
+        self._generator = self._guarded(self.function)
 
     def _advance(self, value: Any) -> None:
         """On to the next wait that is not over as it begins."""

@@ -249,5 +249,5 @@ class Targets:
     def named(self, key: str) -> Target:
         """What is at `key`; raises UserError."""
         if key not in self.all:
-            raise UserError(f"{key!r}: this scenario has nothing of that name that a script can change; {did_you_mean(key, self.all)}")
+            raise UserError(f"{key!r}: there is nothing of that name that a script can change; {did_you_mean(key, self.all)}")
         return self.all[key]

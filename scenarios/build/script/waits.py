@@ -246,7 +246,7 @@ class AnyOf(Wait):
 
     def __init__(self, waits: list[Wait]) -> None:
         super().__init__()
-        self.waits = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
+        self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
         self.due_s = min(wait.due_s for wait in self.waits)
         self.of_ends = any(wait.of_ends for wait in self.waits)
 

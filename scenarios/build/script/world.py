@@ -149,7 +149,7 @@ class World:
         return self._until_end("delivered", None, clients, channels, count)
 
     def until_loss(self, *, cause: str | None = None, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
-        """Until `count` updates have been lost, to `cause` as clients.parquet has it (None: to any). Gives the last, an `Ended`."""
+        """Until `count` updates have been lost, to `cause` as clients.parquet has it (None: any). Gives the last, an `Ended`."""
         return self._until_end("lost", cause, clients, channels, count)
 
     def until_end(self, outcome: str | None = None, *, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
@@ -170,7 +170,7 @@ class World:
         )
 
     def until_change_declared(self, *, channels: Some = None, clients: Some = None) -> Wait:
-        """Until a detector declares a change: of the scheduler on one of these sub-channels, of the policy at one of these clients.
+        """Until a detector declares a change: the scheduler's on one of these sub-channels, the policy's at one of these clients.
 
         Both None: anywhere. Declarations come as a round closes. Gives a `Declared`.
         """
@@ -199,7 +199,7 @@ class World:
         given = {"clients": clients, "channels": channels}
         wrong = [name for name, some in given.items() if some is not None and name != found.entity]
         if wrong:
-            remedy = f"its parameters may differ between {found.entity}" if found.entity else "its parameters are the same for all"
+            remedy = f"its parameters may differ between {found.entity}" if found.entity else "its parameters are of no client"
             raise UserError(f"{wrong[0]}: {target} has none; {remedy}")
         some = given[found.entity] if found.entity else None
         entities = self._some(some, found.entity or "clients")
@@ -217,8 +217,8 @@ class World:
         if live:
             found.renew()
             for name in parameters:
-                shown = [_shown(values[name], entities) for values in (before, after)]
-                self._record(action, target, _told(some, entities), name, *shown)
+                shown = _shown(before[name], entities), _shown(after[name], entities)
+                self._record(action, target, _told(some, entities), name, shown)
         return change
 
     def _lift(self, key: str, told: str | None, overlay: Overlay, number: int) -> None:
@@ -234,8 +234,8 @@ class World:
             target.renew()
             for name in overlay.parameters:
                 after = target.value(name, round, time_s)
-                shown = [_shown(value, overlay.entities) for value in (before[name], after)]
-                self._record("restore", key, told, name, *shown, of=number)
+                shown = _shown(before[name], overlay.entities), _shown(after, overlay.entities)
+                self._record("restore", key, told, name, shown, of=number)
 
     def _record(
         self,
@@ -243,12 +243,12 @@ class World:
         target: str,
         entities: str | None,
         parameter: str | None = None,
-        before: str | None = None,
-        after: str | None = None,
+        values: tuple[str | None, str | None] = (None, None),
+        *,
         of: int | None = None,
     ) -> None:
         round, _, time_s = self._runner.moment
-        row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, before, after, of)
+        row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, *values, of)
         self._runner.recorder.script(row)
 
     def _some(self, some: Some, what: str) -> IntArray | None:
@@ -258,8 +258,9 @@ class World:
         if isinstance(some, str) and what == "clients":
             return self._population.group(some, what)
         count = self._population.count if what == "clients" else self.channel_count
-        numbers = [some] if is_number(_plain_number(some)) else list(some)
-        whole = all(isinstance(_plain_number(number), int) and 0 <= number < count for number in numbers)
+        plain: Any = _plain(some)
+        numbers = plain if isinstance(plain, list | tuple | range) else [plain]
+        whole = all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < count for number in numbers)
         if not numbers or not whole or len(set(numbers)) < len(numbers):
             name = " or the name of a group" if what == "clients" else ""
             raise UserError(f"{what} = {some!r}: must be a number from 0 to {count - 1}, some of them, each once,{name}")

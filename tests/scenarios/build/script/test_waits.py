@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "client": (lambda world: world.until_delivery(clients=3), "clients = 3: must be a number from 0 to 2"),
     "channels": (lambda world: world.until_delivery(channels=0), "this scenario has no sub-channels"),
     "outcome": (lambda world: world.until_end("gone"), "outcome = 'gone': must be one of delivered, lost, late, aborted"),
-    "target": (lambda world: world.change("compute.dela", value_s=1), "'compute.dela': this scenario has nothing of that name"),
+    "target": (lambda world: world.change("compute.dela", value_s=1), "there is nothing of that name that a script can"),
     "parameter": (
         lambda world: world.change("compute.delay", value=1),
         "compute.delay: the law has no parameter 'value'; did you mean 'value_s'?",

@@ -1,0 +1,23 @@
+"""The scripts of the guard's own scenario files."""
+
+from __future__ import annotations
+
+import netsim
+
+
+def change_laws(world: netsim.World) -> netsim.Script:
+    """Changes laws at rounds, at times and on deliveries, takes some of it back, and draws random numbers of its own."""
+    slow = world.scale("compute.delay", median_s=1.0 + world.rng.random(), clients="a")
+    yield world.until_round(3)
+    lossy = world.change("uplink.channel", success={"by_group": {"a": 0.5, "b": 0.9}})
+    limit = world.until_time(9.0)
+    while (yield world.until_delivery(clients="b", count=3) | world.until_loss() | limit) is not limit:
+        world.change("uplink.delay", mean_excess_s=float(world.deliveries().sum()) / 50, clients=[0, 1])
+    lossy.restore()
+    yield world.after(1.5)
+    slow.restore()
+
+
+def nothing(world: netsim.World) -> netsim.Script:
+    """Does nothing, and ends at once."""
+    yield world.until_time(0.0)
