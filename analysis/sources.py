@@ -22,15 +22,15 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
         *("accuracy", "loss", "reward", "genie_reward", "bytes_down", "bytes_up"),
         *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
-        *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges", "residual"),
-        *("disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
+        *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges"),
+        *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
         *("message_bytes", "training_loss"),
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
         *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
-        *("bytes_down", "bytes_up", "loss", "loss_rms"),
+        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps"),
     ),
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),

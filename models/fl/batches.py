@@ -14,14 +14,13 @@ IntArray = NDArray[np.int64]
 
 
 def draw_batches(
-    part: IntArray, generator: np.random.Generator, *, batch_size: int, epochs: int, max_steps: int | None
+    part: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int
 ) -> IntArray:
     """Samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short (-1: no sample).
 
-    Returns (steps, batch_size) sample numbers; steps = epochs * ceil(len(part) / batch_size), or `max_steps` if that is fewer.
+    Returns (steps, batch_size) sample numbers. With fewer steps they are the first ones.
     """
     an_epoch = math.ceil(len(part) / batch_size)
-    steps = an_epoch * epochs if max_steps is None else min(an_epoch * epochs, max_steps)
     out = np.full((math.ceil(steps / an_epoch), an_epoch * batch_size), -1, np.int64)
     for row in out:
         row[: len(part)] = part[generator.permutation(len(part))]
@@ -42,12 +41,16 @@ class Stacked(NamedTuple):
 
 
 def stack_batches(batches: list[IntArray], moves: list[IntArray] | None, device: torch.device) -> Stacked:
-    """The batches (steps, batch) of each client, as `draw_batches` gives them, and `moves` of `augmentation.draw_moves`."""
+    """The batches (steps, batch) of each client, as `draw_batches` gives them, and `moves` of `augmentation.draw_moves`.
+
+    The client with the most steps comes first.
+    """
     steps = np.array([len(batch) for batch in batches])
-    shape = (int(steps[0]), len(batches), batches[0].shape[1])
+    # Clients may have batches of different sizes: what is missing to the largest is as in a short batch.
+    shape = (int(steps[0]), len(batches), max(batch.shape[1] for batch in batches))
     samples = np.full(shape, -1, np.int64)
     for k, batch in enumerate(batches):
-        samples[: steps[k], k] = batch
+        samples[: steps[k], k, : batch.shape[1]] = batch
     real = samples >= 0
     weights = torch.from_numpy((real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)).to(device)
     chosen = torch.from_numpy(np.where(real, samples, samples[:, :, :1]).clip(0)).to(device)
@@ -55,5 +58,5 @@ def stack_batches(batches: list[IntArray], moves: list[IntArray] | None, device:
         return Stacked(steps, chosen, weights, None)
     shift = np.zeros((*shape, 3), np.int64)
     for k, move in enumerate(moves):
-        shift[: steps[k], k] = move
+        shift[: steps[k], k, : move.shape[1]] = move
     return Stacked(steps, chosen, weights, torch.from_numpy(shift).to(device))

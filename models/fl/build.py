@@ -26,6 +26,7 @@ from models.fl.options import LearnerOptions, Table
 from models.fl.partition import make_partition
 from models.fl.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.unprotected import Unprotected
+from models.laws.work import WorkPlan
 
 
 def _call(table: str, spec: Table, key: str, choices: Mapping[str, Callable[..., Any]], given: Mapping[str, Any]) -> Any:
@@ -64,6 +65,7 @@ def build_learner(
     streams: Randomness,
     data_root: Path,
     mechanism: Table,
+    plan: WorkPlan | None = None,
     unprotected: Unprotected | None = None,
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
@@ -71,8 +73,8 @@ def build_learner(
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`, `aggregation.AGGREGATIONS`,
     `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or `partition.PARTITIONS`, or is the user's own callable, of a
     network (input_shape, classes) -> module. `mechanism` goes by "mode" to
-    `mechanisms.MECHANISMS`. Draws are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set
-    for the whole process: on a CPU, results are the same bit for bit at the same number.
+    `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`. Draws are at the addresses "data", "partition" and "network" of
+    `streams`. `options.threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -101,6 +103,7 @@ def build_learner(
             methods=methods,
             streams=streams,
             options=options,
+            plan=plan,
         )
     except RuntimeError as error:
         if not is_out_of_memory(error):

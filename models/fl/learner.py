@@ -26,6 +26,7 @@ from models.fl.parameters import STATISTICS_NOT_VOTED
 from models.fl.probing import Probing
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
+from models.laws.work import Work, WorkPlan
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -57,6 +58,8 @@ class Delivered(Protocol):
     def versions(self) -> IntArray: ...
     @property
     def epsilon(self) -> FloatArray: ...
+    @property
+    def steps(self) -> IntArray | None: ...
 
 
 class FederatedLearner:
@@ -72,6 +75,7 @@ class FederatedLearner:
     touched by the server optimizer, and no mechanism protects them (see `release.Release` and `Methods.unprotected`); kept by
     each client (Andreux et al. 2020), the server has none, and evaluates with those of the test batch. Contributions are measured
     on validation samples in the proportions of each client's labels.
+    `plan`: how much work each client is asked for, where it is not what `options` say.
     `versions_kept`: versions of the model that updates may start from, whatever `retain` says.
     """
 
@@ -88,6 +92,7 @@ class FederatedLearner:
         methods: Methods,
         streams: Randomness,
         options: TrainingOptions,
+        plan: WorkPlan | None = None,
         versions_kept: int = 2,
     ) -> None:
         self.data_sizes: IntArray = np.array([len(part) for part in partition], np.int64)
@@ -110,8 +115,20 @@ class FederatedLearner:
             y=dataset.targets(dataset.train_y).to(self._device),
             options=options,
         )
+        plan = plan or WorkPlan()
+        self.work = Work(
+            data_sizes=self.data_sizes,
+            clients=len(partition),
+            batch_size=options.batch_size if plan.batch_size is None else plan.batch_size,
+            epochs=options.epochs if plan.epochs is None else plan.epochs,
+            steps=plan.steps,
+            max_steps=options.max_steps,
+            single=not self._trainer.skips_single,
+        )
+        """Samples and steps of an update of each client."""
         self._work = LocalWork(
             partition=partition,
+            work=self.work,
             trainer=self._trainer,
             methods=methods,
             streams=streams,
@@ -176,7 +193,8 @@ class FederatedLearner:
             ValueError: an update starts from a version that is no longer kept.
             MemoryError: the device cannot hold the updates.
         """
-        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon)
+        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
+        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         new = [Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         wanted = want_updates or want_losses
         if not new:
@@ -292,7 +310,7 @@ class FederatedLearner:
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])
         self._evaluator.due_s = float(state["due_s"])
-        self._waiting = [Update(int(c), int(r), int(v), float(e)) for c, r, v, e in state["waiting"]]
+        self._waiting = [Update(int(c), int(r), int(v), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
         self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
         self._work.load_state_dict(state, device)
         if self._contributions is not None:

@@ -24,6 +24,7 @@ from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.release import Release
 from models.fl.training import LocalTrainer
+from models.laws.work import Work
 
 IntArray = NDArray[np.int64]
 
@@ -35,6 +36,8 @@ class Update(NamedTuple):
     round: int
     version: int
     epsilon: float
+    steps: int = 0
+    """Local steps, in place of those that are planned; 0: as planned."""
 
 
 class Models(Protocol):
@@ -74,6 +77,7 @@ class LocalWork:
         methods: Methods,
         streams: Randomness,
         options: TrainingOptions,
+        work: Work,
         losses: LossTally | None,
     ) -> None:
         self._augment = options.augmentation == "crop-flip"
@@ -102,7 +106,7 @@ class LocalWork:
         """Adds up the losses of what is trained; None: nobody wants to know them."""
         self._partition = [np.asarray(part, np.int64) for part in partition]
         self._trainer, self._streams = trainer, streams
-        self._options = options
+        self._work = work
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
         """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
@@ -216,14 +220,13 @@ class LocalWork:
         return draw_batches(
             self._partition[update.client],
             self._streams.generator("batches", update.round, update.client),
-            batch_size=self._options.batch_size,
-            epochs=self._options.epochs,
-            max_steps=self._options.max_steps,
+            batch_size=int(self._work.batch_size[update.client]),
+            steps=update.steps or int(self._work.drawn[update.client]),
         )
 
     def _moves(self, update: Update, steps: int) -> IntArray:
         generator = self._streams.generator("augmentation", update.round, update.client)
-        return draw_moves(generator, steps=steps, batch_size=self._options.batch_size)
+        return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[update.client]))
 
 
 def _one_after_another(updates: list[Update], keeps: bool) -> list[list[int]]:

@@ -93,6 +93,11 @@ class LocalTrainer:
         self._chunk = max(1, _CHUNK_BYTES[x.device.type] // row_bytes) if self.vectorised else 1
 
     @property
+    def skips_single(self) -> bool:
+        """Whether batches of a single sample are left out: the network normalises over batches."""
+        return bool(self.buffers or self.layout.normalisers)
+
+    @property
     def device(self) -> torch.device:
         """Where the data are, and training runs."""
         return self._x.device
@@ -150,7 +155,7 @@ class LocalTrainer:
                 many are trained at once, from then on, and a note says so.
         """
         self._network.train()
-        if self.buffers or self.layout.normalisers:
+        if self.skips_single:
             kept = [(batch >= 0).sum(1) > 1 for batch in batches]
             batches = [batch[k] for batch, k in zip(batches, kept, strict=True)]
             moves = moves and [move[k] for move, k in zip(moves, kept, strict=True)]

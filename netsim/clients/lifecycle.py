@@ -77,7 +77,8 @@ class UpdateLifecycle:
         update.bytes_down = self._sizes.of_model(update.client)
         self.bytes_down += update.bytes_down
         if update.model_draws.at_once:
-            update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
+            update.compute_from(now)
+            update.download_start_s = update.download_end_s = update.compute_end_s = now
             self._offer(update, now)
             return
         update.download_start_s = now
@@ -120,7 +121,8 @@ class UpdateLifecycle:
         elif update.phase == UPLOAD:
             self._sent(update, now)
         elif update.phase == COMPUTE:
-            update.compute_start_s, update.compute_end_s = update.phase_start_s, now
+            update.compute_from(update.phase_start_s)
+            update.compute_end_s = now
             self._offer(update, now)
         else:
             self._downloaded(update, now)
@@ -134,8 +136,10 @@ class UpdateLifecycle:
             if cause is not None or not arrives:
                 self._end(update, "lost", now, cause or "channel")
                 return
-        update.compute_start_s = now
+        update.compute_from(now)
         duration_s = draws.compute.at(update.place, now)
+        if update.work_samples:
+            duration_s += update.work_samples * draws.sample.at(update.place, now)
         if duration_s:
             self._go(update, COMPUTE, duration_s, now)
         else:
@@ -233,7 +237,8 @@ class UpdateLifecycle:
             return
         else:
             if phase == COMPUTE:
-                update.compute_start_s, update.compute_end_s = update.phase_start_s, now
+                update.compute_from(update.phase_start_s)
+                update.compute_end_s = now
             else:
                 update.download_start_s, update.download_end_s = update.phase_start_s, now
             update.phase = ENDED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.clients.lifecycle import UpdateLifecycle
-from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update
+from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, WorkOfUpdate
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
@@ -108,11 +108,12 @@ class ClientPool:
         comes = self.availability.on | (self.availability.next_change_s < _EVER)
         return comes & ~self.accountant.exhausted
 
-    def start(self, round: int, chosen: IntArray, version: int) -> list[Update]:
+    def start(self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None) -> list[Update]:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
 
-        A client without an update is sent the model; one that has kept its update sends that. One whose attempt has not ended
-        drops its update, which ends as aborted.
+        `steps` (n,): how many local steps each is asked for that has no update yet; None: as planned. A client without an update
+        is sent the model; one that has kept its update sends that. One whose attempt has not ended drops its update, which ends
+        as aborted.
         """
         now, alive = self.clock.now, self.alive
         listed = chosen.tolist()
@@ -127,9 +128,11 @@ class ClientPool:
         fresh = listed if not alive else [client for client in listed if client not in alive]
         send = SendDraws.drawn(medium, round, now, chosen)
         if fresh:
-            models = ModelDraws.drawn(medium, round, now, chosen if len(fresh) == len(listed) else np.array(fresh, np.int64))
-            for place, client in enumerate(fresh):
-                alive[client] = Update(client, round, version, place, now, models)
+            sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
+            models = ModelDraws.drawn(medium, round, now, sent_to)
+            asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
+            for place, (client, work) in enumerate(zip(fresh, self._work(sent_to, asked), strict=True)):
+                alive[client] = Update(client, round, version, place, now, models, work)
         updates, in_flight, retry = [], self.in_flight, self.life.retry
         for place, client in enumerate(listed):
             update = alive[client]
@@ -150,6 +153,12 @@ class ClientPool:
                 if update.begun_round != round:
                     self.life.proceed(update, now)
         return updates
+
+    def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[WorkOfUpdate]:
+        """How much each of `clients` (n,) is to train that are sent the model."""
+        samples, taken = self.medium.work.amounts(clients, steps)
+        drawn = [0] * len(clients) if steps is None else steps.tolist()
+        return zip(drawn, samples, taken, strict=True)
 
     def cut(self, updates: Iterable[Update]) -> None:
         """The server no longer waits for these attempts, and lets their clients know: they end as late."""

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED, KEPT = "download", "compute", "wait", "upload", "ended", "kept"
 """Phases of an update; kept: it is finished, could not be delivered, and waits for its next attempt."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
-Drawn = Literal["download", "downlink", "compute", "upload", "uplink"]
-"""What is drawn for an update: how long its phases take, and whether the links lose it."""
+Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
+"""What is drawn for an update: how long its phases and its samples take, and whether the links lose it."""
+WorkOfUpdate = tuple[int, int | None, int | None]
+"""Local steps that an update was asked for (0: as planned), samples that it processes, steps that it takes (None: not known)."""
 _NAN = float("nan")
 _EVER = float("inf")
 # What an update is made of, as plain data; its draws and its pending call are made from these.
@@ -36,6 +38,9 @@ FIELDS = (
     "charged",
     "budget",
     "survives",
+    "drawn_steps",
+    "work_samples",
+    "work_steps",
     *(name for name in UpdateRow._fields if name not in LATER),
 )
 _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
@@ -44,7 +49,7 @@ _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 class ModelDraws:
     """What the updates will need to which the model is sent together in one round: download, its loss, local training."""
 
-    __slots__ = ("at_once", "clients", "compute", "downlink", "download", "round", "started_s")
+    __slots__ = ("at_once", "clients", "compute", "downlink", "download", "round", "sample", "started_s")
 
     def __init__(self, round: int, time_s: float, clients: IntArray) -> None:
         self.round = round
@@ -53,6 +58,7 @@ class ModelDraws:
         self.download: Draw[float]
         self.downlink: Draw[bool]
         self.compute: Draw[float]
+        self.sample: Draw[float]
         self.at_once = False
         """Whether every update is ready as it begins: no download or local training takes time, and no download is lost."""
 
@@ -63,12 +69,14 @@ class ModelDraws:
         made.downlink = medium.downlink.draw(round, time_s, clients)
         made.download = medium.download.draw(round, time_s, clients)
         made.compute = medium.compute.draw(round, time_s, clients)
-        made.at_once = made.download.certain and made.downlink.certain and made.compute.certain and medium.outages is None
+        made.sample = medium.sample.draw(round, time_s, clients)
+        still = made.download.certain and made.compute.certain and made.sample.certain
+        made.at_once = still and made.downlink.certain and medium.outages is None
         return made
 
     def state_dict(self) -> State:
         """The values as drawn: a channel's state has moved on since, so they could not all be drawn again."""
-        drawn = {name: getattr(self, name).state_dict() for name in ("download", "downlink", "compute")}
+        drawn = {name: getattr(self, name).state_dict() for name in ("download", "downlink", "compute", "sample")}
         return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
     @classmethod
@@ -79,6 +87,7 @@ class ModelDraws:
         made.downlink = medium.downlink.redraw(round, time_s, clients, state["downlink"])
         made.download = medium.download.redraw(round, time_s, clients, state["download"])
         made.compute = medium.compute.redraw(round, time_s, clients, state["compute"])
+        made.sample = medium.sample.redraw(round, time_s, clients, state["sample"])
         return made
 
 
@@ -130,7 +139,9 @@ class Update:
     loss = loss_rms = None
     """Of every attempt as it ends: what is known later is put into its record then."""
 
-    def __init__(self, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws) -> None:
+    def __init__(
+        self, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws, work: WorkOfUpdate
+    ) -> None:
         self.client = client
         self.begun_round = round
         """The round in which the client was sent the model: with the client, the address of its draws."""
@@ -142,6 +153,7 @@ class Update:
         """Of the present attempt."""
         self.phase = DOWNLOAD
         self.phase_start_s = self.due_s = now_s
+        self.drawn_steps, self.work_samples, self.work_steps = work
         self.charged = False
         """Whether privacy was spent on it."""
         self.budget = _NAN
@@ -178,6 +190,11 @@ class Update:
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None
         self.bytes_down = self.bytes_up = 0
+        self.samples = self.steps = None
+
+    def compute_from(self, start_s: float) -> None:
+        """The attempt's record: local training begins, or began, at `start_s`."""
+        self.compute_start_s, self.samples, self.steps = start_s, self.work_samples, self.work_steps
 
     def row(self) -> UpdateRow:
         """The record of its present attempt."""
@@ -188,6 +205,7 @@ class Update:
         """The attempt is over before the phase that prepares the update is."""
         if self.phase == COMPUTE:
             self.compute_start_s = _NAN
+            self.samples = self.steps = None
         elif self.phase == DOWNLOAD:
             self.download_start_s = _NAN
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.errors import AnswerError
 
 if TYPE_CHECKING:
     from netsim.core.protocols import (
         BoolArray,
         Content,
+        DelayLaw,
         Deliveries,
         Evaluation,
         FloatArray,
@@ -47,6 +53,32 @@ class NoLearner(_Stateless):
 
     def contribution(self) -> FloatArray | None:
         return None
+
+
+class NoWork:
+    """Nobody knows how much local training takes: no samples and no steps are told, and time is `compute.delay` alone."""
+
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int | None], list[int | None]]:
+        if steps is not None:
+            raise AnswerError("policy", "select", steps, "nothing says what a local step is: give [learner] or [work]")
+        nothing: list[int | None] = [None] * len(clients)
+        return nothing, nothing
+
+
+class NoTime:
+    """A law of durations that are all zero, for ever."""
+
+    constant = True
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return np.zeros(len(entities))
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return np.zeros(len(entities))
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """Itself."""
+        return self, math.inf
 
 
 class NoMeter(_Stateless):

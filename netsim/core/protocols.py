@@ -72,6 +72,16 @@ class DelayLaw(Protocol):
         """Expected durations of `entities`; seconds, shape (n,)."""
 
 
+class WorkLaw(Protocol):
+    """How much local training an update takes."""
+
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
+        """Samples that updates of `clients` (n,) process, and steps that they take; None: nobody knows.
+
+        `steps` (n,): each is asked for so many; None: as planned.
+        """
+
+
 class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""
 
@@ -161,6 +171,16 @@ class RoundOutcome:
         return Reports.nothing(len(self.clients)) if self.read is None else self.read()
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Clients, and how much each is to train, which a policy may return in place of an array of clients."""
+
+    clients: IntArray
+    """(n,) as `SelectionPolicy.select` returns them."""
+    steps: IntArray
+    """(n,) local steps of each, >= 1."""
+
+
 class SelectionPolicy(Stateful, Protocol):
     """Chooses the clients of a round."""
 
@@ -168,7 +188,7 @@ class SelectionPolicy(Stateful, Protocol):
     needs_losses: bool = False
     """Whether it wants the losses of `RoundOutcome.reports`."""
 
-    def select(self, view: RoundView) -> IntArray:
+    def select(self, view: RoundView) -> IntArray | Selection:
         """Distinct selectable clients; shape (n,). Fewer than m only where fewer are selectable."""
 
     def observe(self, outcome: RoundOutcome) -> None:
@@ -202,6 +222,8 @@ class Deliveries:
     """The model version each update started from."""
     epsilon: FloatArray
     """The privacy budget each update spends; inf: no noise."""
+    steps: IntArray | None = None
+    """The local steps that each update was asked for; 0: as planned. None: all are as planned."""
 
 
 class Evaluation(Protocol):

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.core.null_objects import NoTime, NoWork
 from netsim.network.access import QueuedAccess, UplinkAccess
 from netsim.network.draws import Durations, Survivals
 from netsim.network.sizes import Sizes
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline, WorkLaw
     from netsim.core.streams import Streams
     from netsim.network.bandwidth_sharing import SharedMedium
     from netsim.network.outages import ClientOutages
@@ -38,9 +39,15 @@ class Medium:
         shared: SharedMedium | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
+        work: WorkLaw | None = None,
+        sample: Timeline[DelayLaw] | None = None,
     ) -> None:
         self.download = Durations(clients=clients, law=download, draws=streams["downlink.delay"])
         self.compute = Durations(clients=clients, law=compute, draws=streams["compute.delay"])
+        self.sample = Durations(clients=clients, law=sample or NoTime(), draws=streams["compute.noise"])
+        """How long local training takes for each sample, beside `compute`."""
+        self.work: WorkLaw = work or NoWork()
+        """How many samples that are."""
         self.upload = Durations(clients=clients, law=upload, draws=streams["uplink.delay"])
         self.downlink = Survivals(
             clients=clients, law=downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
@@ -64,10 +71,16 @@ class Medium:
             self.outages.open_round(round, time_s)
 
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
-        """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,)."""
+        """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,).
+
+        They are taken to do the work that is planned.
+        """
         total = np.zeros(len(clients))
         for phase in (self.download, self.compute, self.upload):
             total += phase.draw(round, time_s, clients).values_at(time_s, len(clients))
+        each = self.sample.draw(round, time_s, clients)
+        if not each.certain:
+            total += np.multiply(self.work.amounts(clients)[0], each.values_at(time_s, len(clients)))
         return total if self.shared is None else total + self.shared.alone_s(clients)
 
     def state_dict(self) -> State:

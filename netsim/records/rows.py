@@ -128,6 +128,10 @@ class UpdateRow(NamedTuple):
     """Mean loss of the first pass over the client's samples, as training saw them; null: not delivered, or nobody asked."""
     loss_rms: float | None = None
     """Root mean square of the losses of all samples of that pass."""
+    samples: int | None = None
+    """Samples that the local training recorded here processes; null where there is none, or nobody says how many."""
+    steps: int | None = None
+    """Steps that it takes; null likewise."""
 
 
 LATER = ("loss", "loss_rms")

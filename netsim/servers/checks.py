@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import AnswerError
+from netsim.core.protocols import Selection
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, IntArray
 
 
-def check_selection(chosen: IntArray, selectable: BoolArray) -> IntArray:
-    """The clients a policy chose, as int64; raises AnswerError for what no policy may return (it may be the user's own)."""
+def check_selection(answer: IntArray | Selection, selectable: BoolArray) -> tuple[IntArray, IntArray | None]:
+    """The clients a policy chose and the steps it asks each for (None: it does not say), as int64.
+
+    Raises AnswerError for what no policy may return (it may be the user's own).
+    """
+    if isinstance(answer, Selection):
+        clients = _clients(answer.clients, selectable)
+        steps = np.asarray(answer.steps)
+        if steps.shape != clients.shape or steps.dtype.kind not in "iu" or steps.min() < 1:
+            raise AnswerError("policy", "select", answer, f"expected the steps of each of {len(clients)} clients, >= 1")
+        return clients, steps.astype(np.int64, copy=False)
+    return _clients(answer, selectable), None
+
+
+def _clients(chosen: IntArray, selectable: BoolArray) -> IntArray:
     chosen = np.asarray(chosen)
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
         raise AnswerError("policy", "select", chosen, "expected a non-empty 1-d array of client indices")

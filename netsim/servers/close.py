@@ -178,6 +178,7 @@ class End(NamedTuple):
     client: int
     begun_round: int
     version: int
+    drawn_steps: int
     budget: float
     selected_s: float
     outcome_s: float

@@ -16,6 +16,7 @@ from netsim.core.protocols import (
     Learner,
     RoundOutcome,
     RoundView,
+    Selection,
     SelectionPolicy,
     State,
 )
@@ -103,6 +104,7 @@ class PolicyDispatch:
         """What it was told as the last round closed."""
         self._selectable: BoolArray
         self._chosen: IntArray
+        self._steps: IntArray | None = None
         self._draws = streams["policy"]
         self._presence = _Presence(pool)
 
@@ -120,11 +122,12 @@ class PolicyDispatch:
             return self._chosen
         participations = self.pool.accountant.participations.copy()
         self.view = RoundView(number, start_s, selectable, participations, self._draws.generator(number))
-        self._chosen = check_selection(self.policy.select(self.view), selectable)
+        self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable)
         return self._chosen
 
     def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else []
+        chosen = self._chosen
+        self.attempts = self.pool.start(number, chosen, self.learner.version, self._steps) if len(chosen) else []
 
     def tell(self, closed: ClosedRound) -> None:
         if not closed.attempts:
@@ -161,13 +164,17 @@ class MembersDispatch:
         self.reselect_busy = reselect_busy
         self.members: IntArray = np.zeros(0, np.int64)
         self.attempts: list[Update] = []
+        self._steps: IntArray | None = None
         self._selectable: BoolArray
         self._chosen: IntArray
+        self._chosen_steps: IntArray | None = None
         self._presence = _Presence(pool)
 
-    def open_slot(self, members: IntArray) -> None:
+    def open_slot(self, members: IntArray | Selection) -> None:
         """The members of the slot; raises ValueError unless they are distinct clients, at least one."""
-        self.members = np.sort(check_selection(members, np.ones(self.pool.count, np.bool_)))
+        chosen, steps = check_selection(members, np.ones(self.pool.count, np.bool_))
+        order = np.argsort(chosen)
+        self.members, self._steps = chosen[order], None if steps is None else steps[order]
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until they are there."""
@@ -178,11 +185,13 @@ class MembersDispatch:
         self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), among, need)
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        self._chosen = self.members[self._selectable[self.members]]
+        there = self._selectable[self.members]
+        self._chosen = self.members[there]
+        self._chosen_steps = None if self._steps is None else self._steps[there]
         return self._chosen
 
     def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version)
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version, self._chosen_steps)
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides by a round: who takes part is settled slot by slot."""
@@ -245,9 +254,9 @@ class KeepAtWork:
             if not able.any():
                 return
             view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
-            chosen = check_selection(self.policy.select(view), able)
+            chosen, steps = check_selection(self.policy.select(view), able)
             self._asked[chosen] = True
-            self.attempts += pool.start(self._number, chosen, self.learner.version)
+            self.attempts += pool.start(self._number, chosen, self.learner.version, steps)
 
     def _ended(self, update: Update) -> None:
         self._asked[update.client] = True

@@ -35,6 +35,8 @@ class Attempt(Protocol):
     @property
     def version(self) -> int: ...
     @property
+    def drawn_steps(self) -> int: ...
+    @property
     def budget(self) -> float: ...
     @property
     def selected_s(self) -> float: ...
@@ -228,6 +230,7 @@ class RoundLoop:
                 rounds=np.array([attempt.begun_round for attempt in delivered]),
                 versions=np.array([attempt.version for attempt in delivered]),
                 epsilon=np.array([attempt.budget for attempt in delivered]),
+                steps=np.array([attempt.drawn_steps for attempt in delivered]),
             ),
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,

@@ -17,7 +17,7 @@ import numpy as np
 
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
-from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, State, Stateful, optional
+from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.rounds import AttemptRows, Book, Recording
 
@@ -48,7 +48,7 @@ class OpinionLearner(Learner, Protocol):
 class OpinionPolicy(Stateful, Protocol):
     """Chooses the clients of a slot for a server that sees opinions."""
 
-    def select(self, view: RoundView) -> IntArray:
+    def select(self, view: RoundView) -> IntArray | Selection:
         """Distinct clients, at least one; shape (n,)."""
 
     @optional
@@ -134,7 +134,7 @@ class SlotServer(ABC):
         self._record(slot, start_s, trained_s, opinions, columns)
 
     @abstractmethod
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray]:
+    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         """Settle who takes part in the slot, which takes time."""
 
     @abstractmethod
@@ -231,7 +231,7 @@ class FlFaServer(SlotServer):
         self._policy_draws = streams["policy"]
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
 
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray]:
+    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         clients = self.clients
         everyone = np.ones(clients.count, np.bool_)
         participations = clients.accountant.participations.copy()
@@ -297,7 +297,7 @@ class FlDaServer(SlotServer):
             "message_bytes": links.sent_bytes,
         }
 
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray]:
+    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         if self._opinions is None:
             now = self.clock.now
             yield self.clock.event_at(now + float(self.tests.durations_s(0, now).max()), LAST)

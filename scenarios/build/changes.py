@@ -12,7 +12,7 @@ from scenarios.build.population import Context, FloatArray, IntArray
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import Compute, Downlink, RandomChanges
+from scenarios.schema.world import Compute, Downlink, RandomChanges, Timed
 
 Unit = Literal["rounds", "seconds"]
 
@@ -28,6 +28,8 @@ class Step:
     bandwidth: Any
     path: str
     """The scenario's key, for a complaint."""
+    speed: tuple[str, Any] | None = None
+    """The new speed of local training, and the key that gives it."""
 
 
 class _Law(Protocol):
@@ -38,7 +40,7 @@ class _Law(Protocol):
     def build(self) -> Any: ...
 
 
-def written_steps(section: Compute, what: str, path: str, context: Context) -> list[Step]:
+def written_steps(section: Timed, what: str, path: str, context: Context) -> list[Step]:
     """The steps of one law that `changes` writes out; raises UserError where they are out of order."""
     steps = []
     latest: dict[Unit, float] = {}
@@ -50,16 +52,19 @@ def written_steps(section: Compute, what: str, path: str, context: Context) -> l
             raise UserError(f"{place}: comes before the change above it; write changes in order of time")
         latest[unit] = start
         if not isinstance(section, Downlink) and (change.channel or change.bandwidth_bytes_per_s is not None):
-            raise UserError(f"{place}: local training has neither channel nor bandwidth; only delay can change")
+            raise UserError(f"{place}: local training has neither channel nor bandwidth; delay, speed and noise can change")
+        if not isinstance(section, Compute) and change.of_compute:
+            raise UserError(f"{place}: speed and noise are of [compute]; delay, channel and bandwidth can change")
+        speed = change.speed if what == "noise" else None
         bandwidth = change.bandwidth_bytes_per_s if what == "delay" else None
         parameters = getattr(change, what)
-        if parameters or bandwidth is not None:
+        if parameters or bandwidth is not None or speed is not None:
             clients = context.population.some(change.clients, f"{place}.clients")
-            steps.append(Step(unit, start, clients, parameters, bandwidth, place))
+            steps.append(Step(unit, start, clients, parameters, bandwidth, place, speed))
     return steps
 
 
-def drawn_steps(section: Compute, law: _Law, what: str, path: str, context: Context) -> list[Step]:
+def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Context) -> list[Step]:
     """The steps of one law that `random_changes` draws: each multiplies the parameters' first values by one factor."""
     drawn = section.random_changes
     assert drawn is not None
@@ -99,13 +104,13 @@ def drawn_steps(section: Compute, law: _Law, what: str, path: str, context: Cont
     ]
 
 
-def _names(drawn: RandomChanges, section: Compute, what: str, path: str) -> list[str]:
+def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[str]:
     """The names of those drawn parameters that are the law's of `what`."""
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
-        if kind not in ("delay", "channel") or not name or not hasattr(section, kind):
-            allowed = "delay.NAME or channel.NAME" if isinstance(section, Downlink) else "delay.NAME"
+        if kind not in ("delay", "channel", "noise") or not name or not hasattr(section, kind):
+            allowed = "delay.NAME or channel.NAME" if isinstance(section, Downlink) else "delay.NAME or noise.NAME"
             raise UserError(f"{path}.parameter = {parameter!r}: must be {allowed}")
         if drawn.parameters.count(parameter) > 1:
             raise UserError(f"{path}.parameter = {parameter!r}: is named twice; name each once")

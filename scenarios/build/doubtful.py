@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,12 +31,13 @@ def before_run(
     scenario: Scenario,
     population: Population,
     delays: Mapping[str, HasLaws],
+    worked: Sequence[HasLaws],
     besides_s: FloatArray | float,
 ) -> list[Caution]:
     """The warnings that a scenario deserves before it runs.
 
-    `delays`: the laws of an update's phases; `besides_s`: what an upload takes at least besides, on a shared medium or a
-    sub-channel.
+    `delays`: the laws of an update's phases; `worked`: those of its work's time, where there is one; `besides_s`: what an upload
+    takes at least besides, on a shared medium or a sub-channel.
     """
     cautions = [Caution("never-reached", note) for note in never_reached(scenario)]
     cautions += _nothing_to_weigh(scenario)
@@ -44,6 +45,9 @@ def before_run(
         everyone = np.arange(population.count)
         upload_s = shortest_s(delays["upload"], everyone) + besides_s
         whole_s = shortest_s(delays["download"], everyone) + shortest_s(delays["compute"], everyone) + upload_s
+        # A policy of the user's own may ask for fewer steps than are planned.
+        if scenario.policy is None or not is_own("policy", scenario.policy.kind):
+            whole_s += sum(shortest_s(law, everyone) for law in worked)
         # What a round of fixed length cuts off is sent again, and need not be prepared again.
         needed_s = upload_s if scenario.server.limits == "transmission" else whole_s
         cautions += _deadline(scenario, population, needed_s)

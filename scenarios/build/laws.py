@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import ValidationError
@@ -14,11 +14,11 @@ from models.laws.delays import SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
 from scenarios.build.payload import Message
 from scenarios.build.population import Context, FloatArray, IntArray, resolve_parameters
-from scenarios.build.script.targets import Overlay
+from scenarios.build.script.targets import Overlay, Segment
 from scenarios.registry.components import Component, DelayByGroup, construct, per_client_parameters, refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
-from scenarios.schema.world import Compute, Downlink
+from scenarios.schema.world import Downlink, Timed
 
 LONGEST_S = 1e12
 """Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
@@ -200,7 +200,7 @@ class _Link:
         return law
 
 
-def timeline(section: Compute, what: str, path: str, context: Context, message: Message | None = None) -> Any:
+def timeline(section: Timed, what: str, path: str, context: Context, message: Message | None = None) -> Any:
     """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
 
     `message`: what is sent over the link, where it may have a bandwidth.
@@ -210,20 +210,33 @@ def timeline(section: Compute, what: str, path: str, context: Context, message: 
     if what == "delay" and isinstance(section, Downlink) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
     link = _Link(law, bandwidth, message, path, what, context)
-    laws: list[Any] = [link.build()]
     steps = written_steps(section, what, path, context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
+    return pieced(link, steps, path, what, context)
+
+
+class Changing(Segment, Protocol):
+    """What gives a law, and another one after a step."""
+
+    def after(self, step: Step) -> Changing: ...
+
+    def build(self, step: Step | None = None) -> Any: ...
+
+
+def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
+    """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
-    segments, starts = [link], list[float]()
+    segments, laws, starts = [first], [first.build()], list[float]()
+    present = first
     for step in sorted(steps, key=lambda step: step.start):
-        link = link.after(step)
+        present = present.after(step)
         if starts and starts[-1] == step.start:
-            laws[-1], segments[-1] = link.build(step), link
+            laws[-1], segments[-1] = present.build(step), present
         else:
-            laws.append(link.build(step))
-            segments.append(link)
+            laws.append(present.build(step))
+            segments.append(present)
             starts.append(step.start)
     unit: Unit = steps[0].unit if steps else "rounds"
     if context.targets is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from models.laws.changes import Unchanging
 from models.laws.delays import Constant
 from models.laws.expectations import Truth
+from models.laws.work import WorkPlan
 from models.privacy import Ledger, NoPrivacy, NoSchedule
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
@@ -32,6 +33,7 @@ from scenarios.build.script.targets import Targets
 from scenarios.build.script.wiring import build_script
 from scenarios.build.servers import COMPOSERS
 from scenarios.build.training import build_trained, check_trained
+from scenarios.build.work import Training, build_plan, build_training
 from scenarios.build.world import Composed, World
 from scenarios.registry.components import construct
 from scenarios.schema.cautions import Caution, collecting, refuse
@@ -84,17 +86,20 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     count = population.count
     context = _context(scenario, population, streams)
 
-    trained = _trained(scenario, streams, learner)
+    plan = build_plan(scenario, population)
+    trained = _trained(scenario, streams, plan, learner)
     sent = build_sizes(scenario, population, _network_bytes(scenario, trained))
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
     delays = _delays(scenario, context, sent)
+    training = build_training(scenario, context, plan, trained)
+    worked = training.times(population)
     clock = Clock()
     shared = build_shared(scenario, clock, population, sent)
     # Who shares with whom is nobody's law: what is expected is the time alone.
     alone_s = None if shared is None else shared.alone_s(np.arange(count))
     alone = [] if alone_s is None else [Unchanging(Constant(value_s=alone_s))]
-    truth = Truth(phases=[*delays.values(), *alone], clients=count)
+    truth = Truth(phases=[*delays.values(), *worked, *alone], clients=count)
     private, schedule = _schedule(scenario)
     present = resolve_parameters(scenario.availability, "availability", "availability", population)
     world = World(
@@ -102,7 +107,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         streams=streams,
         population=population,
         clock=clock,
-        medium_with=_medium_of(scenario, context, delays, shared, sent),
+        medium_with=_medium_of(scenario, context, delays, shared, sent, training),
         availability=construct(scenario.availability, "availability", "availability", present, {"clients": count}),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
         learner=trained if trained is not None else NoLearner(),
@@ -129,7 +134,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         trained=trained,
         delays=delays,
         channels=composed.channels,
-        cautions=tuple(before_run(scenario, population, delays, besides_s)),
+        cautions=tuple(before_run(scenario, population, delays, worked, besides_s)),
     )
 
 
@@ -160,10 +165,10 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any
     }
 
 
-def _trained(scenario: Scenario, streams: Streams, learner: bool) -> Any:
+def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> Any:
     """The learner; None where there is none or `learner` is false."""
     if learner:
-        return build_trained(scenario, streams)
+        return build_trained(scenario, streams, plan)
     check_trained(scenario)
     return None
 
@@ -184,7 +189,12 @@ def _schedule(scenario: Scenario) -> tuple[bool, Any]:
 
 
 def _medium_of(
-    scenario: Scenario, context: Context, delays: Mapping[str, Any], shared: SharedMedium | None, sizes: Sizes
+    scenario: Scenario,
+    context: Context,
+    delays: Mapping[str, Any],
+    shared: SharedMedium | None,
+    sizes: Sizes,
+    training: Training,
 ) -> Callable[[UplinkAccess[Any]], Medium]:
     """The links of all clients, once it is known how they get access to the uplink."""
 
@@ -201,6 +211,8 @@ def _medium_of(
             shared=shared,
             outages=build_outages(scenario, context.streams, context.population),
             sizes=sizes,
+            work=training.work,
+            sample=training.sample,
         )
 
     return medium

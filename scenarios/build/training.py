@@ -13,6 +13,7 @@ from models.errors import ParameterError
 from models.fl.data_files import DATASETS, check_counts, published_sizes, require_files
 from models.fl.options import LearnerOptions
 from models.fl.partition import check_partition
+from models.laws.work import WorkPlan
 from netsim.core.streams import Streams
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
@@ -47,8 +48,11 @@ def check_trained(scenario: Scenario) -> None:
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
 
 
-def build_trained(scenario: Scenario, streams: Streams) -> Any:
-    """The learner that `[learner]` describes, a `models.fl.learner.FederatedLearner`, or None; raises UserError."""
+def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> Any:
+    """The learner that `[learner]` describes, a `models.fl.learner.FederatedLearner`, or None; raises UserError.
+
+    `plan`: how much work it asks of each client, where `[work]` says it.
+    """
     section = scenario.learner
     if section is None:
         return None
@@ -70,6 +74,7 @@ def build_trained(scenario: Scenario, streams: Streams) -> Any:
             clients=scenario.clients.count,
             data_root=data_folder(),
             mechanism=mechanism,
+            plan=plan,
             unprotected=unprotected,
             streams=streams,
         )

@@ -33,7 +33,7 @@ from scenarios.schema.section import Section, problem, refusal
 KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
 """Beginning, and end where laws by group are left out, of the comment that marks a choice of components in the JSON Schema."""
 GIANT = 10**12
-PER_CLIENT_GROUPS = frozenset({"policy", "delay", "channel", "availability", "reward", "states"})
+PER_CLIENT_GROUPS = frozenset({"policy", "delay", "noise", "channel", "availability", "reward", "states"})
 """Groups whose components are given parameters that differ between clients (for sub-channels: between these)."""
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {

@@ -76,6 +76,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "log-normal": "models.laws.delays:LogNormal",
         "empirical": "models.laws.delays:Empirical",
     },
+    "noise": {
+        "constant": "models.laws.noise:Constant",
+        "log-normal": "models.laws.noise:LogNormal",
+        "gamma": "models.laws.noise:Gamma",
+    },
     "channel": {
         "perfect": "models.laws.channels:Perfect",
         "bernoulli": "models.laws.channels:Bernoulli",

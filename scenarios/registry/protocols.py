@@ -9,6 +9,7 @@ import numpy as np
 
 from models.detection.protocols import Detector
 from models.fl.protocols import Aggregation, Optimizer, ServerOptimizer, Staleness
+from models.laws.work import Noise
 from models.peers.graph import PeerGraph
 from models.privacy import Schedule
 from models.schedulers.protocols import Matcher, Scheduler
@@ -29,6 +30,7 @@ from scenarios.schema.errors import UserError
 PROTOCOLS: dict[str, tuple[type, ...]] = {
     "policy": (SelectionPolicy, OpinionPolicy, IndexPolicy),
     "delay": (DelayLaw,),
+    "noise": (Noise,),
     "channel": (ChannelLaw,),
     "availability": (Availability,),
     "schedule": (Schedule,),
@@ -120,6 +122,10 @@ _QUESTIONS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
         "quantile(0.5)": lambda law, k: law.quantile(np.full(len(k), 0.5), k),
         "quantile(1 - 2^-53)": lambda law, k: law.quantile(np.full(len(k), 1.0 - 2.0**-53), k),
         "mean_s": lambda law, k: law.mean_s(k),
+    },
+    "noise": {
+        "quantile(0)": lambda law, k: law.quantile(np.zeros(len(k)), k),
+        "quantile(1 - 2^-53)": lambda law, k: law.quantile(np.full(len(k), 1.0 - 2.0**-53), k),
     },
     "channel": {"success_probability": lambda law, k: law.success_probability(k)},
     "availability": {"on": lambda law, k: law.on},

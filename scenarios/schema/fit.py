@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.schema.section import problem
 from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
+from scenarios.schema.world import SPEEDS
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -29,9 +30,26 @@ def check_fit(scenario: Scenario) -> None:
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
     _protected(scenario)
+    _amounts(scenario)
     sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
+
+
+def _amounts(scenario: Scenario) -> None:
+    """Samples take time where there are samples, and a pass has samples where somebody says how many."""
+    compute, work, learner = scenario.compute, scenario.work, scenario.learner
+    given = [name for name in SPEEDS if getattr(compute, name) is not None]
+    if given and work is None and learner is None:
+        why = "nothing says how many samples an update takes; give [work] or [learner]"
+        raise problem(("compute", given[0]), getattr(compute, given[0]), why)
+    if work is None or learner is not None:
+        return
+    if scenario.clients.data_sizes is None:
+        if work.steps is None:
+            raise problem(("work", "epochs"), work.epochs, "give clients.data_sizes, how many samples a pass has, or work.steps")
+        if work.batch_size is None:
+            raise problem(("work", "batch_size"), None, "must be given with steps where clients.data_sizes is not")
 
 
 def _protected(scenario: Scenario) -> None:

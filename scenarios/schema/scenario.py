@@ -16,6 +16,7 @@ from scenarios.schema.script import script_field
 from scenarios.schema.section import Section, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
+from scenarios.schema.work import Work
 from scenarios.schema.world import Channels, ClientOutage, Clients, Compute, Downlink, Opinions, Peers, Positive, Uplink
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+=-]*$", max_length=100)]
@@ -154,6 +155,8 @@ class Scenario(Section):
     """Local training as time."""
     uplink: Uplink = Uplink()
     """The way of the updates to the server."""
+    work: Work | None = None
+    """How much clients train. Absent: as `[learner]` says; without one, nobody knows."""
     payload: Payload = Payload()
     """What is sent between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]

@@ -84,14 +84,33 @@ class Change(Section):
     """New values of parameters of the channel law, by their names."""
     bandwidth_bytes_per_s: PerClientField | None = None
     """New bandwidth (links only)."""
+    seconds_per_sample: PerClientField | None = None
+    """New speed, where it is given so (`[compute]` only)."""
+    samples_per_s: PerClientField | None = None
+    """Likewise."""
+    flops_per_s: PerClientField | None = None
+    """Likewise."""
+    noise: dict[str, Changed] = {}
+    """New values of parameters of the noise, by their names (`[compute]` only)."""
 
     @model_validator(mode="after")
     def _one_time(self) -> Change:
         if (self.at_round is None) == (self.at_s is None):
             raise ValueError("give either at_round or at_s")
-        if not (self.delay or self.channel or self.bandwidth_bytes_per_s is not None):
-            raise ValueError("changes nothing: give delay, channel or bandwidth_bytes_per_s")
+        if not (self.delay or self.channel or self.bandwidth_bytes_per_s is not None or self.of_compute):
+            raise ValueError("changes nothing: give delay, channel or bandwidth_bytes_per_s, or the speed or noise of [compute]")
         return self
+
+    @property
+    def speed(self) -> tuple[str, Any] | None:
+        """The new speed, with the key that gives it."""
+        said = [(name, getattr(self, name)) for name in SPEEDS if getattr(self, name) is not None]
+        return said[0] if said else None
+
+    @property
+    def of_compute(self) -> bool:
+        """Whether it changes what only local training has."""
+        return bool(self.noise) or self.speed is not None
 
 
 class RandomChanges(Section):
@@ -106,7 +125,8 @@ class RandomChanges(Section):
     min_spacing: NonNegative = 0.0
     """Least distance between changes, and of the first from the start, in `unit`."""
     parameter: str | Annotated[list[str], Field(min_length=1)]
-    """Which parameter changes, as "delay.NAME" or "channel.NAME"; or several, all multiplied by one factor at a time."""
+    """Which parameter changes, as "delay.NAME", "channel.NAME" or "noise.NAME"; or several, all multiplied by one factor at a
+    time."""
     factor_low: Positive = 0.5
     """Smallest factor; factors are drawn with a uniform logarithm."""
     factor_high: Positive = 2.0
@@ -126,8 +146,8 @@ class RandomChanges(Section):
         return self
 
 
-class Compute(Section):
-    """Local training as time: how long a client computes."""
+class Timed(Section):
+    """Something that takes time, by a law with change points."""
 
     delay: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
     """How long it takes, in seconds (for a link, beside the time that the bandwidth takes)."""
@@ -137,7 +157,47 @@ class Compute(Section):
     """Change points drawn from the seed."""
 
 
-class Downlink(Compute):
+SPEEDS = ("seconds_per_sample", "samples_per_s", "flops_per_s")
+"""The ways to say how fast a client trains."""
+
+
+class Compute(Timed):
+    """Local training as time: a delay, and, where a speed is given, samples times seconds per sample times noise.
+
+    The speed is given as `seconds_per_sample`, as `samples_per_s`, or as `flops_per_sample` with `flops_per_s`.
+    """
+
+    seconds_per_sample: PerClientField | None = None
+    """Mean time for a sample. Absent, with the other speeds: training takes `delay` alone."""
+    samples_per_s: PerClientField | None = None
+    """Samples in a second, its reciprocal."""
+    flops_per_sample: PerClientField | None = None
+    """Operations of a training step for each sample (forward and backward)."""
+    flops_per_s: PerClientField | None = None
+    """Operations in a second."""
+    noise: component_of("noise") = {"kind": "constant"}  # type: ignore[valid-type]
+    """What the time of all samples of an update is multiplied by, drawn once an update, with mean 1."""
+
+    @model_validator(mode="after")
+    def _one_speed(self) -> Compute:
+        given = [name for name in SPEEDS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise problem((given[1],), getattr(self, given[1]), f"leave it out; {given[0]} says it")
+        flops = self.flops_per_sample is not None
+        if flops != (self.flops_per_s is not None):
+            key = "flops_per_s" if flops else "flops_per_sample"
+            raise missing(key, self)
+        if not given and self.noise.kind != "constant":
+            raise problem(("noise",), self.noise.kind, f"multiplies the time of samples; give one of {', '.join(SPEEDS)}")
+        for i, change in enumerate(self.changes):
+            said = [name for name in SPEEDS if getattr(change, name) is not None]
+            if said and said != given:
+                why = f"speed is given as {given[0]}; change that" if given else "there was none before"
+                raise problem(("changes", i, said[0]), getattr(change, said[0]), why)
+        return self
+
+
+class Downlink(Timed):
     """A link between server and clients: bytes over bandwidth, plus a delay, over a channel that may lose the transmission."""
 
     bandwidth_bytes_per_s: PerClientField | None = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+
+from models.fl.batches import draw_batches
 
 
 def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -67,3 +70,9 @@ def train_one(
 def flatten(module: nn.Module) -> torch.Tensor:
     tensors = [*module.parameters(), *(b for b in module.buffers() if b.is_floating_point())]
     return torch.cat([t.detach().flatten() for t in tensors])
+
+
+def draw_passes(part, generator, *, batch_size, epochs, max_steps=None):
+    """The batches of so many passes over `part`, of which at most `max_steps` are taken."""
+    whole = epochs * math.ceil(len(part) / batch_size)
+    return draw_batches(part, generator, batch_size=batch_size, steps=whole if max_steps is None else min(whole, max_steps))

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "log-normal": {"median_s": 0.5, "sigma": 0.7},
         "empirical": {"path": "durations.csv"},
     },
+    "noise": {"constant": {}, "log-normal": {"sigma": 0.5}, "gamma": {"shape": 2.0}},
     "channel": {
         "perfect": {},
         "bernoulli": {"success": {"from": 0.5, "to": 1.0}},
@@ -118,7 +119,8 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
         "name": "rough",
         "rounds": 25,
         "clients": {"count": 12, "groups": [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5}]},
-        "server": {"per_round": 4, "deadline_s": 3.0, "when_short": "proceed"}, "payload": {"down_bytes": 100, "up_bytes": 100},
+        "server": {"per_round": 4, "deadline_s": 3.0, "when_short": "proceed"},
+        "payload": {"down_bytes": 100, "up_bytes": 100},
         "policy": {"kind": "random"},
         "downlink": {
             "delay": {"kind": "constant", "value_s": 0.1},
@@ -141,6 +143,9 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
             tables["metrics"] = {"reward": component}
         elif group in ("delay", "channel"):
             tables["uplink"][group] = component
+        elif group == "noise":
+            tables["clients"]["data_sizes"], tables["work"] = 20, {"batch_size": 7}
+            tables["compute"] |= {"noise": component, "seconds_per_sample": 0.03}
         else:
             tables[group] = component
     if kind == "clustered-by-similarity":

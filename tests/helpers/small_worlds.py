@@ -40,11 +40,11 @@ class Script:
 class World:
     """A scenario, built and recorded in memory."""
 
-    def __init__(self, rounds: list[list[int]], clients: int = 3, **tables: Any) -> None:
+    def __init__(self, rounds: list[list[int]], clients: int | dict[str, Any] = 3, **tables: Any) -> None:
         scenario: dict[str, Any] = {
             "name": "world",
             "rounds": len(rounds),
-            "clients": {"count": clients},
+            "clients": {"count": clients} if isinstance(clients, int) else clients,
             "server": {"per_round": 1, "when_short": "proceed"},
             "policy": {"kind": "tests.helpers.small_worlds:Script", "rounds": rounds},
         }

@@ -47,6 +47,7 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "log-normal": {"sigma": -1.0},
         "empirical": {"path": "nowhere.csv"},
     },
+    "noise": {"constant": None, "log-normal": {"sigma": -0.5}, "gamma": {"shape": 0.0}},
     "channel": {
         "perfect": None,
         "bernoulli": {"success": 1.5},

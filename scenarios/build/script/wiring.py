@@ -19,6 +19,7 @@ _OF_UPDATES: dict[str, Drawn] = {
     "downlink.delay": "download",
     "downlink.channel": "downlink",
     "compute.delay": "compute",
+    "compute.speed": "sample",
     "uplink.delay": "upload",
     "uplink.channel": "uplink",
 }

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from models.fl.aggregation import ByContribution
-from models.fl.batches import draw_batches
 from models.fl.build import build_learner
 from models.fl.data import Dataset
 from models.fl.learner import FederatedLearner
@@ -23,7 +22,7 @@ from models.fl.optimizers import Adam, Sgd
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
 from models.fl.server_optimizers import FedAdam, FedAvgM
 from netsim.core.streams import Streams
-from tests.helpers.fl_reference import flatten, train_one
+from tests.helpers.fl_reference import draw_passes, flatten, train_one
 from tests.helpers.learners import SIZES, deliver, make, make_data, model
 
 torch.set_num_threads(1)
@@ -67,7 +66,7 @@ def test_rounds_equal_the_plain_loop(kind, optimizer):
         mean = torch.zeros_like(flatten(reference))
         for client in clients:
             part = np.arange(starts[client], starts[client + 1])
-            batches = draw_batches(part, streams.generator("batches", round, client), batch_size=8, epochs=2, max_steps=6)
+            batches = draw_passes(part, streams.generator("batches", round, client), batch_size=8, epochs=2, max_steps=6)
             trained = train_one(reference, data.train_x, data.train_y, batches, kind=kind, options=options)
             mean += flatten(trained) * SIZES[client] / sum(SIZES[c] for c in clients)
         torch.nn.utils.vector_to_parameters(mean, reference.parameters())
@@ -85,7 +84,7 @@ def plain_clients(module, deliveries):
         total, mean = sum(SIZES[k] for k in clients), torch.zeros_like(row)
         for k in clients:
             nn.utils.vector_to_parameters(row.clone(), copies[k].parameters())
-            batches = draw_batches(parts[k], streams.generator("batches", round, k), batch_size=8, epochs=1, max_steps=None)
+            batches = draw_passes(parts[k], streams.generator("batches", round, k), batch_size=8, epochs=1)
             for batch in batches:
                 index = torch.from_numpy(batch[batch >= 0])
                 adams[k].zero_grad()

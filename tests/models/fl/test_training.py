@@ -7,7 +7,6 @@ from torch import nn
 from torch.nn import functional
 
 from models.fl.augmentation import PADDING, draw_moves
-from models.fl.batches import draw_batches
 from models.fl.client_memory import OptimizerStates
 from models.fl.deep_networks import cnn8, resnet18
 from models.fl.losses import CrossEntropy, Hinge, LossTally, SquaredHinge
@@ -15,7 +14,7 @@ from models.fl.networks import check_fit, cnn, from_factory, linear, mlp, svm
 from models.fl.optimizers import OPTIMIZERS, Adam, Sgd
 from models.fl.options import TrainingOptions
 from models.fl.training import LocalTrainer
-from tests.helpers.fl_reference import flatten, hinge, squared_hinge, train_one
+from tests.helpers.fl_reference import draw_passes, flatten, hinge, squared_hinge, train_one
 
 torch.set_num_threads(1)
 SHAPE = (1, 8, 8)
@@ -34,7 +33,7 @@ def data(shape=SHAPE, samples=135):
 def ragged(batch_size=8, epochs=2, max_steps=9):
     ends = np.cumsum(SIZES)
     parts = [np.arange(end - size, end) for size, end in zip(SIZES, ends, strict=True)]
-    return [draw_batches(p, rng(k), batch_size=batch_size, epochs=epochs, max_steps=max_steps) for k, p in enumerate(parts)]
+    return [draw_passes(p, rng(k), batch_size=batch_size, epochs=epochs, max_steps=max_steps) for k, p in enumerate(parts)]
 
 
 def user_norm(shape, classes):
@@ -132,7 +131,7 @@ def test_one_proximal_step_by_hand():
 @pytest.mark.slow
 def test_resnet18_stacked_equals_one_after_another():
     shape = (3, 8, 8)
-    batches = [draw_batches(np.arange(4 * k, 4 * k + 4), rng(k), batch_size=4, epochs=k + 1, max_steps=None) for k in range(2)]
+    batches = [draw_passes(np.arange(4 * k, 4 * k + 4), rng(k), batch_size=4, epochs=k + 1) for k in range(2)]
     network = resnet18(shape, 10, seed=1, norm="group")
     trainer = compare(network, CrossEntropy(), functional.cross_entropy, "sgd", {"learning_rate": 0.05}, shape, batches, 1e-4)
     assert trainer.vectorised
@@ -171,7 +170,7 @@ def test_batch_normalisation_without_statistics_is_not_stacked():
 def test_moves_reach_the_batches():
     x, y = data((1, 8, 8), 40)
     parts = [np.arange(20), np.arange(20, 40)]
-    batches = [draw_batches(p, rng(k), batch_size=8, epochs=2, max_steps=None) for k, p in enumerate(parts)]
+    batches = [draw_passes(p, rng(k), batch_size=8, epochs=2) for k, p in enumerate(parts)]
     network = mlp(SHAPE, 10, seed=1, hidden=[12])
     trainer = LocalTrainer(
         network=network, loss=CrossEntropy(), optimizer=Sgd(learning_rate=0.1), x=x, y=y, options=TrainingOptions()
@@ -372,15 +371,15 @@ def test_slopes_are_the_derivatives(loss):
 
 def test_batches_by_hand():
     part = np.array([3, 5, 8, 9, 11])
-    batches = draw_batches(part, rng(1), batch_size=2, epochs=2, max_steps=None)
+    batches = draw_passes(part, rng(1), batch_size=2, epochs=2)
     assert batches.shape == (6, 2)
     for epoch in (batches[:3], batches[3:]):
         assert sorted(epoch.ravel().tolist()) == [-1, 3, 5, 8, 9, 11]
         assert epoch[2, 1] == -1
     assert not np.array_equal(batches[:3], batches[3:])
-    cut = draw_batches(part, rng(1), batch_size=2, epochs=2, max_steps=4)
+    cut = draw_passes(part, rng(1), batch_size=2, epochs=2, max_steps=4)
     assert np.array_equal(cut, batches[:4])
-    assert draw_batches(part, rng(1), batch_size=8, epochs=1, max_steps=100).shape == (1, 8)
+    assert draw_passes(part, rng(1), batch_size=8, epochs=1).shape == (1, 8)
 
 
 @pytest.mark.parametrize("make", [linear, lambda s, c, seed: mlp(s, c, seed=seed, hidden=[5]), cnn])

@@ -33,6 +33,7 @@ from models.fl.server_optimizers import ServerSgd
 from models.laws.availability import Always
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
+from models.laws.noise import LogNormal
 from models.laws.jammers import Sweep
 from models.laws.sub_channels import Stationary
 from models.peers.topologies import complete
@@ -59,6 +60,12 @@ class Delay(Constant):
     def __init__(self, *, level: int = 0):
         super().__init__(value_s=0.1)
         seen("delay", level)
+
+
+class Noise(LogNormal):
+    def __init__(self, *, level: int = 0):
+        super().__init__(sigma=0.1)
+        seen("noise", level)
 
 
 class Channel(Perfect):
@@ -223,9 +230,15 @@ TRAINED = {
         "max_steps": 1,
     },
 }
+SAMPLES = small_tables() | {
+    "clients": small_tables()["clients"] | {"data_sizes": 20},
+    "work": {},
+    "compute": {"samples_per_s": 10.0},
+}
 CASES = {
     "policy": (small_tables(), "policy"),
     "delay": (small_tables(), "downlink.delay"),
+    "noise": (SAMPLES, "compute.noise"),
     "channel": (small_tables(), "downlink.channel"),
     "availability": (small_tables(), "availability"),
     "schedule": (small_tables(), "privacy.schedule"),

@@ -1,0 +1,56 @@
+"""Noise of local training: what the time for a sample is multiplied by, drawn once an update, with mean 1.
+
+Every law has `quantile(u, entities)`: factors at uniforms `u` (n,) in [0, 1), finite, >= 0 and not decreasing in `u`; and
+`constant`: the factor does not depend on `u`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_doc import Doc
+from scipy.special import gammaincinv, ndtri
+
+from models.errors import ParameterError
+from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick
+
+# Uniforms are multiples of 2^-53; zero stands for [0, 2^-53), whose middle has a finite normal score.
+_SMALLEST_U = 2.0**-54
+
+
+class Constant:
+    """Always 1: training of so many samples always takes a client the same time."""
+
+    constant = True
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return np.ones(len(entities))
+
+
+class LogNormal:
+    """exp of a normal law with mean -sigma^2/2, so that the factor has mean 1."""
+
+    def __init__(self, *, sigma: Annotated[PerClient, Doc("Standard deviation of the logarithm.")]) -> None:
+        # As of the delay law: the largest draw stays finite.
+        self._sigma = per_client("sigma", sigma, high=30.0, unit="")
+        self.constant = not np.any(self._sigma)
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        sigma = pick(self._sigma, entities)
+        return np.asarray(np.exp(sigma * (ndtri(np.maximum(u, _SMALLEST_U)) - 0.5 * sigma)) * np.ones(len(entities)))
+
+
+class Gamma:
+    """A gamma law with mean 1 and variance 1/shape: 1 is the exponential law, large shapes are nearly constant."""
+
+    constant = False
+
+    def __init__(self, *, shape: Annotated[PerClient, Doc("Shape of the law; its variance is 1/shape.")]) -> None:
+        self._shape = per_client("shape", shape, low=1e-3, high=1e9, unit="")
+        if not np.all(np.greater(self._shape, 0.0)):
+            raise ParameterError("shape", shape, "must be > 0")
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        shape = pick(self._shape, entities)
+        return np.asarray(gammaincinv(shape, u) / shape * np.ones(len(entities)))

@@ -1,0 +1,153 @@
+"""Work of an update: the steps of local training and the samples they process, exactly as a learner processes them.
+
+A pass over n samples takes ceil(n / B) steps of batches of B samples, the last one short; a client goes from pass to pass until
+its steps are done. A network with batch normalisation leaves out batches of a single sample, which have no variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import ParameterError
+from models.laws.delays import DelayLaw, FloatArray, IntArray, PerClient, per_client, pick
+
+_MOST = 2**31 - 1
+_LARGEST = 2**53
+"""Samples of an update, so that times of them lose nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkPlan:
+    """What clients are asked to do, each a number for all clients or one each (K,); None: the learner's own."""
+
+    epochs: int | IntArray | None = None
+    """Passes over a client's samples."""
+    steps: int | IntArray | None = None
+    """Steps, in place of passes."""
+    batch_size: int | IntArray | None = None
+    """Samples of a step."""
+
+
+class Work:
+    """The work of an update of each client.
+
+    `data_sizes` (K,): the samples that each client holds; None: as many as it is asked for, all batches are full. `batch_size`
+    None: all samples of a client are one batch. Either `epochs`, of which at most `max_steps` steps are taken, or `steps`.
+    `single`: batches of a single sample are processed, too. Raises ValueError for a number that is not whole and >= 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_sizes: IntArray | None,
+        clients: int,
+        batch_size: int | IntArray | None = None,
+        epochs: int | IntArray = 1,
+        steps: int | IntArray | None = None,
+        max_steps: int | None = None,
+        single: bool = True,
+    ) -> None:
+        everyone = (clients,)
+        self._single = single
+        self._held = None if data_sizes is None else _whole("data_sizes", data_sizes, everyone)
+        if batch_size is None and self._held is None:
+            raise ParameterError("batch_size", None, "must be given where the samples that clients hold are not")
+        self.batch_size: IntArray = self._batches(batch_size, everyone)
+        """(K,) samples of a step."""
+        if steps is not None:
+            nominal = _whole("steps", steps, everyone)
+        elif self._held is None:
+            raise ParameterError("epochs", epochs, "are of the samples that clients hold; say how many they are, or give steps")
+        else:
+            nominal = _whole("epochs", epochs, everyone) * -(-self._held // self.batch_size)
+            nominal = nominal if max_steps is None else np.minimum(nominal, max_steps)
+        self.drawn: IntArray = nominal
+        """(K,) steps of an update, those included that are left out."""
+        self.samples, self.steps = self._done(np.arange(clients), nominal)
+        """(K,) samples that an update processes, and steps that it takes."""
+        if self.samples.max(initial=0) > _LARGEST:
+            raise ParameterError("steps" if steps is not None else "epochs", int(self.samples.max()), "are too many samples")
+
+    def _batches(self, batch_size: int | IntArray | None, everyone: tuple[int]) -> IntArray:
+        if batch_size is not None:
+            return _whole("batch_size", batch_size, everyone)
+        assert self._held is not None
+        return self._held
+
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
+        """Samples that updates of `clients` (n,) process, and steps that they take.
+
+        `steps` (n,): how many are drawn, those included that are left out; None: as planned.
+        """
+        samples, taken = (self.samples[clients], self.steps[clients]) if steps is None else self._done(clients, steps)
+        return samples.tolist(), taken.tolist()
+
+    def _done(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
+        batch = self.batch_size[clients]
+        if self._held is None:
+            done = drawn if self._single else np.where(batch == 1, 0, drawn)
+            return done * batch, done
+        held = self._held[clients]
+        a_pass = -(-held // batch)
+        passes, rest = drawn // a_pass, drawn % a_pass
+        # The rest of a pass holds no short batch: that is the last one of a whole pass.
+        samples = passes * held + rest * batch
+        if self._single:
+            return samples, drawn
+        lone = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
+        return samples - lone, drawn - lone
+
+
+def _whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
+    array = np.asarray(value)
+    good = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
+    if not good.all():
+        client = int(np.argmin(np.broadcast_to(good, shape)))
+        found = np.broadcast_to(array, shape)[client].item()
+        shown = f" = {found!r} for client {client}" if array.ndim else f" = {found!r}"
+        raise ParameterError(name, found, f"must be a whole number >= 1, and at most {_MOST}", shown=shown)
+    return np.array(np.broadcast_to(array, shape), np.int64)
+
+
+class Noise(Protocol):
+    """What the time for a sample is multiplied by (`models.laws.noise`)."""
+
+    constant: bool = False
+    """Whether factors do not depend on the draw."""
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        """Factors of `entities` (n,) at uniforms `u` (n,) in [0, 1); shape (n,), finite, >= 0, with mean 1 over u."""
+
+
+class SecondsPerSample:
+    """The time that a client takes for a sample, the same for all samples of an update: a mean, times a noise of mean 1."""
+
+    def __init__(self, *, seconds_per_sample: PerClient, noise: Noise) -> None:
+        self._mean = per_client("seconds_per_sample", seconds_per_sample)
+        self.noise = noise
+        self.constant = bool(noise.constant) or not np.any(self._mean)
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return np.asarray(pick(self._mean, entities) * self.noise.quantile(u, entities))
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), self._mean) if isinstance(self._mean, float) else self._mean[entities]
+
+
+class Times:
+    """A duration for each of `counts` (K,) times the duration of `law`, which is drawn once: the time of all samples."""
+
+    def __init__(self, *, counts: NDArray[np.int64], law: DelayLaw) -> None:
+        self._counts = counts
+        self._law = law
+        self.constant = law.constant
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return self._counts[entities] * self._law.quantile(u, entities)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return self._counts[entities] * self._law.mean_s(entities)

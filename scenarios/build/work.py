@@ -1,0 +1,194 @@
+"""How much clients train, and how long that takes them: `[work]` and the speed in `[compute]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.changes import Piecewise, Unchanging
+from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
+from netsim.core.null_objects import NoWork
+from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
+from scenarios.build.changes import Step, drawn_steps, written_steps
+from scenarios.build.laws import LONGEST_S, Law, pieced
+from scenarios.build.population import Context, FloatArray, Population
+from scenarios.build.script.targets import Overlay
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS
+
+_MOST = 2**31 - 1
+_KEPT = 8
+
+
+def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
+    """What `[work]` asks of each client; raises UserError."""
+    section = scenario.work
+    if section is None:
+        return WorkPlan()
+    given = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
+    return WorkPlan(**{name: _whole(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
+
+
+def _whole(spec: Any, key: str, population: Population) -> IntArray:
+    values = np.asarray(population.values(spec, key))
+    good = (values >= 1) & (values == np.floor(values)) & (values <= _MOST)
+    if not good.all():
+        whose = f" for client {np.argmin(good)}" if values.ndim else ""
+        raise UserError(f"{key} = {float(values[~good].flat[0])!r}{whose}: must be a whole number >= 1, and at most {_MOST}")
+    return np.asarray(values, np.int64)
+
+
+def build_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: Any) -> WorkLaw:
+    """The work of updates: the learner's, or what `[work]` says; raises UserError."""
+    if trained is not None:
+        work: WorkLaw = trained.work
+        return work
+    # A scenario with a learner that is only checked: who holds how many samples is not known.
+    if scenario.work is None or scenario.learner is not None:
+        return NoWork()
+    held = scenario.clients.data_sizes
+    given: dict[str, Any] = {
+        "data_sizes": None if held is None else _whole(held, "clients.data_sizes", population),
+        "batch_size": plan.batch_size,
+        "epochs": 1 if plan.epochs is None else plan.epochs,
+        "steps": plan.steps,
+    }
+    with refusals_at("work", given, {"data_sizes": "clients.data_sizes"}):
+        return Work(clients=population.count, **given)
+
+
+def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | None:
+    """The timeline of how long each client takes for a sample; None where no speed is given. Raises UserError."""
+    section = scenario.compute
+    given = [(name, spec) for name in SPEEDS if (spec := getattr(section, name)) is not None]
+    if not given:
+        return None
+    name, spec = given[0]
+    flops: Any = 0.0
+    if section.flops_per_sample is not None:
+        flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
+    law = Law.of(section.noise, "noise", "compute.noise", context)
+    speed = _Speed(law, name, _positive(context.population.values(spec, f"compute.{name}"), name), flops, context)
+    steps = written_steps(section, "noise", "compute", context)
+    if section.random_changes is not None:
+        steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
+    timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = pieced(speed, steps, "compute", "speed", context)
+    return timeline
+
+
+def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
+    """`values` as they are; raises UserError unless they are > 0 (seconds: >= 0)."""
+    array = np.asarray(values)
+    good = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
+    if not good.all():
+        whose = f" for client {np.argmin(good)}" if array.ndim else ""
+        allowed = ">= 0" if name == "seconds_per_sample" else "> 0"
+        raise UserError(f"{path}.{name} = {float(array[~good].flat[0])!r}{whose}: must be finite and {allowed}")
+    return values
+
+
+@dataclass
+class _Speed:
+    """A law of noise and the speed beside it, as the scenario gives it."""
+
+    law: Law
+    name: str
+    values: float | FloatArray
+    flops_per_sample: float | FloatArray
+    context: Context
+
+    def after(self, step: Step) -> _Speed:
+        law = self.law.changed(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
+        values = self.values
+        if step.speed is not None:
+            name, spec = step.speed
+            population = self.context.population
+            values = np.array(np.broadcast_to(values, (population.count,)), np.float64)
+            new = _positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
+            values[slice(None) if step.clients is None else step.clients] = new
+        return replace(self, law=law, values=values)
+
+    def laid(self, overlay: Overlay, path: str) -> _Speed:
+        """As a script's change leaves it."""
+        parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
+        change = self.law.scaled if overlay.scale else self.law.changed
+        law = change(parameters, overlay.entities, path) if parameters else self.law
+        if self.name not in overlay.parameters:
+            return replace(self, law=law)
+        population = self.context.population
+        values = np.array(np.broadcast_to(self.values, (population.count,)), np.float64)
+        chosen: Any = slice(None) if overlay.entities is None else overlay.entities
+        given = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
+        values[chosen] = values[chosen] * given if overlay.scale else given
+        return replace(self, law=law, values=_positive(values, self.name, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """The speed, or a parameter of the noise."""
+        return self.values if name == self.name else self.law.value(name, path)
+
+    def build_at(self, path: str) -> DelayLaw:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(path, path)
+
+    def build(self, step: Step | None = None) -> DelayLaw:
+        """The engine's law, as `step` leaves it."""
+        path = step.path if step else "compute"
+        return self._built(path, f"{path}.noise" if step else None)
+
+    def _built(self, path: str, law_path: str | None) -> DelayLaw:
+        each: Any = self.values
+        if self.name != "seconds_per_sample":
+            each = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, each)
+        law = SecondsPerSample(seconds_per_sample=each, noise=self.law.build(law_path))
+        if not np.max(each) <= LONGEST_S:
+            raise UserError(f"{path}.{self.name}: a sample takes {np.max(each):g} s; must be at most {LONGEST_S:g} s")
+        return law
+
+
+class TimeOfWork:
+    """The timeline of how long the planned work of each client takes, beside `compute.delay`."""
+
+    def __init__(self, samples: Sequence[int], each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
+        self._each = each
+        self._counts = np.array(samples, np.int64)
+        # With the law itself, so that an id cannot come to mean another one.
+        self._known: dict[int, tuple[DelayLaw, Times]] = {}
+        self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]
+        """All laws that it brings into force, in order, unless a script acts."""
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """The law in force in `round` at `time_s`, and until when."""
+        law, until_s = self._each.at(round, time_s)
+        return self._times(law), until_s
+
+    def _times(self, law: DelayLaw) -> Times:
+        known = self._known.get(id(law))
+        if known is None:
+            if len(self._known) >= _KEPT:
+                del self._known[next(iter(self._known))]
+            known = self._known[id(law)] = law, Times(counts=self._counts, law=law)
+        return known[1]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Local training as the engine takes it: how much, and how long a sample takes (None: no time)."""
+
+    work: WorkLaw
+    sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
+
+    def times(self, population: Population) -> list[TimeOfWork]:
+        """How long the planned work takes, as timelines: one, or none where that is no time, or nobody knows."""
+        samples = self.work.amounts(np.arange(population.count))[0] if self.sample is not None else []
+        known = [count for count in samples if count is not None]
+        return [TimeOfWork(known, self.sample)] if known and self.sample is not None else []
+
+
+def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:
+    """What `[work]` and the speed in `[compute]` describe; raises UserError."""
+    return Training(build_work(scenario, context.population, plan, trained), sample_times(scenario, context))

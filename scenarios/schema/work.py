@@ -1,0 +1,32 @@
+"""The `[work]` table: how much clients train in an update."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from scenarios.schema.per_client import PerClientField
+from scenarios.schema.section import Section, problem
+
+
+class Work(Section):
+    """How much each client trains in an update. With `[learner]` these are trained, in place of the learner's own numbers.
+
+    Without one they are what an update takes: `clients.data_sizes` says how many samples a pass has.
+    """
+
+    epochs: PerClientField | None = None
+    """Passes over a client's samples. Absent, with `steps`: those of `[learner]`, or 1."""
+    steps: PerClientField | None = None
+    """Local steps, in place of passes."""
+    batch_size: PerClientField | None = None
+    """Samples of a local step; the last batch of a pass may be short. Absent: as of `[learner]`, or a pass is one step."""
+    forward_share: Annotated[float, Field(ge=0)] = 1 / 3
+    """What evaluating the model on a sample costs, as a share of training on it."""
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> Work:
+        if self.epochs is not None and self.steps is not None:
+            raise problem(("steps",), self.steps, "leave it out; epochs says how much")
+        return self
