@@ -89,16 +89,17 @@ class Work:
     def _done(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
         batch = self.batch_size[clients]
         if self._held is None:
-            done = drawn if self._single else np.where(batch == 1, 0, drawn)
-            return done * batch, done
+            done: IntArray = drawn if self._single else np.where(batch == 1, 0, drawn)
+            return np.asarray(done * batch), done
         held = self._held[clients]
-        a_pass = -(-held // batch)
-        passes, rest = drawn // a_pass, drawn % a_pass
+        a_pass = np.asarray(-(-held // batch), np.int64)
+        passes = np.asarray(drawn // a_pass, np.int64)
+        rest = drawn - passes * a_pass
         # The rest of a pass holds no short batch: that is the last one of a whole pass.
-        samples = passes * held + rest * batch
+        samples: IntArray = passes * held + rest * batch
         if self._single:
             return samples, drawn
-        lone = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
+        lone: IntArray = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
         return samples - lone, drawn - lone
 
 

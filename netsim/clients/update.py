@@ -190,7 +190,8 @@ class Update:
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None
         self.bytes_down = self.bytes_up = 0
-        self.samples = self.steps = None
+        self.samples: int | None = None
+        self.steps: int | None = None
 
     def compute_from(self, start_s: float) -> None:
         """The attempt's record: local training begins, or began, at `start_s`."""

@@ -80,7 +80,8 @@ class Medium:
             total += phase.draw(round, time_s, clients).values_at(time_s, len(clients))
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
-            total += np.multiply(self.work.amounts(clients)[0], each.values_at(time_s, len(clients)))
+            samples: FloatArray = np.array(self.work.amounts(clients)[0], np.float64)
+            total += samples * each.values_at(time_s, len(clients))
         return total if self.shared is None else total + self.shared.alone_s(clients)
 
     def state_dict(self) -> State:

@@ -157,8 +157,8 @@ def test_refusals(group: str, kind: str) -> None:
         assert list(component_model(group, kind).model_fields) == ["kind"]
         bad = {"speed": 3.0}
     tables = rough(group, kind)
-    part = {"schedule": lambda: tables["privacy"]["schedule"], "reward": lambda: tables["metrics"]["reward"]}.get(group)
-    table = part() if part else tables["uplink"][group] if group in ("delay", "channel") else tables[group]
+    outer = {"schedule": "privacy", "reward": "metrics", "noise": "compute", "delay": "uplink", "channel": "uplink"}.get(group)
+    table = tables[group] if outer is None else tables[outer][group]
     table.update(bad)
     (key,) = bad
     with pytest.raises(UserError, match=rf"\.{key}( = |\.|: |\[)"):

@@ -229,7 +229,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "work.epochs = 2.0: give clients.data_sizes": {"clients": {"count": 3}},
     "work.batch_size = null: must be given with steps": {"clients": {"count": 3}, "work": {"steps": 3}},
     "clients.data_sizes = 1.5 for client 1: must be a whole number": {"clients": {"count": 3, "data_sizes": [2, 1.5, 1]}},
-    "compute.samples_per_s = [1, 2, 4]: nothing says how many samples": {"work": None},
+    "compute.samples_per_s = [1.0, 2.0, 4.0]: nothing says how many samples": {"work": None},
     "compute.samples_per_s = 3.0: leave it out; seconds_per_sample says it": {
         "compute": {"samples_per_s": 3.0, "seconds_per_sample": 1.0}
     },
