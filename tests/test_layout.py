@@ -59,7 +59,8 @@ def test_files_of_the_engine_need_few_others_at_run_time() -> None:
     modules = {dotted(path): at_run_time(tree(path)) for path in ENGINE}
     edges = [(name, other) for name, module in modules.items() for other in imported(module) & modules.keys() if other != name]
     assert len(edges) > 60
-    assert len(edges) < 120
+    # Two for each file, on average: what all need (protocols, errors, types) is imported for type checkers alone.
+    assert len(edges) < 2.2 * len(modules)
 
 
 def test_files_do_not_import_each_other_in_circles() -> None:

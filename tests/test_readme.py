@@ -16,7 +16,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?:<!-- test: (?P<mark>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<body>.*?)```\n", re.DOTALL)
-UNTESTED = {"README.md": ("make demo", "source .venv", "seconds to"), "equations.md": ("import",), "world.md": ("delay + samples",)}
+UNTESTED = {
+    "README.md": ("make demo", "source .venv", "seconds to"),
+    "equations.md": ("import",),
+    "world.md": ("delay + samples",),
+}
 """How the blocks begin that are no test here: they set up an environment, show what a command prints, or are tested elsewhere."""
 LEAVES = {
     "README.md": {"first", "lossy", "policies", "trained"},

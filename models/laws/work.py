@@ -96,11 +96,11 @@ class Work:
         passes = np.asarray(drawn // a_pass, np.int64)
         rest = drawn - passes * a_pass
         # The rest of a pass holds no short batch: that is the last one of a whole pass.
-        samples: IntArray = passes * held + rest * batch
+        samples = np.asarray(passes * held + rest * batch, np.int64)
         if self._single:
             return samples, drawn
-        lone: IntArray = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
-        return samples - lone, drawn - lone
+        lone = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
+        return np.asarray(samples - lone, np.int64), np.asarray(drawn - lone, np.int64)
 
 
 def _whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
