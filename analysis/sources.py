@@ -24,13 +24,13 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
         *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges"),
         *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
-        *("message_bytes", "training_loss"),
+        *("message_bytes", "training_loss", "compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
         *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
-        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps"),
+        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j"),
     ),
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),

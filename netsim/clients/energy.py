@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.clients.power_integral import COMPUTE, IDLE, RECEIVE, SEND, PowerIntegral
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
 
 _EVER = float("inf")
+COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "idle_j": IDLE}
+"""Columns of a round, and the states whose energy they tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class Drawing(Protocol):
     client: int
     drawing: int
     """The state it is in."""
+    watts: tuple[float, ...]
+    """What its client draws, by state."""
     metered_s: float
     """Up to when what it drew in this state is in its columns."""
     receive_j: float
@@ -63,50 +67,48 @@ class Drawing(Protocol):
     """When its client will go away or its battery be empty, if nothing changes before."""
 
 
-@dataclass(slots=True)
-class Booked:
-    """What was drawn by those who account for it, joules, in each of the four states."""
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A law of presence, here or at a charger, and the stream that it draws from."""
 
-    messages_j: list[float]
-    """Tests of the model, opinions and messages between clients."""
-    displaced_j: float
-    """Idle energy that clients would have drawn in the phases of their updates."""
-
-
-class Charger:
-    """Presence at a charger: a law of presence, and the stream that it draws from."""
-
-    def __init__(self, *, presence: Availability, draws: Draws) -> None:
-        self.presence = presence
-        self.draws = draws
+    presence: Availability
+    draws: Draws
 
 
 class Energy:
     """Energy and batteries of the clients; to a server it is their availability: present, with enough charge.
 
-    `presence`: who comes and goes. `batteries`, which `charger` charges: None: the mains.
+    `followed`: who comes and goes. `batteries`, None: the mains; `charger`: who is at one.
     """
 
     def __init__(
-        self, *, powers: Powers, presence: Availability, batteries: Batteries | None = None, charger: Charger | None = None
+        self, *, powers: Powers, followed: Followed, batteries: Batteries | None = None, charger: Followed | None = None
     ) -> None:
         self.powers = powers
-        self.presence = presence
+        self.followed = followed
+        self.presence = followed.presence
         self.batteries = batteries
         self.charger = charger
         self.integral = PowerIntegral()
-        self.booked = Booked([0.0] * 4, 0.0)
+        self.besides = Besides()
+        self.attempts_j = [0.0] * 4
+        """What attempts have drawn, by state."""
+        self.displaced_j = 0.0
+        """Idle energy that clients would have drawn in the phases of their updates."""
         self.aborted = 0
         """Attempts that an empty battery aborted so far."""
         clients = len(powers.idle_w)
-        self._here: BoolArray = presence.on.copy()
+        self._here: BoolArray = self.presence.on.copy()
         self._base_w: FloatArray = np.zeros(clients)
         """(K,) what each client draws while it is in no phase."""
         self._base_j: FloatArray = np.zeros(clients)
         """(K,) what each would have drawn up to `_base_s`, had it never been in a phase."""
         self._base_s: FloatArray = np.zeros(clients)
-        # By state; a lookup of one entry of an array as a plain number.
-        self._watts = [powers.idle_w.item, powers.receive_w.item, powers.compute_w.item, powers.send_w.item]
+        # In plain numbers, where all clients draw the same.
+        by_state = (powers.idle_w, powers.receive_w, powers.compute_w, powers.send_w)
+        self._same: tuple[float, ...] | None = None
+        if all(not each.strides[0] for each in by_state):
+            self._same = tuple(each.item(0) for each in by_state)
         self._owed_j: FloatArray | None = None
         """(K,) what tests and messages drew that the batteries have not been charged with."""
         everyone = np.arange(clients)
@@ -127,23 +129,36 @@ class Energy:
         soonest = np.minimum(self.presence.next_change_s, self.batteries.next_s)
         return soonest if self.charger is None else np.minimum(soonest, self.charger.presence.next_change_s)
 
+    def ever_on(self) -> BoolArray:
+        """(K,) who is on or can come to be: present some time, and with enough charge, or charged by more than it draws then."""
+        presence, batteries = self.presence, self.batteries
+        comes = presence.next_change_s < _EVER
+        there = presence.on | comes
+        if batteries is None:
+            return there
+        if self.charger is None:
+            return there & batteries.ready
+        charger, powers = self.charger.presence, self.powers
+        gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & comes)
+        return there & (batteries.ready | (gains & (charger.on | (charger.next_change_s < _EVER))))
+
     @property
     def alive(self) -> BoolArray:
         """(K,) who is present and on, with charge enough to be selected or not."""
         return self.presence.on if self.batteries is None else self.presence.on & ~self.batteries.dead
 
-    def advance(self, now_s: float, draws: Draws) -> None:
+    def advance(self, now_s: float) -> None:
         """Bring presence, charges and what clients draw up to `now_s`."""
         batteries = self.batteries
         if batteries is None:
-            for who, times_s in changes(self.presence, now_s, draws):
+            for who, times_s in changes(self.followed, now_s):
                 self._here[who] = self.presence.on[who]
                 self._rebase(who, times_s)
             return
-        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in changes(self.presence, now_s, draws)]
+        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in changes(self.followed, now_s)]
         if self.charger is not None:
             at = self.charger.presence
-            told += [(1, who, times_s, at.on[who]) for who, times_s in changes(at, now_s, self.charger.draws)]
+            told += [(1, who, times_s, at.on[who]) for who, times_s in changes(self.charger, now_s)]
         for kind, who, times_s, on in _in_order(told):
             if kind:
                 batteries.change(who, times_s, charging=on)
@@ -169,40 +184,51 @@ class Energy:
         """An attempt begins: what its update goes on with is its own from now on."""
         attempt.receive_j = attempt.compute_j = attempt.send_j = 0.0
         attempt.metered_s = now
+        attempt.watts = self._watts_of(attempt.client)
+        if self.batteries is not None:
+            attempt.departure_s = min(attempt.away_s, self.batteries.empty_s.item(attempt.client))
+
+    def _watts_of(self, client: int) -> tuple[float, ...]:
+        """What a client draws, by state."""
+        if self._same is not None:
+            return self._same
+        powers = self.powers
+        idle_w, receive_w = powers.idle_w.item(client), powers.receive_w.item(client)
+        return idle_w, receive_w, powers.compute_w.item(client), powers.send_w.item(client)
 
     def account(self, attempt: Drawing, now: float) -> None:
         """Put what `attempt` has drawn in its present state into its columns."""
         state = attempt.drawing
-        if state == IDLE:
-            return
-        seconds = now - attempt.metered_s
-        attempt.metered_s = now
-        joules = self._watts[state](attempt.client) * seconds
-        if state == COMPUTE:
-            attempt.compute_j += joules
-        elif state == SEND:
-            attempt.send_j += joules
-        else:
-            attempt.receive_j += joules
-        self.booked.displaced_j += self._watts[IDLE](attempt.client) * seconds
+        if state:
+            seconds, watts = now - attempt.metered_s, attempt.watts
+            attempt.metered_s = now
+            joules = watts[state] * seconds
+            self.attempts_j[state] += joules
+            self.displaced_j += watts[0] * seconds
+            if state == 2:
+                attempt.compute_j += joules
+            elif state == 3:
+                attempt.send_j += joules
+            else:
+                attempt.receive_j += joules
 
     def change(self, attempt: Drawing, state: int, now: float) -> None:
         """The client of `attempt` enters another state."""
-        before, client, watts, integral = attempt.drawing, attempt.client, self._watts, self.integral
-        self.account(attempt, now)
+        before, watts, integral = attempt.drawing, attempt.watts, self.integral
+        if before:
+            self.account(attempt, now)
         attempt.drawing, attempt.metered_s = state, now
         # Out of a phase a client draws what it is told to by `_rebase`, which knows no phases.
-        old, new = watts[before](client), watts[state](client)
+        old, new, elapsed_s, offset_j = watts[before], watts[state], now - integral.anchor_s, integral.offset_j
         integral.watts[before] -= old
-        integral.offset_j[before] -= old * now
         integral.watts[state] += new
-        integral.offset_j[state] += new * now
+        offset_j[before] -= old * elapsed_s
+        offset_j[state] += new * elapsed_s
         if self.batteries is not None:
             self._draw(self.batteries, attempt, state, now)
 
     def _draw(self, batteries: Batteries, attempt: Drawing, state: int, now: float) -> None:
-        client = attempt.client
-        watts = self._watts[state](client)
+        client, watts = attempt.client, attempt.watts[state]
         if state == IDLE and not self._here[client]:
             watts = self.powers.off_w.item(client)
         if batteries.dead[client] or batteries.empty_s[client] <= now:
@@ -212,19 +238,47 @@ class Energy:
             batteries.draw(client, watts, now)
         attempt.departure_s = min(attempt.away_s, batteries.empty_s.item(client))
 
-    def empty(self, attempt: Drawing, now: float) -> bool:
-        """Whether it is its battery that ends `attempt` now, and not its client's departure."""
+    def runs_empty(self, attempt: Drawing, now: float) -> bool:
+        """Whether it is its battery that ends `attempt` now, and not its client's departure; it is counted if so."""
         if self.batteries is None or now >= attempt.away_s:
             return False
-        return bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
+        empty = bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
+        self.aborted += empty
+        return empty
+
+    def resume(self, attempt: Drawing) -> None:
+        """An attempt was restored from a saved state."""
+        attempt.watts = self._watts_of(attempt.client)
+
+    def predict(self, attempt: Drawing, now: float) -> None:
+        """Find out again until when the client of `attempt` will last."""
+        if self.batteries is not None:
+            empty = self.batteries.dead[attempt.client]
+            attempt.departure_s = min(attempt.away_s, now if empty else self.batteries.empty_s.item(attempt.client))
+
+    def next_charging_s(self, client: int) -> float:
+        """When `client` next comes to a charger or leaves it; inf: never."""
+        return _EVER if self.charger is None else self.charger.presence.next_change_s.item(client)
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
         """A test of the model or an opinion: distinct `clients` (n,) are in `state` from `start_s` to `end_s` (n,), besides."""
-        powers = self.powers
-        watts = {RECEIVE: powers.receive_w, COMPUTE: powers.compute_w, SEND: powers.send_w}[state][clients]
+        watts = self._of(state)[clients]
         self.integral.plan(state, watts, start_s, end_s)
-        joules = watts * (end_s - start_s)
-        self.booked.messages_j[state] += float(joules.sum())
+        self.besides.add(state, watts, start_s, end_s)
+        self._owe(clients, watts * (end_s - start_s))
+
+    def spend_on_air(self, state: int, clients: IntArray, seconds: FloatArray) -> None:
+        """Messages: distinct `clients` (n,) were in `state` for so many `seconds` (n,), besides, all in all, up to now."""
+        joules = self._of(state)[clients] * seconds
+        self.integral.pulse(state, float(joules.sum()))
+        self.besides.joules[state] += float(joules.sum())
+        self._owe(clients, joules)
+
+    def _of(self, state: int) -> FloatArray:
+        powers = self.powers
+        return {RECEIVING: powers.receive_w, COMPUTING: powers.compute_w, SENDING: powers.send_w}[state]
+
+    def _owe(self, clients: IntArray, joules: FloatArray) -> None:
         if self.batteries is not None:
             if self._owed_j is None:
                 self._owed_j = np.zeros(len(self._base_w))
@@ -237,16 +291,37 @@ class Energy:
             clients = np.flatnonzero(owed)
             self.batteries.change(clients, np.full(len(clients), now_s), taken_j=owed[clients])
 
+    def totals(self, now_s: float) -> dict[str, float]:
+        """Columns of a round that add up over rounds, since the start of the run; all is advanced to `now_s`."""
+        joules = self.integral.joules(now_s)
+        by_state = {name: joules[state] for name, state in COLUMNS.items()}
+        return {**by_state, "besides_j": sum(self.besides.up_to(now_s))}
+
+    def now(self) -> dict[str, int]:
+        """Columns of a round that say what is so as it closes."""
+        return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
+
+    def accounts(self, now_s: float) -> dict[str, tuple[float, float]]:
+        """By column of a round, what is accounted for up to `now_s`, and the integral of power.
+
+        Accounted for are attempts, tests, opinions and messages, and idle energy by times of presence.
+        """
+        integral, besides = self.integral.joules(now_s), self.besides.up_to(now_s)
+        own = [self.idle_j(now_s), *self.attempts_j[RECEIVING:]]
+        return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
+
     def idle_j(self, now_s: float) -> float:
         """Idle energy of all clients by their times of presence, less what they spent in phases."""
-        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.booked.displaced_j
+        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.displaced_j
 
     def state_dict(self) -> State:
         """Both accounts, charges, and who is at a charger; presence is kept by whoever owns it."""
         state: dict[str, Any] = {
             "integral": self.integral.state_dict(),
-            "messages_j": list(self.booked.messages_j),
-            "displaced_j": self.booked.displaced_j,
+            "besides": self.besides.state_dict(),
+            "attempts_j": list(self.attempts_j),
+            "displaced_j": self.displaced_j,
+            "owed_j": None if self._owed_j is None else self._owed_j.copy(),
             "aborted": self.aborted,
             "here": self._here.copy(),
             "base_w": self._base_w.copy(),
@@ -261,7 +336,9 @@ class Energy:
 
     def load_state_dict(self, state: State) -> None:
         self.integral.load_state_dict(state["integral"])
-        self.booked = Booked(list(state["messages_j"]), state["displaced_j"])
+        self.besides.load_state_dict(state["besides"])
+        self.attempts_j, self.displaced_j = list(state["attempts_j"]), state["displaced_j"]
+        self._owed_j = None if state["owed_j"] is None else state["owed_j"].copy()
         self.aborted = state["aborted"]
         self._here[:], self._base_w[:] = state["here"], state["base_w"]
         self._base_j[:], self._base_s[:] = state["base_j"], state["base_s"]
@@ -271,8 +348,9 @@ class Energy:
             self.charger.presence.load_state_dict(state["charger"])
 
 
-def changes(presence: Availability, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
-    """As `presence.advance`, change by change: who (n,) comes or goes, and when (n,); each client's in order."""
+def changes(followed: Followed, now_s: float) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Bring presence up to `now_s`, change by change: who (n,) comes or goes, and when (n,); each client's in order."""
+    presence, draws = followed.presence, followed.draws
     while (next_s := float(presence.next_change_s.min())) <= now_s:
         who = np.flatnonzero(presence.next_change_s == next_s)
         presence.advance(next_s, draws)

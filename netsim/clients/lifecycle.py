@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Update
 
 if TYPE_CHECKING:
+    from netsim.clients.energy import Energy
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant
     from netsim.network.access import UplinkAccess
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
+_DRAWS = {DOWNLOAD: RECEIVING, COMPUTE: COMPUTING, UPLOAD: SENDING}
 
 
 class UpdateLifecycle:
@@ -28,7 +31,7 @@ class UpdateLifecycle:
     `charge_on`: privacy is spent as the upload begins ("upload": a message that left the device has been released, whether it
     arrives or not; sending the same again reveals nothing new) or only on delivery ("delivery"). `retry`: an update that was
     finished and not delivered is kept by its client for another attempt. `instant`: an upload that takes no time ends within the
-    call that began it. `find`: the update of a client that shares the medium.
+    call that began it. `find`: the update of a client that shares the medium. `energy`: what clients draw, and their batteries.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class UpdateLifecycle:
         charge_on: str = "upload",
         retry: bool = False,
         instant: bool = False,
+        energy: Energy | None = None,
     ) -> None:
         self.clock = clock
         self.medium = medium
@@ -62,6 +66,7 @@ class UpdateLifecycle:
         self.on_end: Callable[[Update], None] = lambda update: None
         """Told of every attempt that ends, in the midst of the event that ended it."""
         self._find = find
+        self._energy = energy
         self._charge_on_upload = charge_on == "upload"
         self._access: UplinkAccess[Update] = medium.access
         self._own_link = medium.access.own_link
@@ -71,6 +76,7 @@ class UpdateLifecycle:
         self._sent = self._uploaded if self._shared is None else self._share
         if self._shared is not None:
             self._shared.on_end = self._shared_to_the_end
+        self._charged = energy is not None and energy.charger is not None
 
     def begin(self, update: Update, now: float) -> None:
         """The model is sent to the update's client."""
@@ -98,19 +104,24 @@ class UpdateLifecycle:
         self._end(update, outcome, self.clock.now)
 
     def schedule(self, update: Update) -> None:
-        """Put the next step on the clock, of an update restored from a saved state."""
+        """Put the next step on the clock."""
         update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)
 
     def _go(self, update: Update, phase: str, duration_s: float, now: float) -> None:
         """Enter a phase of known length: its end, or the client's departure if that comes first, is the next event."""
         due_s = now + duration_s
+        if self._energy is not None:
+            update.ends_s = due_s
+            self._energy.change(update, _DRAWS[phase], now)
         # Presence is [comes, goes): whoever would end at the very moment of leaving has left.
         if due_s >= update.departure_s:
             due_s = update.departure_s
-        # Who waited has the departure on the clock already.
-        if update.phase != WAIT or due_s < update.departure_s:
+        # Who waited has the departure on the clock already, unless another power has changed it.
+        if update.phase != WAIT or due_s < update.departure_s or self._energy is not None:
             update.order = self.clock.call_at(due_s, self._due, update)
         update.phase, update.phase_start_s, update.due_s = phase, now, due_s
+        if self._charged:
+            self._watch(update)
 
     def _due(self, update: Update) -> None:
         now = self.clock.now
@@ -152,11 +163,49 @@ class UpdateLifecycle:
             self._transmit(update, now)
         else:
             update.phase, update.phase_start_s = WAIT, now
-            self._until_departure(update)
+            self._until_departure(update, IDLE, now)
 
-    def _until_departure(self, update: Update) -> None:
+    def _until_departure(self, update: Update, state: int, now: float) -> None:
+        """What comes next is not known, but for the client's departure."""
+        if self._energy is not None:
+            update.ends_s = _EVER
+            self._energy.change(update, state, now)
         update.due_s = update.departure_s
         self.schedule(update)
+        if self._charged:
+            self._watch(update)
+
+    def _watch(self, update: Update) -> None:
+        """Look again as the update's client comes to a charger or leaves it, if that is before the next step."""
+        assert self._energy is not None
+        next_s = self._energy.next_charging_s(update.client)
+        if next_s < update.due_s:
+            self.clock.call_at(next_s, self._look, update)
+
+    def _look(self, update: Update) -> None:
+        if update.phase not in (ENDED, KEPT):
+            assert self._energy is not None
+            self._energy.advance(self.clock.now)
+            self.predict(update)
+
+    def predict(self, update: Update) -> None:
+        """Something other than its own phases has changed what is in the battery of an update's client, or charges it."""
+        assert self._energy is not None
+        self._energy.predict(update, self.clock.now)
+        due_s = min(update.ends_s, update.departure_s)
+        if due_s != update.due_s:
+            update.due_s = due_s
+            self.schedule(update)
+        if self._charged:
+            self._watch(update)
+
+    def resume(self, update: Update) -> None:
+        """As `schedule`, of an update restored from a saved state."""
+        if self._energy is not None:
+            self._energy.resume(update)
+        self.schedule(update)
+        if self._charged and update.phase not in (ENDED, KEPT):
+            self._watch(update)
 
     def _transmit(self, update: Update, now: float) -> None:
         update.upload_start_s = now
@@ -185,7 +234,7 @@ class UpdateLifecycle:
 
     def _share(self, update: Update, now: float) -> None:
         assert self._shared is not None
-        self._until_departure(update)
+        self._until_departure(update, SENDING, now)
         self._shared.join(update.client)
 
     def _shared_to_the_end(self, client: int) -> None:
@@ -214,11 +263,17 @@ class UpdateLifecycle:
 
     def _leave(self, update: Update, now: float) -> None:
         """The client goes away: what it was still making is lost with it."""
-        self._end(update, "aborted", now)
+        empty = self._energy is not None and self._energy.runs_empty(update, now)
+        self._end(update, "aborted", now, "battery" if empty else None)
 
     def _end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
         phase = update.phase
         update.outcome, update.outcome_s, update.cause = outcome, now, cause
+        if self._energy is not None:
+            if self.retry and outcome == "late" and phase in (DOWNLOAD, COMPUTE):
+                self._energy.account(update, now)
+            else:
+                self._energy.change(update, IDLE, now)
         # A phase that was cut short ends with the update; a step that was not reached keeps NaN.
         if phase == UPLOAD:
             update.upload_end_s = now

@@ -14,6 +14,7 @@ from netsim.clients.lifecycle import UpdateLifecycle
 from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, WorkOfUpdate
 
 if TYPE_CHECKING:
+    from netsim.clients.energy import Energy
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.core.streams import Stream
@@ -39,12 +40,14 @@ class ClientPool:
         retry: bool = False,
         instant: bool = False,
         reports_phases: bool = False,
+        energy: Energy | None = None,
     ) -> None:
-        self.count = clients
-        self.clock = clock
-        self.medium = medium
+        self.count, self.clock, self.medium = clients, clock, medium
         self.reports_phases = reports_phases
-        self.availability = availability
+        self.presence = availability
+        """Who is there."""
+        self.energy = energy
+        """What clients draw, and their batteries; None: it is not counted."""
         self.accountant = accountant
         self.life = UpdateLifecycle(
             clock=clock,
@@ -54,6 +57,7 @@ class ClientPool:
             charge_on=charge_on,
             retry=retry,
             instant=instant,
+            energy=energy,
         )
         self.life.on_end = self._ended
         self.followers: list[Callable[[Update], object]] = []
@@ -75,27 +79,43 @@ class ClientPool:
         """The update that each client has, if it has one."""
         self.in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
-        self.started = 0
-        """Attempts begun so far."""
-        self.models_sent = 0
-        """Models sent to clients so far."""
+        self.started = self.models_sent = 0
+        """Attempts begun, and models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Attempts ended so far."""
         self._availability_draws = availability_draws
-        self._settled = False
+        self._settled, self._charged = False, energy is not None and energy.batteries is not None
+
+    @property
+    def availability(self) -> Availability | Energy:
+        """Who is there with enough charge to be selected, and when either may change."""
+        return self.presence if self.energy is None else self.energy
 
     def advance(self) -> None:
-        """Bring presence up to the present time."""
+        """Bring presence, and the charges of batteries, up to the present time."""
         # Where nobody will ever come or go again, presence need not be asked for any more.
         if not self._settled:
-            self.availability.advance(self.clock.now, self._availability_draws)
-            self._settled = self.availability.next_change_s.min() == _EVER
+            if self.energy is None:
+                self.presence.advance(self.clock.now, self._availability_draws)
+            else:
+                self.energy.advance(self.clock.now)
+            # A charge moves again as soon as its client is at work.
+            self._settled = not self._charged and self.presence.next_change_s.min() == _EVER
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """(K,) who is present now, has budget left and is not busy (`busy_too`: or is)."""
+        """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
         self.advance()
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
+
+    def here(self) -> BoolArray:
+        """(K,) who is present with enough charge to begin an update, or enough to go on with the one it has."""
+        here, energy = self.availability.on, self.energy
+        if energy is not None and self.alive:
+            at_work = list(self.alive)
+            here = here.copy()
+            here[at_work] = energy.alive[at_work]
+        return here
 
     def able(self) -> BoolArray:
         """(K,) who has an update, or the budget to make one."""
@@ -105,8 +125,13 @@ class ClientPool:
 
     def ever_selectable(self) -> BoolArray:
         """(K,) who is present or will come, and has budget left: all that can at most be selectable at once."""
-        comes = self.availability.on | (self.availability.next_change_s < _EVER)
-        return comes & ~self.accountant.exhausted
+        return self.ever_here() & ~self.accountant.exhausted
+
+    def ever_here(self) -> BoolArray:
+        """(K,) who is present with enough charge to be selected, or may come to be."""
+        if self.energy is not None:
+            return self.energy.ever_on()
+        return self.presence.on | (self.presence.next_change_s < _EVER)
 
     def start(self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None) -> list[Update]:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
@@ -120,7 +145,7 @@ class ClientPool:
         if self.in_flight:
             self._end_all([self.in_flight[client] for client in listed if client in self.in_flight], "aborted")
         channels = self.channels_of(chosen)
-        departures = self.availability.next_change_s[chosen].tolist()
+        departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
         medium = self.medium
         if medium.outages is not None:
@@ -133,11 +158,13 @@ class ClientPool:
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             for place, (client, work) in enumerate(zip(fresh, self._work(sent_to, asked), strict=True)):
                 alive[client] = Update(client, round, version, place, now, models, work)
-        updates, in_flight, retry = [], self.in_flight, self.life.retry
+        updates, in_flight, retry, energy = [], self.in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
             update.attempt(round, round - last[place], departures[place], now, send, place, channel)
+            if energy is not None:
+                energy.begin(update, now)
             if retry:
                 update.started_round = update.begun_round
             in_flight[client] = update
@@ -159,6 +186,15 @@ class ClientPool:
         samples, taken = self.medium.work.amounts(clients, steps)
         drawn = [0] * len(clients) if steps is None else steps.tolist()
         return zip(drawn, samples, taken, strict=True)
+
+    def charge(self) -> None:
+        """Take what tests of the model and messages drew from the batteries; who is at work may have run empty by it."""
+        if self.energy is not None:
+            self.advance()
+            self.energy.charge(self.clock.now)
+            if self.energy.batteries is not None:
+                for update in list(self.in_flight.values()):
+                    self.life.predict(update)
 
     def cut(self, updates: Iterable[Update]) -> None:
         """The server no longer waits for these attempts, and lets their clients know: they end as late."""
@@ -225,7 +261,8 @@ class ClientPool:
             "model_of": [places[id(update.model_draws)] for update in alive],
             "send_of": [places.get(id(update.send_draws), -1) for update in alive],
             "queue": [update.client for update in self.medium.access.waiting()],
-            "availability": self.availability.state_dict(),
+            "availability": self.presence.state_dict(),
+            "energy": None if self.energy is None else self.energy.state_dict(),
             "accountant": self.accountant.state_dict(),
         }
 
@@ -239,7 +276,9 @@ class ClientPool:
         self.life.uploads = state["uploads"]
         self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]
         self.ended = dict(state["ended"])
-        self.availability.load_state_dict(state["availability"])
+        self.presence.load_state_dict(state["availability"])
+        if self.energy is not None:
+            self.energy.load_state_dict(state["energy"])
         self.accountant.load_state_dict(state["accountant"])
         models = [ModelDraws.restored(self.medium, drawn) for drawn in state["models"]]
         sends = [SendDraws.restored(self.medium, drawn) for drawn in state["sends"]]
@@ -252,7 +291,7 @@ class ClientPool:
                 setattr(update, name, saved[name])
             update.model_draws = models[model]
             self.alive[update.client] = update
-            self.life.schedule(update)
+            self.life.resume(update)
             if not update.outcome:
                 update.send_draws = sends[send]
                 self.in_flight[update.client] = update

@@ -35,6 +35,10 @@ FIELDS = (
     "phase_start_s",
     "due_s",
     "departure_s",
+    "away_s",
+    "ends_s",
+    "drawing",
+    "metered_s",
     "charged",
     "budget",
     "survives",
@@ -135,7 +139,7 @@ class Update:
     is recorded, start and end, in the attempt in which it ended.
     """
 
-    __slots__ = (*FIELDS, "model_draws", "order", "send_draws")
+    __slots__ = (*FIELDS, "model_draws", "order", "send_draws", "watts")
     loss = loss_rms = None
     """Of every attempt as it ends: what is known later is put into its record then."""
 
@@ -158,6 +162,14 @@ class Update:
         """Whether privacy was spent on it."""
         self.budget = _NAN
         """What was spent, epsilon."""
+        self.drawing = 0
+        """Which power its client draws, where energy is counted (`netsim.clients.power_integral`)."""
+        self.metered_s = now_s
+        """Up to when that is in its attempt's columns."""
+        self.watts: tuple[float, ...]
+        """What its client draws, by state."""
+        self.ends_s = _EVER
+        """Where there are batteries: when the present phase ends by itself, whatever becomes of the client; inf: not known."""
         self.order = -1
         """The number of its next step among the calls of the clock; -1: none is set."""
 
@@ -168,8 +180,9 @@ class Update:
         self.send_draws = draws
         self.send_place = place
         """Position among the clients of `send_draws`."""
-        self.departure_s = departure_s
-        """When the client will go away; known to the engine, to nobody else."""
+        self.departure_s = self.away_s = departure_s
+        """When the client will go away; known to the engine, to nobody else. With a battery `departure_s` is the time at which
+        that will be empty, if it comes first and nothing changes before."""
         self.survives = True
         """Whether its own link lets the upload through, settled as it begins."""
         self.round = round
@@ -192,6 +205,9 @@ class Update:
         self.bytes_down = self.bytes_up = 0
         self.samples: int | None = None
         self.steps: int | None = None
+        self.compute_j: Any = None
+        self.send_j: Any = None
+        self.receive_j: Any = None
 
     def compute_from(self, start_s: float) -> None:
         """The attempt's record: local training begins, or began, at `start_s`."""

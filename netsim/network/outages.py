@@ -17,8 +17,8 @@ from netsim.core.protocols import Availability, ChannelLaw, Draws, IntArray, Sta
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
-CAUSES = ("channel", "sub-channel", "jammed", "collided")
-"""What else a transmission may be lost to: no outage may have such a name."""
+CAUSES = ("channel", "sub-channel", "jammed", "collided", "battery")
+"""What else an update may be lost to, or aborted by: no outage may have such a name."""
 
 
 class When(Stateful, Protocol):

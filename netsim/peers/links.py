@@ -24,7 +24,7 @@ from netsim.records.sinks import MessageRow, NoRecorder, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
-    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, State, Timeline
+    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
     from netsim.peers.jammed_links import JammedLinks
 
@@ -82,6 +82,8 @@ class PeerLinks:
         )
         self.sent = self.delivered = self.lost = self.resent = 0
         self.sent_bytes = 0
+        self.bytes_over: IntArray | None = None
+        """(E,) bytes sent over each edge since the last `airtime_s`; None: nobody asks."""
         self.flying: dict[int, Message] = {}
         """Messages in flight, in the order in which they were sent."""
         self._plain = jammed is None and not self.outages
@@ -104,11 +106,27 @@ class PeerLinks:
             return -_EVER
         return min(draws.lossless_until(time_s), self.outages.quiet_until(time_s))
 
-    def count(self, messages: int, total_bytes: int) -> None:
-        """Messages that a closed form has sent: all delivered."""
-        self.sent += messages
-        self.delivered += messages
-        self.sent_bytes += total_bytes
+    def count(self, messages: IntArray, size_bytes: int) -> None:
+        """So many `messages` (E,) that a closed form has sent over each edge: all delivered."""
+        total = int(messages.sum())
+        self.sent += total
+        self.delivered += total
+        self.sent_bytes += total * size_bytes
+        if self.bytes_over is not None:
+            self.bytes_over += messages * size_bytes
+
+    def airtime_s(self) -> tuple[FloatArray, FloatArray]:
+        """How long each client (K,) has sent since it was last asked, and how long it has received, every message for itself.
+
+        Bytes over bandwidth alone: the flight and the delay are no time at which a radio is on. To be asked for at all,
+        `bytes_over` must be kept.
+        """
+        assert self.bytes_over is not None
+        seconds = self.bytes_over / self.bandwidth_bytes_per_s
+        self.bytes_over[:] = 0
+        clients = self.graph.clients
+        sent, received = (np.bincount(ends, seconds, clients) for ends in (self.graph.source, self.graph.target))
+        return sent.astype(np.float64), received.astype(np.float64)
 
     def put_in_flight(
         self, draws: MessageDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
@@ -117,6 +135,8 @@ class PeerLinks:
         message = Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent)
         self.sent += 1
         self.sent_bytes += size_bytes
+        if self.bytes_over is not None:
+            self.bytes_over[edge] += size_bytes
         self.flying[message.number] = message
         self.clock.call_at(due_s, self._arrive, message)
 
@@ -180,6 +200,8 @@ class PeerLinks:
             call_at(due_s, arrive, message)
         self.sent = number
         self.sent_bytes += size_bytes * len(edges)
+        if self.bytes_over is not None:
+            np.add.at(self.bytes_over, edges, size_bytes)
 
     def _arrive(self, message: Message) -> None:
         del self.flying[message.number]

@@ -78,6 +78,18 @@ class RoundRow(NamedTuple):
     """Bytes of the messages sent between clients in the slot."""
     training_loss: float | None = None
     """Mean loss of the samples trained on since the model was last evaluated; null where it was not, or nobody asked."""
+    compute_j: float | None = None
+    """Energy that all clients drew in local training and tests of the model since the last round closed (with `[energy]`)."""
+    send_j: float | None = None
+    """Likewise in sending updates, opinions and messages."""
+    receive_j: float | None = None
+    """Likewise in receiving models and messages."""
+    idle_j: float | None = None
+    """Likewise in no phase of an update; absent clients included."""
+    besides_j: float | None = None
+    """How much of `compute_j`, `send_j` and `receive_j` tests, opinions and messages drew."""
+    batteries_empty: int | None = None
+    """Clients whose battery is empty as the round closes, and that are off."""
 
 
 class UpdateRow(NamedTuple):
@@ -119,7 +131,8 @@ class UpdateRow(NamedTuple):
     age_after_s: float | None = None
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
-    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, or an outage by its name."""
+    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, or an outage by its name. Of an
+    aborted one battery: it ran empty."""
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
     bytes_up: int = 0
@@ -132,6 +145,12 @@ class UpdateRow(NamedTuple):
     """Samples that the local training recorded here processes; null where there is none, or nobody says how many."""
     steps: int | None = None
     """Steps that it takes; null likewise."""
+    compute_j: float | None = None
+    """Energy that the client drew in local training during this attempt (with `[energy]`)."""
+    send_j: float | None = None
+    """Likewise in sending the update."""
+    receive_j: float | None = None
+    """Likewise in receiving the model."""
 
 
 LATER = ("loss", "loss_rms")

@@ -267,7 +267,9 @@ class BufferFull(_Ends):
                     return
                 if not pool.ever_selectable().any():
                     raise NobodyLeftError
-            self._wake_at(float(pool.availability.next_change_s.min()))
+            # With everyone at work nobody is looked for.
+            if len(pool.in_flight) < self.dispatch.concurrency:
+                self._wake_at(float(pool.availability.next_change_s.min()))
             self._woken = pool.clock.event()
             yield self._woken
 

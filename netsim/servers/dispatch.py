@@ -292,7 +292,7 @@ class Everyone:
     def _present(self) -> BoolArray:
         pool = self.pool
         pool.advance()
-        on = pool.availability.on
+        on = pool.here()
         return on & pool.able() if True in pool.accountant.exhausted.tolist() else on
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
@@ -300,7 +300,7 @@ class Everyone:
         pool = self.pool
         while not (present := self._present()).any():
             next_s = float(pool.availability.next_change_s.min())
-            if next_s == _EVER or not pool.able().any():
+            if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
                 raise NobodyLeftError
             if self.round_s is not None and next_s >= number * self.round_s:
                 break

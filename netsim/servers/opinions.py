@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,8 @@ class OpinionUplink:
         )
         self._max_resends, self._resend_after_s = max_resends, resend_after_s
         self._wait_s = math.inf if wait_s is None else wait_s
+        self.on_sending: Callable[[IntArray, FloatArray, FloatArray], None] = lambda clients, start_s, end_s: None
+        """Told of every sending: of which clients (n,), from when (n,) to when (n,)."""
 
     def send(self, slot: int, ready_s: FloatArray, now_s: float) -> tuple[float, BoolArray]:
         """When the server goes on, and whose opinion (K,) it then has; opinions set out at `ready_s` (K,), all >= `now_s`."""
@@ -69,7 +72,9 @@ class OpinionUplink:
         for attempt in range(self._max_resends + 1):
             address = slot * (self._max_resends + 1) + attempt
             delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
-            time_s[waiting] += delay_s[waiting] + (self._resend_after_s if attempt else 0.0)
+            start_s = time_s[waiting] + (self._resend_after_s if attempt else 0.0)
+            time_s[waiting] = start_s + delay_s[waiting]
+            self.on_sending(self._everyone[waiting], start_s, time_s[waiting])
             waiting &= ~np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
             if not waiting.any():
                 break

@@ -25,7 +25,7 @@ class Book:
         self._pool = pool
         self._before = self._now()
 
-    def _now(self) -> dict[str, int]:
+    def _now(self) -> dict[str, Any]:
         pool, life = self._pool, self._pool.life
         return {"selected": pool.started, **pool.ended, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up}
 
@@ -38,8 +38,14 @@ class Book:
     ) -> RoundRow:
         """The record of what closes now, with further `columns`; its attempts began or ended since the last such call."""
         pool, now = self._pool, self._now()
-        said = {name: count - self._before[name] for name, count in now.items()}
+        energy = pool.energy
+        if energy is not None:
+            pool.advance()
+            now |= energy.totals(end_s)
+        said: dict[str, Any] = {name: count - self._before.get(name, 0) for name, count in now.items()}
         self._before = now
+        if energy is not None:
+            said |= energy.now()
         return RoundRow(
             round=round,
             start_s=start_s,
@@ -119,7 +125,10 @@ class AttemptRows:
             return
         for row in self._held:
             self.recorder.update(row)
+        energy = self.loop.pool.energy
         for update in self.loop.dispatch.attempts if self.at_close else self.loop.pool.unfinished():
+            if energy is not None and not update.outcome:
+                energy.account(update, now)
             self.recorder.update(update.row() if update.outcome else update.unfinished_row(now))
 
     def state_dict(self) -> State:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
@@ -126,12 +127,20 @@ class SlotServer(ABC):
             # What is measured of communication rounds is counts, which add up over a slot.
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
         trained_s = self.clock.now
-        ready_s = trained_s + self.tests.durations_s(slot, trained_s)
+        ready_s = self._test(slot, trained_s)
         opinions = self.learner.opinions(slot)
         columns: dict[str, Any] = {"consensus_s": decided_s - start_s, **trained}
         columns |= yield from self._close_slot(slot, self.members.members, opinions, ready_s)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
+
+    def _test(self, number: int, time_s: float) -> FloatArray:
+        """(K,) when each client has tested the model, from `time_s` on, after slot `number`."""
+        ready_s = time_s + self.tests.durations_s(number, time_s)
+        energy = self.clients.energy
+        if energy is not None:
+            energy.spend(COMPUTING, np.arange(len(ready_s)), np.full(len(ready_s), time_s), ready_s)
+        return ready_s
 
     @abstractmethod
     def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
@@ -144,6 +153,7 @@ class SlotServer(ABC):
         """Let the tests end at `ready_s` (K,) and learn from the `opinions` (K,); further columns of the slot's record."""
 
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: dict[str, Any]) -> None:
+        self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
         said = {
             "reward": opinion,
@@ -230,6 +240,9 @@ class FlFaServer(SlotServer):
         self.uplink = uplink
         self._policy_draws = streams["policy"]
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
+        energy = self.clients.energy
+        if energy is not None:
+            uplink.on_sending = lambda clients, start_s, end_s: energy.spend(SENDING, clients, start_s, end_s)
 
     def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         clients = self.clients
@@ -283,6 +296,8 @@ class FlDaServer(SlotServer):
         """What came of the last consensus phase."""
         self.on_consensus: Callable[[int, ConsensusOutcome], None] = lambda slot, outcome: None
         """Told of every consensus phase, before training."""
+        if self.clients.energy is not None:
+            consensus.links.bytes_over = np.zeros(consensus.links.graph.edges, np.int64)
         self._opinions: FloatArray | None = None
         self._counts = self._count()
 
@@ -299,14 +314,22 @@ class FlDaServer(SlotServer):
 
     def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         if self._opinions is None:
-            now = self.clock.now
-            yield self.clock.event_at(now + float(self.tests.durations_s(0, now).max()), LAST)
+            yield self.clock.event_at(float(self._test(0, self.clock.now).max()), LAST)
             self._opinions = self.learner.opinions(0)
         opinions = self._opinions
         outcome = yield from self.consensus.run(slot, opinions, lambda beliefs: self.policy.index(slot, beliefs))
         self.outcome = outcome
+        self._meter_messages()
         self.on_consensus(slot, outcome)
         return outcome.members
+
+    def _meter_messages(self) -> None:
+        energy = self.clients.energy
+        if energy is not None:
+            everyone = np.arange(self.clients.count)
+            for state, seconds in zip((SENDING, RECEIVING), self.consensus.links.airtime_s(), strict=True):
+                energy.spend_on_air(state, everyone, seconds)
+            self.clients.charge()
 
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray

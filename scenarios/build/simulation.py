@@ -25,6 +25,7 @@ from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.doubtful import before_run, least_s
+from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages, build_shared
 from scenarios.build.payload import build_sizes, models_down, updates_up
@@ -102,13 +103,15 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     truth = Truth(phases=[*delays.values(), *worked, *alone], clients=count)
     private, schedule = _schedule(scenario)
     present = resolve_parameters(scenario.availability, "availability", "availability", population)
+    availability = construct(scenario.availability, "availability", "availability", present, {"clients": count})
     world = World(
         scenario=scenario,
         streams=streams,
         population=population,
         clock=clock,
         medium_with=_medium_of(scenario, context, delays, shared, sent, training),
-        availability=construct(scenario.availability, "availability", "availability", present, {"clients": count}),
+        availability=availability,
+        energy=build_energy(scenario, population, streams, availability),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
         learner=trained if trained is not None else NoLearner(),
         trained=trained,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.laws.expectations import Truth
+from netsim.clients.energy import Energy
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoMeter
@@ -36,6 +37,8 @@ class World:
     clock: Clock
     medium_with: Callable[[UplinkAccess[Any]], Medium]
     availability: Availability
+    energy: Energy | None
+    """What the clients draw, and their batteries; None: it is not counted."""
     accountant: Accountant
     learner: Learner
     trained: Any
@@ -67,6 +70,7 @@ class World:
             retry=retry,
             instant=instant,
             reports_phases=scenario.clients.report_phases,
+            energy=self.energy,
         )
 
     def component(

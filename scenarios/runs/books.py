@@ -10,11 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.sources import OpenTable, TableName
+from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
 from scenarios.schema.errors import BooksError
 
@@ -24,9 +26,45 @@ OpenTables = Mapping[TableName, Callable[[], AbstractContextManager[OpenTable]]]
 """The tables that a run left, each with what opens it."""
 _UPDATES = ("selected", (*OUTCOMES, "in_flight"))
 _BYTES = ("bytes_down", "bytes_up")
+_JOULES = ("compute_j", "send_j", "receive_j")
 _MESSAGES = ("messages", ("messages_delivered", "messages_lost", "messages_in_flight"))
 # Sums of floats in another order; a release that was left out changes a leak by much more.
 _CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The energy of a run: what attempts, messages and idle clients drew, against the integral of power over time."""
+
+    attempts_j: Mapping[str, float]
+    """What attempts drew, by column."""
+    accounts: Mapping[str, tuple[float, float]]
+    """By column of a round: what is accounted for, and the integral."""
+
+    @classmethod
+    def of(cls, energy: Energy, now_s: float) -> Accounts:
+        """At the end of a run, at `now_s`."""
+        return cls({name: energy.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}, energy.accounts(now_s))
+
+    def _differ(self, first_j: float, second_j: float) -> bool:
+        whole_j = sum(integral for _, integral in self.accounts.values())
+        return not math.isclose(first_j, second_j, rel_tol=_CLOSE, abs_tol=_CLOSE * whole_j)
+
+    def problems(self) -> list[str]:
+        """Where the two do not agree."""
+        return [
+            f"{name}: {booked!r} J are accounted for, and the integral of power over time is {integral!r} J"
+            for name, (booked, integral) in self.accounts.items()
+            if self._differ(booked, integral)
+        ]
+
+    def differences(self, table_j: Mapping[str, float]) -> list[str]:
+        """Where sums over the client table are not what attempts drew."""
+        return [
+            f"{name} adds up to {joules!r}, not {self.attempts_j[name]!r}"
+            for name, joules in table_j.items()
+            if self._differ(joules, self.attempts_j[name])
+        ]
 
 
 def audit(
@@ -35,16 +73,17 @@ def audit(
     summed: Mapping[str, int],
     rounds: int,
     max_leak: float,
+    energy: Accounts | None = None,
 ) -> dict[str, Any]:
     """Whether the books of a run, whose `tables` are complete, balance: the entry `books` of its summary.
 
     `counts`: what the server counted (`Server.counts`); `summed`: the sums of the columns SUMMED over the `rounds` records that
-    passed by; `max_leak`: the largest leak that the accountant knows of.
+    passed by; `max_leak`: the largest leak that the accountant knows of; `energy`: None where it is not counted.
     """
-    problems = _unbalanced(counts)
+    problems = _unbalanced(counts) + ([] if energy is None else energy.problems())
     checks: dict[TableName, Callable[[OpenTable], list[str]]] = {
         "rounds": lambda file: _rounds(file, counts, summed, rounds),
-        "clients": lambda file: _clients(file, counts, max_leak),
+        "clients": lambda file: _clients(file, counts, max_leak, energy),
         "jams": lambda file: _rows(file, counts["jam_dwells"]),
         "messages": lambda file: _messages(file, counts),
     }
@@ -94,9 +133,12 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
     return problems
 
 
-def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float) -> list[str]:
+def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
     rows, leak, sent = Counter[str](), 0.0, dict.fromkeys(_BYTES, 0)
-    for table in file.pieces(["outcome", "leak", *_BYTES]):
+    joules = dict.fromkeys(_JOULES if energy is not None else (), 0.0)
+    for table in file.pieces(["outcome", "leak", *_BYTES, *joules]):
+        for name in joules:
+            joules[name] += float(table[name].to_numpy().sum())
         for name in _BYTES:
             sent[name] += int(table[name].to_numpy().sum())
         rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
@@ -106,7 +148,7 @@ def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float) -> lis
     problems = _differences({begun: rows.total()} | {name: rows[name] for name in outcomes} | sent, counts)
     if not math.isclose(leak, max_leak, rel_tol=_CLOSE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
-    return problems
+    return problems + ([] if energy is None else energy.differences(joules))
 
 
 def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:

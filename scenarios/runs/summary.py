@@ -14,6 +14,7 @@ import numpy as np
 
 from analysis.report.detections import detection_totals
 from models.theory.ages import expected_age
+from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
 from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, Recorder, RoundRow, ScriptRow, UpdateRow
@@ -23,6 +24,7 @@ from scenarios.build.pause_bound import pause_notes
 from scenarios.build.simulation import Built
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
+from scenarios.runs.energy import energy_accounts, energy_notes
 from scenarios.schema.released import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 
@@ -48,10 +50,15 @@ class Totals:
     """The rounds in which those that were met first held."""
     detections: list[DetectionRow] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
+    rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
+    """Energy, where it is counted: by column, of all rounds."""
 
     def add(self, row: RoundRow) -> None:
         """Take one more round into account."""
         self.rounds += 1
+        if row.idle_j is not None:
+            for name in self.rounds_j:
+                self.rounds_j[name] += getattr(row, name)
         self.round_s += row.end_s - row.start_s
         if not math.isnan(row.accuracy):
             self.accuracy, self.loss = row.accuracy, row.loss
@@ -109,6 +116,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         return None if math.isnan(value) else value
 
     late = after_run(scenario, totals, built.clients, ended)
+    energy = energy_accounts(built)
     packages = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
     return {
         "format": FORMAT,
@@ -129,12 +137,13 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         },
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
-        "availability": built.clients.availability.notes(),
+        "availability": built.clients.presence.notes(),
         "aoi": _aoi(built, scenario, totals),
         "sub_channels": _sub_channels(built, scenario, totals),
         "totals": {name: counts[name] for name in _TOTALS},
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
-        "books": audit(tables, counts, totals.counts, totals.rounds, max_leak),
+        "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
+        "energy": None if energy is None else energy_notes(built, totals, energy),
         "privacy": {
             "guarantee": guarantee_in_words(scenario, max_leak, built.parameters, built.unprotected),
             "parameters": built.parameters,

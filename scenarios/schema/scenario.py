@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from models.fl.unprotected import Unprotected
 from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
+from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
 from scenarios.schema.payload import Payload
@@ -161,6 +162,8 @@ class Scenario(Section):
     """What is sent between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """When clients are present."""
+    energy: Energy | None = None
+    """What clients draw, and their batteries; absent: energy is not counted."""
     privacy: Privacy | None = None
     """Absent: updates are released as they are."""
     learner: Learner | None = None

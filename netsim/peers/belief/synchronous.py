@@ -86,8 +86,7 @@ class SynchronousBelief(PeerProtocol):
 
     def take_wave(self) -> Settled:
         """Count the messages of the closed form, and give what they said."""
-        messages = self.goal * self.links.graph.edges
-        self.links.count(messages, messages * self.rules.message_bytes)
+        self.links.count(np.full(self.links.graph.edges, self.goal), self.rules.message_bytes)
         return self._settled(self._ideal)
 
     def _begin(self) -> None:

@@ -125,7 +125,7 @@ class Flooding(GossipProtocol):
         agreed_s = self.agreement_of(times)
         self.agreed_s = agreed_s if agreed_s <= end_s else math.nan
         size = self._size_bytes(self.payload.own(0))
-        sent = flying = 0
+        arrived = np.zeros(graph.edges, np.int64)
         for client, known_s in enumerate(times):
             latency_s = self.draws.latency_s(client, size)
             arrival_s = known_s[graph.source] + latency_s
@@ -133,13 +133,12 @@ class Flooding(GossipProtocol):
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
             _, giver = np.unique(graph.target[first], return_index=True)
             sends[graph.reverse[first[giver]]] = False
-            sent += int(np.count_nonzero(sends))
+            arrived += sends & (arrival_s <= end_s)
             news = self.payload.own(int(self._ranks[client]))
             for edge in np.flatnonzero(sends & (arrival_s > end_s)).tolist():
                 sent_s = float(known_s[graph.source[edge]])
                 links.put_in_flight(self.draws, edge, client, size, news, sent_s, float(arrival_s[edge]))
-                flying += 1
-        links.count(sent - flying, (sent - flying) * size)
+        links.count(arrived, size)
         self._learn(times <= end_s)
 
     def _learn(self, knows: BoolArray) -> None:

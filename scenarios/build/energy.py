@@ -1,0 +1,60 @@
+"""The energy and the batteries of a scenario's clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from netsim.clients.battery import Batteries
+from netsim.clients.energy import Energy, Followed, Powers
+from netsim.core.protocols import Availability, FloatArray
+from netsim.core.streams import Streams
+from scenarios.build.population import Population, resolve_parameters
+from scenarios.registry.components import construct, refusals_at
+from scenarios.schema.energy import Battery
+from scenarios.schema.scenario import Scenario
+
+
+def build_energy(scenario: Scenario, population: Population, streams: Streams, presence: Availability) -> Energy | None:
+    """What `[energy]` describes, of clients that come and go as `presence` says; None without it; raises UserError."""
+    section = scenario.energy
+    if section is None:
+        return None
+    names = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
+    watts = {name: _of_all(getattr(section, name), f"energy.{name}", population) for name in names}
+    with refusals_at("energy", names):
+        powers = Powers(**watts)
+    batteries, charger = None, None
+    if section.battery is not None:
+        charger = _charger(section.battery, population, streams)
+        batteries = _batteries(section.battery, population, powers, presence, charger)
+    followed = Followed(presence, streams["availability"])
+    return Energy(powers=powers, followed=followed, batteries=batteries, charger=charger)
+
+
+def _of_all(spec: Any, path: str, population: Population) -> FloatArray:
+    return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
+
+
+def _charger(section: Battery, population: Population, streams: Streams) -> Followed | None:
+    if section.charging is None:
+        return None
+    path = "energy.battery.charging"
+    keywords = resolve_parameters(section.charging, "availability", path, population)
+    law = construct(section.charging, "availability", path, keywords, {"clients": population.count})
+    return Followed(law, streams["energy.charging"])
+
+
+def _batteries(
+    section: Battery, population: Population, powers: Powers, presence: Availability, charger: Followed | None
+) -> Batteries:
+    names = ("capacity_j", "initial", "threshold", "charge_w")
+    given = {name: _of_all(getattr(section, name), f"energy.battery.{name}", population) for name in names}
+    nowhere = np.zeros(population.count, np.bool_)
+    with refusals_at("energy.battery", names):
+        return Batteries(
+            **given,
+            draw_w=np.where(presence.on, powers.idle_w, powers.off_w),
+            charging=nowhere if charger is None else charger.presence.on,
+        )

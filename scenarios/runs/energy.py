@@ -1,0 +1,44 @@
+"""What a summary says of energy: joules by what they were spent on, for each delivered update, and empty batteries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scenarios.build.simulation import Built
+from scenarios.runs.books import Accounts
+
+if TYPE_CHECKING:
+    from scenarios.runs.summary import Totals
+
+
+def energy_accounts(built: Built) -> Accounts | None:
+    """The accounts of a run that is over, up to its very end; None where energy is not counted."""
+    energy = built.clients.energy
+    if energy is None:
+        return None
+    built.clients.advance()
+    return Accounts.of(energy, built.simulation.clock.now)
+
+
+def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, Any]:
+    """The entry `energy` of a summary."""
+    energy, delivered = built.clients.energy, built.clients.ended["delivered"]
+    assert energy is not None
+    spent = {name: integral for name, (_, integral) in accounts.accounts.items()}
+    total_j = sum(spent.values())
+    notes: dict[str, Any] = {
+        "total_j": total_j,
+        "per_delivered_j": total_j / delivered if delivered else None,
+        **spent,
+        "attempts_j": sum(accounts.attempts_j.values()),
+        "besides_j": sum(energy.besides.up_to(built.simulation.clock.now)),
+        "after_last_round_j": total_j - sum(totals.rounds_j.values()),
+    }
+    batteries = energy.batteries
+    if batteries is not None:
+        notes |= {
+            "batteries_empty": int(batteries.dead.sum()),
+            "ran_empty": batteries.ran_empty,
+            "aborted_by_battery": energy.aborted,
+        }
+    return notes

@@ -1,0 +1,84 @@
+"""Tables of a scenario file about energy: what clients draw in each state, and their batteries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import model_validator
+
+from scenarios.registry.components import component_of
+from scenarios.schema.per_client import ByGroup, PerClientField, Ramp
+from scenarios.schema.section import Section, problem
+
+_WATTS = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
+
+
+class Battery(Section):
+    """One battery a client. A charge is capped at the capacity; whatever a client draws drains it, idle or not.
+
+    A client whose battery is empty is off: its update is aborted at that instant, with the cause `battery`, and it draws nothing
+    until it has been charged to the threshold.
+    """
+
+    capacity_j: PerClientField
+    """What a full battery holds, in joules (a phone's 4 Ah at 3.85 V: 55,000)."""
+    initial: PerClientField = 1.0
+    """Share of it that is charged at time 0."""
+    threshold: PerClientField = 0.2
+    """Share of it below which a client is not selected; above 0. Who is at work goes on until the battery is empty."""
+    charge_w: PerClientField = 0.0
+    """What a charger supplies, in watts, also while the client computes or sends."""
+    charging: component_of("availability") | None = None  # type: ignore[valid-type]
+    """When clients are at a charger: presence there, by any law of availability. Absent: never."""
+
+    @model_validator(mode="after")
+    def _charged(self) -> Battery:
+        supplies = not _nothing(self.charge_w)
+        if supplies and self.charging is None:
+            raise problem(("charge_w",), _told(self.charge_w), "is supplied at no time; say in charging when, or leave it out")
+        if self.charging is not None and not supplies:
+            raise problem(("charging", "kind"), self.charging.kind, "charges nothing; give charge_w > 0, or leave it out")
+        return self
+
+
+class Energy(Section):
+    """What a client draws, in watts: in each phase of an update, idle otherwise; absent, it draws `off_w`.
+
+    Tests of the model, opinions and messages between clients draw theirs besides. Absent: energy is not counted.
+    """
+
+    idle_w: PerClientField = 0.0
+    """While present and in no phase of an update; waiting for a sub-channel is idle."""
+    compute_w: PerClientField = 0.0
+    """In local training, and while the client tests a model, of a device as a whole: in place of `idle_w`, not on top of it."""
+    send_w: PerClientField = 0.0
+    """While an update is uploaded, likewise."""
+    receive_w: PerClientField = 0.0
+    """While the model is downloaded, likewise."""
+    off_w: PerClientField = 0.0
+    """While absent."""
+    battery: Battery | None = None
+    """What feeds them; absent: the mains."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Energy:
+        if all(_nothing(getattr(self, name)) for name in _WATTS):
+            why = "give idle_w, compute_w, send_w or receive_w"
+            if self.battery is not None:
+                raise problem(("battery", "capacity_j"), _told(self.battery.capacity_j), f"nothing draws on the battery; {why}")
+            raise problem(("idle_w",), _told(self.idle_w), f"nothing draws any power; {why}, or leave the table out")
+        return self
+
+
+def _nothing(spec: Any) -> bool:
+    """Whether a checked specification of numbers of clients says 0 for each of them."""
+    if isinstance(spec, Ramp):
+        return spec.start == 0 and spec.to == 0
+    if isinstance(spec, ByGroup):
+        return all(_nothing(value) for value in spec.by_group.values())
+    return not any(spec) if isinstance(spec, list) else bool(spec == 0)
+
+
+def _told(spec: Any) -> Any:
+    """A specification as a message shows it."""
+    return spec.model_dump(by_alias=True) if isinstance(spec, Section) else spec

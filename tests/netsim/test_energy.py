@@ -1,0 +1,196 @@
+"""Energy and batteries in whole runs: by hand, both accounts under every server, an independent integration, and resume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netsim.records.sinks import MemoryRecorder
+from netsim.simulation import Simulation
+from scenarios.build.simulation import build
+from scenarios.runs.in_memory import run_in_memory
+from scenarios.runs.reading import parse
+from tests.helpers.random_worlds import copied, random_tables, same
+from tests.helpers.rough_scenarios import BUFFERED, other, rough
+from tests.helpers.small_worlds import World, constant
+
+WATTS = {"idle_w": 1.0, "compute_w": 5.0, "send_w": 3.0, "receive_w": 2.0}
+PHASES = {"downlink": constant(1, 1, 1), "compute": constant(3, 2, 3), "uplink": constant(1, 1, 1)}
+SPENT = ("receive_j", "compute_j", "send_j")
+
+
+def battery(capacity_j: float, **keys: Any) -> dict[str, Any]:
+    return WATTS | {"battery": {"capacity_j": capacity_j} | keys}
+
+
+def test_the_energy_of_a_round_by_hand() -> None:
+    it = World([[0, 1]], energy=WATTS, **PHASES).play()
+    assert it.rows("client", *SPENT) == [(1, 2.0, 10.0, 3.0), (0, 2.0, 15.0, 3.0)]
+    # The round lasts 5 s: client 0 is never idle, client 1 for a second, client 2 throughout.
+    assert it.rounds("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty") == [
+        (25.0, 6.0, 4.0, 6.0, 0.0, None)
+    ]
+
+
+def test_waiting_for_a_sub_channel_is_idle() -> None:
+    uplink = constant(1, 1, 1) | {"sub_channels": 1}
+    it = World([[0, 2]], energy=WATTS, **PHASES | {"uplink": uplink}).play()
+    assert it.rows("client", "upload_start_s", "upload_end_s", "send_j") == [(0, 4.0, 5.0, 3.0), (2, 5.0, 6.0, 3.0)]
+    # Client 1 for 6 s, client 0 for the last one, client 2 for the one in which it waits.
+    assert it.rounds("idle_j") == [(8.0,)]
+
+
+def test_a_shared_medium_is_sent_over_until_the_last_byte() -> None:
+    # 10 bytes of each at 10 bytes/s: both end after 2 s.
+    it = World([[0, 1]], energy=WATTS, payload={"up_bytes": 10}, uplink={"shared": {"bandwidth_bytes_per_s": 10.0}}).play()
+    assert it.rows("client", "outcome_s", "send_j") == [(0, 2.0, 6.0), (1, 2.0, 6.0)]
+
+
+def test_an_attempt_that_is_cut_short_has_spent_what_it_had_and_the_next_goes_on_from_there() -> None:
+    server = {"deadline_s": 3.0, "stragglers": "cancel"}
+    it = World([[0], [0]], energy=WATTS, **PHASES, server=server).play()
+    assert it.rows("outcome", "outcome_s", *SPENT) == [("late", 3.0, 2.0, 10.0, 0.0), ("late", 6.0, 2.0, 10.0, 0.0)]
+
+
+def test_what_is_in_flight_as_the_run_ends_is_counted_up_to_there() -> None:
+    it = World([[0], [0]], energy=WATTS, **PHASES, time_limit_s=8.0).play()
+    assert it.rows("outcome", "outcome_s", *SPENT) == [("delivered", 5.0, 2.0, 15.0, 3.0), ("in_flight", 8.0, 2.0, 10.0, 0.0)]
+
+
+def test_a_battery_that_empties_in_mid_training_aborts_the_update_at_that_instant() -> None:
+    # 10 J, of which the download takes 2; training would take 15, and has 8: 1.6 s. Client 1 idles 2.6 J away before its turn.
+    it = World([[0], [1]], energy=battery(10.0), **PHASES).play()
+    assert it.rows("client", "outcome", "cause", "compute_end_s") == [
+        (0, "aborted", "battery", 2.6),
+        (1, "aborted", "battery", pytest.approx(2.6 + 1 + 5.4 / 5)),
+    ]
+    assert it.rows(*SPENT) == [(2.0, 8.0, 0.0), (2.0, pytest.approx(5.4), 0.0)]
+    assert it.rounds("idle_j", "batteries_empty") == [(5.2, 1), (pytest.approx(2.08), 2)]
+
+
+def test_charging_while_computing_saves_an_update(tmp_path: Any) -> None:
+    # 3 J are left at 2 s. 4 W let them last for 3 s; for 1 s only, they leave 2 J, which last for 0.4 s; from 2.5 s on it is
+    # 0.5 J that they prolong. Sending draws less than is supplied.
+    path = tmp_path / "charger.csv"
+    charging = {"kind": "trace", "path": str(path)}
+    lasts = {"0,2,3": ("aborted", "battery", 3.4), "0,2,9": ("delivered", None, 5.0), "0,2.5,9": ("aborted", "battery", 3.0)}
+    for line, (outcome, cause, end_s) in lasts.items():
+        path.write_text(f"client,on_s,off_s\n{line}\n")
+        it = World([[0]], energy=battery(10.0, charge_w=4.0, charging=charging), **PHASES).play()
+        assert it.rows("outcome", "cause", "outcome_s") == [(outcome, cause, pytest.approx(end_s))]
+
+
+def test_a_battery_that_empties_in_a_queue_on_a_shared_medium_and_in_a_download() -> None:
+    uplink = constant(9, 9, 9) | {"sub_channels": 1}
+    it = World([[0, 2]], energy=battery([40.0, 1.0, 19.0]), **PHASES | {"uplink": uplink}).play()
+    # Client 2 waits from 4 s on with 2 J; client 0 has 23 J left for 9 s of sending at 3 W.
+    assert it.rows("client", "outcome", "cause", "outcome_s", "upload_start_s")[0][:4] == (2, "aborted", "battery", 6.0)
+    assert it.rows("client", "outcome", "cause", "outcome_s")[1] == (0, "aborted", "battery", pytest.approx(4 + 23 / 3))
+    slow = {"shared": {"bandwidth_bytes_per_s": 1.0}}
+    it = World([[0, 1]], energy=battery([9.0, 99.0, 9.0]), payload={"up_bytes": 10}, uplink=slow).play()
+    assert it.rows("client", "outcome", "cause", "outcome_s") == [
+        (0, "aborted", "battery", 3.0),
+        # Half the medium for 3 s, then all of it.
+        (1, "delivered", None, 3.0 + 8.5),
+    ]
+    it = World([[0]], energy=battery(1.0), **PHASES).play()
+    assert it.rows("outcome", "cause", "outcome_s", *SPENT) == [("aborted", "battery", 0.5, 1.0, 0.0, 0.0)]
+
+
+def test_below_the_threshold_a_client_is_not_selected_until_it_is_charged(tmp_path: Any) -> None:
+    path = tmp_path / "charger.csv"
+    path.write_text("client,on_s,off_s\n0,8,inf\n")
+    charging = {"kind": "trace", "path": str(path)}
+    energy = battery(30.0, threshold=0.5, charge_w=6.0, charging=charging)
+    it = World([[0], [0]], clients=1, energy=energy, downlink=constant(1), compute=constant(3), uplink=constant(1)).play()
+    # 10 J after the first round, 7 J as charging begins; 5 W more than it idles at make 15 J of them in 1.6 s.
+    assert it.rounds("start_s", "end_s", "delivered") == [(0.0, 5.0, 1), (pytest.approx(9.6), pytest.approx(14.6), 1)]
+
+
+def test_nobody_is_left_once_all_batteries_are_empty_and_nothing_charges_them() -> None:
+    it = World([[0]] * 9, clients=1, energy=battery(30.0), downlink=constant(1), compute=constant(3), uplink=constant(1)).play()
+    # 10 J after the first round are enough to be selected; after the second, of which they last 2.6 s, the battery is empty.
+    assert it.rounds("end_s", "aborted") == [(5.0, 0), (7.6, 1)]
+    assert it.simulation.ended == "nobody left"
+
+
+def both(tables: dict[str, Any]) -> dict[str, Any]:
+    scenario = parse(tables)
+    done = run_in_memory(build(scenario), scenario)
+    told = done.summary()
+    assert told["books"]["problems"] == []
+    spent = told["energy"]
+    parts = spent["attempts_j"] + spent["besides_j"] + spent["idle_j"]
+    assert parts == pytest.approx(spent["total_j"], rel=1e-9)
+    return told
+
+
+DRAWN = {"idle_w": {"from": 0.2, "to": 1.0}, "compute_w": {"from": 4.0, "to": 6.0}, "send_w": 3.0, "receive_w": 2.0, "off_w": 0.1}
+CHARGED = {
+    "capacity_j": 25.0,
+    "initial": {"from": 0.3, "to": 1.0},
+    "threshold": 0.3,
+    "charge_w": 4.0,
+    "charging": {"kind": "markov", "mean_on_s": 5.0, "mean_off_s": 9.0},
+}
+SERVERS: dict[str, dict[str, Any]] = {
+    "synchronous": rough(),
+    "cancel": rough(server={"per_round": 5, "deadline_s": 1.5, "stragglers": "cancel", "when_short": "proceed"}),
+    "semi-synchronous": rough(server={"kind": "semi-synchronous", "per_round": 4, "round_s": 1.5}),
+    "buffered": BUFFERED,
+    "asynchronous": other("scheduler", "glr-cucb"),
+    "asynchronous-fixed": other("scheduler", "glr-cucb") | {"server": {"kind": "asynchronous", "round_s": 0.1}},
+    "fl-fa": other("policy", "super-arm-ucb"),
+    "fl-da": other("topology", "complete"),
+}
+for slotted in ("fl-fa", "fl-da"):
+    SERVERS[slotted]["opinions"] |= {"test": {"kind": "constant", "value_s": 0.5}, "delay": {"kind": "constant", "value_s": 0.25}}
+    SERVERS[slotted]["availability"] = {"kind": "markov", "mean_on_s": 20.0, "mean_off_s": 2.0}
+SERVERS["fl-da"]["peers"]["bandwidth_bytes_per_s"] = 1000.0
+SERVERS["asynchronous"]["availability"] = {"kind": "markov", "mean_on_s": 2.0, "mean_off_s": 1.0}
+
+
+@pytest.mark.parametrize("batteries", [False, True], ids=["mains", "batteries"])
+@pytest.mark.parametrize("kind", SERVERS)
+def test_both_accounts_agree_under_every_server(kind: str, batteries: bool) -> None:
+    tables = SERVERS[kind] | {"energy": DRAWN | ({"battery": CHARGED} if batteries else {})}
+    told = both(tables)
+    assert told["energy"]["total_j"] > 0
+    assert (told["energy"]["besides_j"] > 0) == kind.startswith("fl-")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_accounts_agree_in_random_worlds_and_a_resumed_run_is_the_same(seed: int, tmp_path: Any) -> None:
+    tables = random_tables(seed, tmp_path) | {"energy": DRAWN | {"battery": CHARGED | {"capacity_j": 12.0}}}
+    both(tables)
+    straight, halves = _played(tables, None), _played(tables, 5)
+    assert straight[0] == halves[0]
+    assert same(straight[1], halves[1])
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_resumed_run_is_the_same_under_every_server(kind: str) -> None:
+    tables = SERVERS[kind] | {"energy": DRAWN | {"battery": CHARGED}}
+    straight, halves = _played(tables, None), _played(tables, 7)
+    assert straight[0] == halves[0]
+    assert same(straight[1], halves[1])
+
+
+def _played(tables: dict[str, Any], stop: int | None) -> tuple[str, Any]:
+    """The records of a run and its last state, interrupted after `stop` rounds."""
+    records = MemoryRecorder()
+
+    def fresh() -> Simulation:
+        simulation = build(parse(tables)).simulation
+        simulation.record_to(records)
+        return simulation
+
+    simulation = fresh()
+    if stop is not None:
+        simulation.run(until_round=stop)
+        state = copied(simulation.state_dict())
+        simulation = fresh()
+        simulation.load_state_dict(state)
+    simulation.run()
+    return repr((records.rounds, records.updates)), copied(simulation.state_dict())
