@@ -172,6 +172,21 @@ class Spread(Generic[Known]):
     agreed: bool
 
 
+def _forwarded(
+    graph: PeerGraph, payload: Payload[Known], fresh: list[list[tuple[Known, int]]]
+) -> list[tuple[int, int, Known]]:
+    """Flooding's messages of a repetition, (sender, receiver, what): to every neighbour, without what came from it."""
+    sent: list[tuple[int, int, Known]] = []
+    for client, news in enumerate(fresh):
+        if not news:
+            continue
+        for neighbour in graph.target[graph.outgoing(np.array([client]))].tolist():
+            told = [what for what, giver in news if giver != neighbour]
+            if told:
+                sent.append((client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], told)))
+    return sent
+
+
 def spread(
     graph: PeerGraph,
     payload: Payload[Known],
@@ -209,16 +224,12 @@ def spread(
         agreed = all(payload.knows_top(known, size) for known in now)
         if agreed or repetition == max_repetitions:
             return Spread(now, repetition, messages, pairs, agreed)
-        sent: list[tuple[int, int, Known]] = []
         if forwarding == "flooding":
-            for client, news in enumerate(fresh):
-                for edge in graph.outgoing(np.array([client])).tolist() if news else ():
-                    told = [what for what, giver in news if giver != target[edge]]
-                    if told:
-                        sent.append((client, target[edge], reduce(lambda a, b: payload.merge(a, b)[0], told)))
+            sent = _forwarded(graph, payload, fresh)
             if not sent:
                 return Spread(now, repetition, messages, pairs, False)
         else:
+            sent = []
             assert uniforms is not None
             for edge in random_contacts(graph, uniforms(repetition + 1)).tolist():
                 sent.append((source[edge], target[edge], now[source[edge]]))

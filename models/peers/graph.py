@@ -62,34 +62,9 @@ class PeerGraph:
         """
         if clients < 1:
             raise ParameterError("clients", clients, "must be >= 1")
-        pairs = np.asarray(links, np.int64).reshape(-1, 2)
-        low, high = pairs.min(axis=1), pairs.max(axis=1)
-        outside = np.flatnonzero((low < 0) | (high >= clients))
-        if outside.size:
-            link = tuple(pairs[outside[0]].tolist())
-            raise ParameterError("links", link, f"clients must lie in 0..{clients - 1}", shown=f" has {link}")
-        loops = np.flatnonzero(low == high)
-        if loops.size:
-            link = tuple(pairs[loops[0]].tolist())
-            raise ParameterError("links", link, "a client has no link with itself", shown=f" has {link}")
+        low, high = _checked_links(links, clients)
         positions = _checked_positions(positions_km, clients)
-        if distance_km is not None:
-            length = np.asarray(distance_km, np.float64)
-            if length.shape != low.shape:
-                raise ParameterError(
-                    "distance_km", length, f"must be {low.shape}, one distance a link", shown=f" has shape {length.shape}"
-                )
-        elif positions is not None:
-            offset = positions[low] - positions[high]
-            length = np.hypot(offset[:, 0], offset[:, 1])
-        else:
-            raise ParameterError("distance_km", None, "must be given where there are no positions")
-        wrong = np.flatnonzero(~(np.isfinite(length) & (length >= 0)))
-        if wrong.size:
-            i = int(wrong[0])
-            shown = f" = {float(length[i])!r} of link {low[i]}-{high[i]}"
-            raise ParameterError("distance_km", float(length[i]), "must be finite and >= 0 km", shown=shown)
-
+        length = _checked_lengths(distance_km, positions, low, high)
         by_high = np.argsort(high * clients + low)
         low, high, length = low[by_high], high[by_high], length[by_high]
         twice = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
@@ -117,16 +92,17 @@ class PeerGraph:
         for array in (graph.source, graph.target, graph.reverse, graph.starts, graph.distance_km, graph.address, graph.linked):
             array.setflags(write=False)
         if not allow_disconnected:
-            pieces = graph.components()
-            count = int(pieces.max()) + 1
-            if count > 1:
-                sizes = np.bincount(pieces)
-                reason = (
-                    f"the graph of {clients} clients is in {count} pieces, the smallest of {sizes.min()}; must be connected "
-                    "(more links), or allow_disconnected = true"
-                )
-                raise ParameterError("allow_disconnected", False, reason)
+            graph._require_connected()
         return graph
+
+    def _require_connected(self) -> None:
+        sizes = np.bincount(self.components())
+        if len(sizes) > 1:
+            reason = (
+                f"the graph of {self.clients} clients is in {len(sizes)} pieces, the smallest of {sizes.min()}; "
+                "must be connected (more links), or allow_disconnected = true"
+            )
+            raise ParameterError("allow_disconnected", False, reason)
 
     @property
     def edges(self) -> int:
@@ -169,6 +145,43 @@ class PeerGraph:
         if self.edges:
             out[self.linked] = np.maximum.reduceat(values, self.starts[self.linked])
         return out
+
+
+def _checked_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:
+    """The lower and the higher client (L,) of each link; raises ValueError for one that is not there, or linked with itself."""
+    pairs = np.asarray(links, np.int64).reshape(-1, 2)
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    outside = np.flatnonzero((low < 0) | (high >= clients))
+    if outside.size:
+        link = tuple(pairs[outside[0]].tolist())
+        raise ParameterError("links", link, f"clients must lie in 0..{clients - 1}", shown=f" has {link}")
+    loops = np.flatnonzero(low == high)
+    if loops.size:
+        link = tuple(pairs[loops[0]].tolist())
+        raise ParameterError("links", link, "a client has no link with itself", shown=f" has {link}")
+    return low, high
+
+
+def _checked_lengths(
+    distance_km: FloatArray | None, positions: FloatArray | None, low: IntArray, high: IntArray
+) -> FloatArray:
+    """The length (L,) of each link in km, as given or between the `positions` (K, 2) of its ends."""
+    if distance_km is not None:
+        length = np.asarray(distance_km, np.float64)
+        if length.shape != low.shape:
+            reason = f"must be {low.shape}, one distance a link"
+            raise ParameterError("distance_km", length, reason, shown=f" has shape {length.shape}")
+    elif positions is not None:
+        offset = positions[low] - positions[high]
+        length = np.hypot(offset[:, 0], offset[:, 1])
+    else:
+        raise ParameterError("distance_km", None, "must be given where there are no positions")
+    wrong = np.flatnonzero(~(np.isfinite(length) & (length >= 0)))
+    if wrong.size:
+        i = int(wrong[0])
+        shown = f" = {float(length[i])!r} of link {low[i]}-{high[i]}"
+        raise ParameterError("distance_km", float(length[i]), "must be finite and >= 0 km", shown=shown)
+    return length
 
 
 def _checked_positions(positions_km: FloatArray | None, clients: int) -> FloatArray | None:
