@@ -51,6 +51,9 @@ def _batteries(
 ) -> Batteries:
     names = ("capacity_j", "initial", "threshold", "charge_w")
     given = {name: _of_all(getattr(section, name), f"energy.battery.{name}", population) for name in names}
+    for name in ("initial", "threshold"):
+        # A ramp that leads to 1 may pass it by rounding.
+        given[name] = np.where(np.isclose(given[name], 1.0, rtol=0.0, atol=1e-12), 1.0, given[name])
     nowhere = np.zeros(population.count, np.bool_)
     with refusals_at("energy.battery", names):
         return Batteries(

@@ -11,7 +11,7 @@ from tests.golden.cases import case, names
 Choice = tuple[str, str]
 """A key, by its own name alone, and one of its words: ("channel", "bernoulli"), ("stragglers", "cancel"), ("strict", "true")."""
 
-ALIKE = {"test": "delay"}
+ALIKE = {"test": "delay", "charging": "availability"}
 """Keys that hold the components of another key."""
 
 LEFT_OUT: dict[Choice, str] = {
