@@ -9,6 +9,7 @@ The time of an event is passed along from step to step: this is the path that ev
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant
     from netsim.network.access import UplinkAccess
+    from netsim.network.carriers import Carrier
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
@@ -31,7 +33,7 @@ class UpdateLifecycle:
     `charge_on`: privacy is spent as the upload begins ("upload": a message that left the device has been released, whether it
     arrives or not; sending the same again reveals nothing new) or only on delivery ("delivery"). `retry`: an update that was
     finished and not delivered is kept by its client for another attempt. `instant`: an upload that takes no time ends within the
-    call that began it. `find`: the update of a client that shares the medium. `energy`: what clients draw, and their batteries.
+    call that began it. `find`: the update of a client whose bytes are carried. `energy`: what clients draw, and their batteries.
     """
 
     def __init__(
@@ -70,12 +72,15 @@ class UpdateLifecycle:
         self._charge_on_upload = charge_on == "upload"
         self._access: UplinkAccess[Update] = medium.access
         self._own_link = medium.access.own_link
-        self._shared, self._outages = medium.shared, medium.outages
+        self._outages = medium.outages
         self._sizes = medium.sizes
-        # What follows once an upload has crossed its client's own link.
-        self._sent = self._uploaded if self._shared is None else self._share
-        if self._shared is not None:
-            self._shared.on_end = self._shared_to_the_end
+        self._down, self._up = medium.down, medium.up
+        # What follows once the delay of a link has passed.
+        self._received = partial(self._carry, self._down, RECEIVING) if self._down.carries else self._downloaded
+        self._sent = partial(self._carry, self._up, SENDING) if self._up.carries else self._uploaded
+        for carrier, following in ((self._down, self._downloaded), (self._up, self._uploaded)):
+            carrier.on_end = partial(self._carried, following)
+            carrier.on_stop = partial(self._carried, self._stopped)
         self._charged = energy is not None and energy.charger is not None
 
     def begin(self, update: Update, now: float) -> None:
@@ -92,7 +97,7 @@ class UpdateLifecycle:
         if duration_s:
             self._go(update, DOWNLOAD, duration_s, now)
         else:
-            self._downloaded(update, now)
+            self._received(update, now)
 
     def proceed(self, update: Update, now: float) -> None:
         """A new attempt has begun: send what is kept; what is still under way goes on by itself."""
@@ -136,7 +141,7 @@ class UpdateLifecycle:
             update.compute_end_s = now
             self._offer(update, now)
         else:
-            self._downloaded(update, now)
+            self._received(update, now)
 
     def _downloaded(self, update: Update, now: float) -> None:
         update.download_start_s, update.download_end_s = update.phase_start_s, now
@@ -232,17 +237,22 @@ class UpdateLifecycle:
         update.epsilon, update.leak = self.accountant.charge(update.client)
         update.budget = update.epsilon
 
-    def _share(self, update: Update, now: float) -> None:
-        assert self._shared is not None
-        self._until_departure(update, SENDING, now)
-        self._shared.join(update.client)
+    def _carry(self, carrier: Carrier, state: int, update: Update, now: float) -> None:
+        """The delay has passed: the bytes follow."""
+        self._until_departure(update, state, now)
+        carrier.join(update.client)
 
-    def _shared_to_the_end(self, client: int) -> None:
+    def _carried(self, following: Callable[[Update, float], None], client: int) -> None:
+        """The bytes of a client's message are through, or will never be."""
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:
             self._leave(update, now)
         else:
-            self._uploaded(update, now)
+            following(update, now)
+
+    def _stopped(self, update: Update, now: float) -> None:
+        """The link carries nothing any more."""
+        self._end(update, "lost", now, "trace-end")
 
     def _uploaded(self, update: Update, now: float) -> None:
         cause = None if self._outages is None else self._outages.cause(update.client, update.upload_start_s, now)
@@ -278,8 +288,8 @@ class UpdateLifecycle:
         if phase == UPLOAD:
             update.upload_end_s = now
             self.sending -= 1
-            if self._shared is not None and update.client in self._shared:
-                self._shared.leave(update.client)
+            if self._up.carries and update.client in self._up:
+                self._up.leave(update.client)
             update.phase = KEPT if self.retry and outcome != "delivered" else ENDED
         elif phase == WAIT:
             self._access.withdraw(update)
@@ -296,6 +306,8 @@ class UpdateLifecycle:
                 update.compute_end_s = now
             else:
                 update.download_start_s, update.download_end_s = update.phase_start_s, now
+                if self._down.carries and update.client in self._down:
+                    self._down.leave(update.client)
             update.phase = ENDED
         update.due_s = _EVER
         self.on_end(update)

@@ -74,7 +74,7 @@ class ModelDraws:
         made.download = medium.download.draw(round, time_s, clients)
         made.compute = medium.compute.draw(round, time_s, clients)
         made.sample = medium.sample.draw(round, time_s, clients)
-        still = made.download.certain and made.compute.certain and made.sample.certain
+        still = made.download.certain and made.compute.certain and made.sample.certain and not medium.down.carries
         made.at_once = still and made.downlink.certain and medium.outages is None
         return made
 

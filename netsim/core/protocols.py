@@ -81,6 +81,37 @@ class WorkLaw(Protocol):
         `steps` (n,): each is asked for so many; None: as planned.
         """
 
+class BandwidthLaw(Protocol):
+    """Bytes a second that each client's link carries over time, piecewise constant."""
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        """When transfers of `size_bytes` (n,) of `entities` (n,), begun at `start_s` (n,), are through; inf: never; shape (n,).
+
+        The first instants at which the integrals of the bandwidth from `start_s` on are `size_bytes`.
+        """
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        """The integrals of the bandwidth from `start_s` (n,) to `end_s` (n,), none of them earlier; shape (n,)."""
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        """Bytes a second at `time_s` and until the next change; shape (n,)."""
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        """When the rate of each of `entities` (n,) may next change, after `time_s`; inf: never; shape (n,)."""
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        """Bytes a second in the long run, > 0; shape (n,)."""
+
+    @optional
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        """What no rate is above; shape (n,)."""
+        return np.full(len(entities), np.inf)
+
+    @optional
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        """From when on nothing ever passes again, so that what is then under way is lost; inf: never; shape (n,)."""
+        return np.full(len(entities), np.inf)
+
 
 class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""

@@ -1,7 +1,7 @@
-"""A medium that all uploads under way share: processor sharing (Kleinrock 1967), with a limit for each client.
+"""A link that all messages under way share: processor sharing (Kleinrock 1967), with a limit for each client.
 
-The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n uploads under way get B/n each, but none
-more than its client's limit, and what the limited ones leave goes to the others. Uploads of clients with one limit always get the
+The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages under way get B/n each, but none
+more than its client's limit, and what the limited ones leave goes to the others. Those of clients with one limit always get the
 same, so each such class has a virtual time, the bytes that every member of it has been served; who is done next is the top of a
 heap, and one call of the clock stands for the next end of all. An event costs O(log n) and a step for each limit in use.
 """
@@ -17,15 +17,17 @@ import numpy as np
 
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
+from netsim.network.carriers import check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.network.draws import Durations, Phases
 
 _NEVER = float("inf")
 
 
 class _Class:
-    """The uploads under way whose clients have one limit."""
+    """The messages under way whose clients have one limit."""
 
     __slots__ = ("count", "limit", "queue", "rate", "served")
 
@@ -40,25 +42,24 @@ class _Class:
 
 
 class SharedMedium:
-    """Uploads of `size_bytes` share `bandwidth_bytes_per_s`; none is faster than its client's `per_client_bytes_per_s`.
+    """Messages of `size_bytes` share `bandwidth_bytes_per_s`; none is faster than its client's `per_client_bytes_per_s`.
 
-    `size_bytes`: a number for all clients, or one each; so is `per_client_bytes_per_s`, where inf is no limit. `on_end` is told
-    of each client whose upload is through. Ends come before all else of their instant. Raises ValueError for a size, a bandwidth
-    or a limit that is not > 0.
+    `size_bytes`: a number for all clients, or one each; so is `per_client_bytes_per_s`, where inf is no limit. Ends come before
+    all else of their instant. Raises ValueError for a size, a bandwidth or a limit that is not > 0.
     """
+
+    carries = True
 
     def __init__(
         self,
         *,
         clock: Clock,
         clients: int,
-        size_bytes: float | IntArray,
+        size_bytes: float | FloatArray | IntArray,
         bandwidth_bytes_per_s: float,
         per_client_bytes_per_s: float | FloatArray = _NEVER,
     ) -> None:
-        sizes = np.array(np.broadcast_to(size_bytes, (clients,)), np.float64)
-        if not (sizes.min() > 0 and sizes.max() < _NEVER):
-            raise ParameterError("size_bytes", size_bytes, "must be > 0 bytes and finite")
+        sizes = check_sizes(size_bytes, clients)
         if not 0 < bandwidth_bytes_per_s < _NEVER:
             raise ParameterError("bandwidth_bytes_per_s", bandwidth_bytes_per_s, "must be > 0 bytes a second and finite")
         limits = np.array(np.broadcast_to(per_client_bytes_per_s, (clients,)), np.float64)
@@ -71,6 +72,7 @@ class SharedMedium:
         self._sizes: FloatArray = sizes
         self.bandwidth = float(bandwidth_bytes_per_s)
         self.on_end: Callable[[int], None] = lambda client: None
+        self.on_stop: Callable[[int], None] = lambda client: None
         # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
         self._limits: FloatArray = np.where(limits >= self.bandwidth, _NEVER, limits)
         self._active: list[_Class] = []
@@ -90,12 +92,12 @@ class SharedMedium:
     def __len__(self) -> int:
         return len(self._members)
 
-    def alone_s(self, clients: IntArray) -> FloatArray:
-        """How long an upload of each of `clients` (n,) takes that shares with nobody; seconds, shape (n,)."""
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Seconds that messages of `clients` (n,) take that share with nobody, whenever they begin; shape (n,)."""
         return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
     def join(self, client: int) -> None:
-        """An upload of `client`, who has none under way, begins now."""
+        """The message of `client`, who has none under way, begins now."""
         self._advance()
         limit = float(self._limits[client])
         group = next((one for one in self._active if one.limit == limit), None)
@@ -109,10 +111,19 @@ class SharedMedium:
         self._share()
 
     def leave(self, client: int) -> None:
-        """The upload of `client` is aborted; its share is the others'."""
+        """The message of `client` is aborted; its share is the others'."""
         self._advance()
         self._remove(client)
         self._share()
+
+    def timed(self, delays: Durations) -> Phases:
+        return delays
+
+    def open_round(self, round: int, time_s: float) -> None:
+        """Nothing changes from round to round."""
+
+    def renew(self) -> None:
+        """Nothing changes."""
 
     def _advance(self) -> None:
         now = self.clock.now
@@ -163,7 +174,7 @@ class SharedMedium:
             self.clock.call_at(self._due_s, self._ring, self._due_s, FIRST)
 
     def state_dict(self) -> State:
-        """What every upload under way has got."""
+        """What every message under way has got."""
         return {
             "since_s": self._since_s,
             "number": self._number,
@@ -177,7 +188,7 @@ class SharedMedium:
             ],
         }
 
-    def load_state_dict(self, state: State) -> None:
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Go on from a saved state; the next end is put on the clock."""
         self._since_s, self._number = state["since_s"], state["number"]
         self._active, self._members = [], {}

@@ -65,6 +65,9 @@ class Draw(Protocol[ValueCo]):
     def expire(self) -> bool:
         """The law was replaced from outside: True where it is evaluated again by itself, False where it must be drawn again."""
 
+    def foresee(self, starts_s: FloatArray) -> None:
+        """Each client will probably ask at its time of `starts_s` (n,): what can be worked out for all at once may be."""
+
     def state_dict(self) -> State: ...
 
 
@@ -88,6 +91,9 @@ class Certain(Generic[ValueT]):
     def expire(self) -> bool:
         """It may be certain no more."""
         return False
+
+    def foresee(self, starts_s: FloatArray) -> None:
+        """It is the same at all times."""
 
     def state_dict(self) -> State:
         """Nothing: there is nothing drawn to keep."""
@@ -136,6 +142,9 @@ class RoundDraw(Generic[ValueT]):
         self.until_s = 0.0
         return True
 
+    def foresee(self, starts_s: FloatArray) -> None:
+        """All are worked out together as it is."""
+
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""
         return {"values": list(self.values), "until_s": self.until_s}
@@ -146,8 +155,26 @@ class RoundDraw(Generic[ValueT]):
         self.until_s = state["until_s"]
 
 
+class Phases(Protocol):
+    """How long one phase of an update takes, for the clients of a round."""
+
+    looks_ahead: bool
+    """Whether its draws gain by being told when they will be asked (`Draw.foresee`)."""
+
+    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
+        """The durations of `clients` (n,) in `round`, seconds."""
+
+    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
+        """A draw as it stood when `state` was taken."""
+
+    def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
+        """(n,) what of the durations is not the time of bytes, under the law in force at `time_s`."""
+
+
 class Durations:
     """How long one phase (download, local training, upload) takes: a law over time, drawn at (round, client)."""
+
+    looks_ahead = False
 
     def __init__(self, *, clients: int, law: Timeline[DelayLaw], draws: Stream) -> None:
         self.clients = clients
@@ -162,6 +189,9 @@ class Durations:
         if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
         return self._no_time
+
+    def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
+        return self.draw(round, time_s, clients).values_at(time_s, len(clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
         """A draw as it stood when `state` was taken."""

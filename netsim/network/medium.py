@@ -12,13 +12,13 @@ import numpy as np
 
 from netsim.core.null_objects import NoTime, NoWork
 from netsim.network.access import QueuedAccess, UplinkAccess
+from netsim.network.carriers import Carrier, NoCarrier
 from netsim.network.draws import Durations, Survivals
 from netsim.network.sizes import Sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline, WorkLaw
     from netsim.core.streams import Streams
-    from netsim.network.bandwidth_sharing import SharedMedium
     from netsim.network.outages import ClientOutages
 
 
@@ -36,27 +36,30 @@ class Medium:
         uplink: Timeline[ChannelLaw],
         streams: Streams,
         access: UplinkAccess[Any] | None = None,
-        shared: SharedMedium | None = None,
+        down: Carrier | None = None,
+        up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
         work: WorkLaw | None = None,
         sample: Timeline[DelayLaw] | None = None,
     ) -> None:
-        self.download = Durations(clients=clients, law=download, draws=streams["downlink.delay"])
+        self.down: Carrier = NoCarrier() if down is None else down
+        """What carries the bytes of models once the downlink's delay has passed."""
+        self.up: Carrier = NoCarrier() if up is None else up
+        """What carries the bytes of updates once the uplink's delay has passed."""
+        self.download = self.down.timed(Durations(clients=clients, law=download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=compute, draws=streams["compute.delay"])
         self.sample = Durations(clients=clients, law=sample or NoTime(), draws=streams["compute.noise"])
         """How long local training takes for each sample, beside `compute`."""
         self.work: WorkLaw = work or NoWork()
         """How many samples that are."""
-        self.upload = Durations(clients=clients, law=upload, draws=streams["uplink.delay"])
+        self.upload = self.up.timed(Durations(clients=clients, law=upload, draws=streams["uplink.delay"]))
         self.downlink = Survivals(
             clients=clients, law=downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
         )
         self.uplink = Survivals(clients=clients, law=uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"])
         self.access: UplinkAccess[Any] = access or QueuedAccess()
         """Whose turn it is to transmit, and what the way does to it; by default every client has a link of its own."""
-        self.shared = shared
-        """What uploads share after they have crossed their clients' own links; None: nothing."""
         self.outages = outages or None
         """What destroys transmissions of many clients together; None: nothing."""
         self.sizes = sizes or Sizes()
@@ -65,6 +68,8 @@ class Medium:
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""
         self.access.open_round(round, time_s)
+        self.down.open_round(round, time_s)
+        self.up.open_round(round, time_s)
         self.downlink.open_round(round, time_s)
         self.uplink.open_round(round, time_s)
         if self.outages is not None:
@@ -73,27 +78,30 @@ class Medium:
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
         """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,).
 
-        They are taken to do the work that is planned.
+        Of an update that begins at `time_s` and does the work that is planned: its bytes pass at the bandwidths of the times at
+        which they are then sent.
         """
-        total = np.zeros(len(clients))
-        for phase in (self.download, self.compute, self.upload):
-            total += phase.draw(round, time_s, clients).values_at(time_s, len(clients))
+        total = np.array(self.download.delays_s(round, time_s, clients), np.float64)
+        total += self.down.alone_s(round, time_s + total, clients)
+        for phase in (self.compute, self.upload):
+            total += phase.delays_s(round, time_s, clients)
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
             samples: FloatArray = np.array(self.work.amounts(clients)[0], np.float64)
             total += samples * each.values_at(time_s, len(clients))
-        return total if self.shared is None else total + self.shared.alone_s(clients)
+        return total + self.up.alone_s(round, time_s + total, clients)
 
     def state_dict(self) -> State:
-        """State of both links, of access and of what clients share; who waits or is under way is kept with the updates."""
+        """State of both links, of access and of what carries bytes; who waits or is under way is kept with the updates."""
         state: State = {
             "downlink": self.downlink.state_dict(),
             "uplink": self.uplink.state_dict(),
             "access": self.access.state_dict(),
+            "down": self.down.state_dict(),
+            "up": self.up.state_dict(),
         }
-        for name, shared in (("shared", self.shared), ("outages", self.outages)):
-            if shared is not None:
-                state[name] = shared.state_dict()
+        if self.outages is not None:
+            state["outages"] = self.outages.state_dict()
         return state
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -101,7 +109,7 @@ class Medium:
         self.downlink.load_state_dict(state["downlink"], round, time_s)
         self.uplink.load_state_dict(state["uplink"], round, time_s)
         self.access.load_state_dict(state["access"], round, time_s)
-        if self.shared is not None:
-            self.shared.load_state_dict(state["shared"])
+        self.down.load_state_dict(state["down"], round, time_s)
+        self.up.load_state_dict(state["up"], round, time_s)
         if self.outages is not None:
             self.outages.load_state_dict(state["outages"])

@@ -17,7 +17,7 @@ from netsim.core.protocols import Availability, ChannelLaw, Draws, IntArray, Sta
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
-CAUSES = ("channel", "sub-channel", "jammed", "collided", "battery")
+CAUSES = ("channel", "sub-channel", "jammed", "collided", "trace-end", "battery")
 """What else an update may be lost to, or aborted by: no outage may have such a name."""
 
 

@@ -131,8 +131,8 @@ class UpdateRow(NamedTuple):
     age_after_s: float | None = None
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
-    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, or an outage by its name. Of an
-    aborted one battery: it ran empty."""
+    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (its link's trace of
+    bandwidth was over), or an outage by its name. Of an aborted one battery: it ran empty."""
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
     bytes_up: int = 0

@@ -12,7 +12,7 @@ from scenarios.build.population import Context, FloatArray, IntArray
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import Compute, Downlink, RandomChanges, Timed
+from scenarios.schema.world import Compute, Downlink, Link, RandomChanges, Timed
 
 Unit = Literal["rounds", "seconds"]
 
@@ -40,8 +40,11 @@ class _Law(Protocol):
     def build(self) -> Any: ...
 
 
-def written_steps(section: Timed, what: str, path: str, context: Context) -> list[Step]:
-    """The steps of one law that `changes` writes out; raises UserError where they are out of order."""
+def written_steps(section: Timed, what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
+    """The steps of one law that `changes` writes out, `numbers`: and of `bandwidth_bytes_per_s`.
+
+    Raises UserError where they are out of order.
+    """
     steps = []
     latest: dict[Unit, float] = {}
     for i, change in enumerate(section.changes):
@@ -51,12 +54,14 @@ def written_steps(section: Timed, what: str, path: str, context: Context) -> lis
         if start < latest.get(unit, 0.0):
             raise UserError(f"{place}: comes before the change above it; write changes in order of time")
         latest[unit] = start
-        if not isinstance(section, Downlink) and (change.channel or change.bandwidth_bytes_per_s is not None):
+        if not isinstance(section, Link) and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
             raise UserError(f"{place}: local training has neither channel nor bandwidth; delay, speed and noise can change")
+        if not isinstance(section, Downlink) and change.bandwidth:
+            raise UserError(f"{place}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
         if not isinstance(section, Compute) and change.of_compute:
             raise UserError(f"{place}: speed and noise are of [compute]; delay, channel and bandwidth can change")
         speed = change.speed if what == "noise" else None
-        bandwidth = change.bandwidth_bytes_per_s if what == "delay" else None
+        bandwidth = change.bandwidth_bytes_per_s if numbers else None
         parameters = getattr(change, what)
         if parameters or bandwidth is not None or speed is not None:
             clients = context.population.some(change.clients, f"{place}.clients")
@@ -109,9 +114,11 @@ def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[s
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
-        if kind not in ("delay", "channel", "noise") or not name or not hasattr(section, kind):
-            allowed = "delay.NAME or channel.NAME" if isinstance(section, Downlink) else "delay.NAME or noise.NAME"
-            raise UserError(f"{path}.parameter = {parameter!r}: must be {allowed}")
+        allowed = ["delay", "channel"] if isinstance(section, Link) else ["delay", "noise"]
+        if isinstance(section, Downlink) and section.bandwidth is not None:
+            allowed.append("bandwidth")
+        if kind not in allowed or not name:
+            raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{one}.NAME' for one in allowed)}")
         if drawn.parameters.count(parameter) > 1:
             raise UserError(f"{path}.parameter = {parameter!r}: is named twice; name each once")
         if kind == what:

@@ -32,19 +32,20 @@ def before_run(
     population: Population,
     delays: Mapping[str, HasLaws],
     worked: Sequence[HasLaws],
-    besides_s: FloatArray | float,
+    besides_s: Mapping[str, FloatArray | float],
 ) -> list[Caution]:
     """The warnings that a scenario deserves before it runs.
 
-    `delays`: the laws of an update's phases; `worked`: those of its work's time, where there is one; `besides_s`: what an upload
-    takes at least besides, on a shared medium or a sub-channel.
+    `delays`: the laws of an update's phases; `worked`: those of its work's time, where there is one; `besides_s`: what each phase
+    takes at least besides, for bytes that are carried or on a sub-channel.
     """
     cautions = [Caution("never-reached", note) for note in never_reached(scenario)]
     cautions += _nothing_to_weigh(scenario)
     if scenario.time_limit_s is not None or scenario.server.limit_s is not None:
         everyone = np.arange(population.count)
-        upload_s = shortest_s(delays["upload"], everyone) + besides_s
-        whole_s = shortest_s(delays["download"], everyone) + shortest_s(delays["compute"], everyone) + upload_s
+        least = {phase: shortest_s(law, everyone) + besides_s[phase] for phase, law in delays.items()}
+        upload_s = least["upload"]
+        whole_s = least["download"] + least["compute"] + upload_s
         # A policy of the user's own may ask for fewer steps than are planned.
         if scenario.policy is None or not is_own("policy", scenario.policy.kind):
             whole_s += sum(shortest_s(law, everyone) for law in worked)

@@ -8,18 +8,21 @@ from typing import Any, Protocol
 import numpy as np
 from pydantic import ValidationError
 
+from models.laws.bandwidth import ByGroup as GroupedBandwidth
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
 from scenarios.build.payload import Message
-from scenarios.build.population import Context, FloatArray, IntArray, resolve_parameters
+from scenarios.build.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.build.script.targets import Overlay, Segment
-from scenarios.registry.components import Component, DelayByGroup, construct, per_client_parameters, refusals_at
+from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
+from scenarios.registry.kinds import injected
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
-from scenarios.schema.world import Downlink, Timed
+from scenarios.schema.world import Link, Timed
 
+_GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
 LONGEST_S = 1e12
 """Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
 
@@ -37,18 +40,18 @@ class _Inner:
 class Law:
     """A law before it is in a timeline: its keywords, which changes replace."""
 
-    def __init__(self, group: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
-        self._group, self._context, self._inner, self._by_group = group, context, inner, by_group
+    def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
+        self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
         self._clients = context.population.count
 
     @classmethod
     def of(cls, component: Component, group: str, path: str, context: Context) -> Law:
         """As the scenario gives it; raises UserError."""
         population = context.population
-        if not isinstance(component, DelayByGroup):
+        if not isinstance(component, ByGroup):
             everyone = np.arange(population.count)
             keywords = resolve_parameters(component, group, path, population)
-            return cls(group, context, [_Inner(component, path, keywords, everyone)], False)
+            return cls(group, path, context, [_Inner(component, path, keywords, everyone)], False)
         inner = []
         for name, law in component.groups.items():
             members, place = population.group(name, f"{path}.groups"), f"{path}.groups.{name}"
@@ -56,7 +59,7 @@ class Law:
         missing = [name for name in population.members if name not in component.groups]
         if missing:
             raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
-        return cls(group, context, inner, True)
+        return cls(group, path, context, inner, True)
 
     def _with(self, name: str, path: str) -> list[_Inner]:
         """Those that have a parameter of this name; raises UserError where none has."""
@@ -87,7 +90,7 @@ class Law:
             inner = [
                 self._change(one, name, spec, chosen, place) if hit else one for one, hit in zip(inner, reached, strict=True)
             ]
-        return Law(self._group, self._context, inner, self._by_group)
+        return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: Any, chosen: IntArray | None, path: str) -> _Inner:
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
@@ -131,14 +134,16 @@ class Law:
 
     def build(self, path: str | None = None) -> Any:
         """The law as it stands; a refusal is told of the change at `path`, where there is one."""
-        supplied = {"clients": self._clients}
+        supplied: dict[str, Any] = {"clients": self._clients}
+        if "draws" in injected(self._group):
+            supplied["draws"] = self._context.streams[self._path]
         laws = [construct(one.component, self._group, path or one.path, dict(one.keywords), supplied) for one in self._inner]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
         for i, one in enumerate(self._inner):
             group_of[one.members] = i
-        return GroupedDelay(laws=laws, group_of=group_of)
+        return _GROUPED[self._group](laws=laws, group_of=group_of)
 
 
 @dataclass
@@ -154,16 +159,9 @@ class _Link:
 
     def after(self, step: Step) -> _Link:
         law = self.law.changed(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
-        bandwidth = self.bandwidth
-        if step.bandwidth is not None:
-            place, population = f"{step.path}.bandwidth_bytes_per_s", self.context.population
-            if bandwidth is None:
-                raise UserError(f"{place}: there was none before; set {self.path}.bandwidth_bytes_per_s")
-            bandwidth = np.array(np.broadcast_to(bandwidth, (population.count,)), np.float64)
-            bandwidth[slice(None) if step.clients is None else step.clients] = population.values(
-                step.bandwidth, place, step.clients
-            )
-        return replace(self, law=law, bandwidth=bandwidth)
+        if step.bandwidth is None:
+            return replace(self, law=law)
+        return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
 
     def laid(self, overlay: Overlay, path: str) -> _Link:
         """As a script's change leaves it."""
@@ -207,10 +205,10 @@ def timeline(section: Timed, what: str, path: str, context: Context, message: Me
     """
     law = Law.of(getattr(section, what), what, f"{path}.{what}", context)
     bandwidth = None
-    if what == "delay" and isinstance(section, Downlink) and section.bandwidth_bytes_per_s is not None:
+    if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
     link = _Link(law, bandwidth, message, path, what, context)
-    steps = written_steps(section, what, path, context)
+    steps = written_steps(section, what, path, context, numbers=message is not None)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
     return pieced(link, steps, path, what, context)
@@ -242,3 +240,13 @@ def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Co
     if context.targets is not None:
         return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
     return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
+
+
+def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
+    """What `bandwidth_bytes_per_s` of the link at `path` is after a step: one number a client (K,); raises UserError."""
+    place = f"{step.path}.bandwidth_bytes_per_s"
+    if before is None:
+        raise UserError(f"{place}: there was none before; set {path}.bandwidth_bytes_per_s")
+    values = np.array(np.broadcast_to(before, (population.count,)), np.float64)
+    values[slice(None) if step.clients is None else step.clients] = population.values(step.bandwidth, place, step.clients)
+    return values

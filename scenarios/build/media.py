@@ -1,39 +1,18 @@
-"""What the clients of a scenario have in common on their way to the server: a shared bandwidth, and outages that hit many."""
+"""Outages that hit many clients of a scenario together."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from models.laws.availability import Markov
 from models.laws.channels import GilbertElliott
-from netsim.core.clock import Clock
-from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
-from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
-from netsim.network.sizes import Sizes
-from scenarios.build.payload import updates_up
 from scenarios.build.population import Population
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
-
-
-def build_shared(scenario: Scenario, clock: Clock, population: Population, sizes: Sizes) -> SharedMedium | None:
-    """The bandwidth that uploads share, or None; raises UserError."""
-    section = scenario.uplink.shared
-    if section is None:
-        return None
-    updates_up(sizes).require_bytes("uplink.shared.bandwidth_bytes_per_s")
-    limits: float | FloatArray = math.inf
-    if section.per_client_bytes_per_s is not None:
-        limits = population.values(section.per_client_bytes_per_s, "uplink.shared.per_client_bytes_per_s")
-    bandwidth = section.bandwidth_bytes_per_s
-    given: dict[str, Any] = {"bandwidth_bytes_per_s": bandwidth, "per_client_bytes_per_s": limits}
-    with refusals_at("uplink.shared", given):
-        return SharedMedium(clock=clock, clients=population.count, size_bytes=sizes.up, **given)
 
 
 def build_outages(scenario: Scenario, streams: Streams, population: Population) -> ClientOutages:

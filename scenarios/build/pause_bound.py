@@ -88,8 +88,12 @@ def _unmet_by_world(scenario: Scenario) -> str | None:
         return "server.deadline_s, server.first: latencies that are cut off are not observed"
     if scenario.downlink.channel.kind != "perfect" or uplink.channel.kind != "perfect" or scenario.outages:
         return "updates may be lost, and their latencies with them"
-    if (uplink.sub_channels or server.per_round) < server.per_round or uplink.shared is not None:
-        return "uplink.sub_channels, uplink.shared: latencies depend on who else is selected"
+    shared = uplink.shared is not None or scenario.downlink.shared is not None
+    if (uplink.sub_channels or server.per_round) < server.per_round or shared:
+        return "uplink.sub_channels, uplink.shared, downlink.shared: latencies depend on who else is selected"
+    for name, link in (("downlink", scenario.downlink), ("uplink", uplink)):
+        if link.bandwidth is not None:
+            return f"{name}.bandwidth: latencies depend on the time"
     if scenario.availability.kind != "always":
         return f"availability.kind = {scenario.availability.kind!r}: not every set can be selected in every round"
     if scenario.privacy is not None and scenario.privacy.schedule.kind != "geometric":

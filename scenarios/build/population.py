@@ -45,6 +45,11 @@ class Population:
         if not section.groups:
             self.members["all"] = np.arange(self.count)
 
+    @classmethod
+    def of_one(cls) -> Population:
+        """What is the only one of its kind."""
+        return cls(Clients(count=1))
+
     def group(self, name: str, path: str) -> IntArray:
         """The clients of a group; raises UserError for an unknown name."""
         if name not in self.members:

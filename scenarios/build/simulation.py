@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.changes import Unchanging
-from models.laws.delays import Constant
 from models.laws.expectations import Truth
 from models.laws.work import WorkPlan
 from models.privacy import Ledger, NoPrivacy, NoSchedule
@@ -19,15 +17,15 @@ from netsim.core.null_objects import NoLearner
 from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
-from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
+from scenarios.build.bandwidth import Carried, build_carrier, varies
 from scenarios.build.doubtful import before_run, least_s
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
-from scenarios.build.media import build_outages, build_shared
+from scenarios.build.media import build_outages
 from scenarios.build.payload import build_sizes, models_down, updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.script.targets import Targets
@@ -96,11 +94,10 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     training = build_training(scenario, context, plan, trained)
     worked = training.times(population)
     clock = Clock()
-    shared = build_shared(scenario, clock, population, sent)
+    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
+    up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
     # Who shares with whom is nobody's law: what is expected is the time alone.
-    alone_s = None if shared is None else shared.alone_s(np.arange(count))
-    alone = [] if alone_s is None else [Unchanging(Constant(value_s=alone_s))]
-    truth = Truth(phases=[*delays.values(), *worked, *alone], clients=count)
+    truth = Truth(phases=[*delays.values(), *worked, *down.expected, *up.expected], clients=count)
     private, schedule = _schedule(scenario)
     present = resolve_parameters(scenario.availability, "availability", "availability", population)
     availability = construct(scenario.availability, "availability", "availability", present, {"clients": count})
@@ -109,7 +106,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         streams=streams,
         population=population,
         clock=clock,
-        medium_with=_medium_of(scenario, context, delays, shared, sent, training),
+        medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
         availability=availability,
         energy=build_energy(scenario, population, streams, availability),
         accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
@@ -124,9 +121,9 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     )
     composed = COMPOSERS[scenario.server.kind](world)
     parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
-    besides_s: Any = 0.0 if alone_s is None else alone_s
+    besides_s: dict[str, Any] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
     if composed.channels is not None:
-        besides_s = besides_s + least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
+        besides_s["upload"] += least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
     return Built(
         simulation=_simulation(world, composed),
         truth=truth,
@@ -160,11 +157,13 @@ def _simulation(world: World, composed: Composed) -> Simulation:
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any]:
-    """How long the phases of an update take."""
+    """How long the phases of an update take, but for bytes whose time is not a number to add."""
+    down = None if varies(scenario.downlink, context) else models_down(sizes)
+    up = None if varies(scenario.uplink, context) else updates_up(sizes)
     return {
-        "download": timeline(scenario.downlink, "delay", "downlink", context, models_down(sizes)),
+        "download": timeline(scenario.downlink, "delay", "downlink", context, down),
         "compute": timeline(scenario.compute, "delay", "compute", context),
-        "upload": timeline(scenario.uplink, "delay", "uplink", context, updates_up(sizes)),
+        "upload": timeline(scenario.uplink, "delay", "uplink", context, up),
     }
 
 
@@ -195,7 +194,7 @@ def _medium_of(
     scenario: Scenario,
     context: Context,
     delays: Mapping[str, Any],
-    shared: SharedMedium | None,
+    carried: tuple[Carried, Carried],
     sizes: Sizes,
     training: Training,
 ) -> Callable[[UplinkAccess[Any]], Medium]:
@@ -211,7 +210,8 @@ def _medium_of(
             uplink=timeline(scenario.uplink, "channel", "uplink", context),
             streams=context.streams,
             access=access,
-            shared=shared,
+            down=carried[0].carrier,
+            up=carried[1].carrier,
             outages=build_outages(scenario, context.streams, context.population),
             sizes=sizes,
             work=training.work,

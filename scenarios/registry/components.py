@@ -33,7 +33,7 @@ from scenarios.schema.section import Section, problem, refusal
 KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
 """Beginning, and end where laws by group are left out, of the comment that marks a choice of components in the JSON Schema."""
 GIANT = 10**12
-PER_CLIENT_GROUPS = frozenset({"policy", "delay", "noise", "channel", "availability", "reward", "states"})
+PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel", "availability", "reward", "states"})
 """Groups whose components are given parameters that differ between clients (for sub-channels: between these)."""
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {
@@ -140,7 +140,7 @@ class _ComponentOf:
         self.described = described or {}
         self.base = base
         self.closed = closed
-        self.by_group = group == "delay" and not nested
+        self.by_group = group in BY_GROUP and not nested
         self.innermost = nested and group in NESTED.values()
 
     def kinds(self) -> list[str]:
@@ -153,7 +153,7 @@ class _ComponentOf:
     def model(self, kind: str) -> type[Component]:
         """The section for `kind`; raises UserError."""
         if kind == "by-group" and self.by_group:
-            return DelayByGroup
+            return BY_GROUP[self.group]
         if kind in self.described:
             return self.described[kind]
         if self.closed:
@@ -193,7 +193,7 @@ class _ComponentOf:
         if not self.closed:
             own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
             kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
-        nested = self.group == "delay" and not self.by_group
+        nested = self.group in BY_GROUP and not self.by_group
         return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{IN_A_GROUP if nested else ''}"}
 
 
@@ -210,12 +210,29 @@ def component_of(
     return Annotated[Any, BeforeValidator(marker.read), marker]
 
 
-class DelayByGroup(Component):
-    """Different kinds of delay law for different groups of clients."""
+class ByGroup(Component):
+    """Different kinds of a law for different groups of clients."""
 
     kind: Literal["by-group"] = "by-group"
+    groups: dict[str, Any]
+
+
+class DelayByGroup(ByGroup):
+    """Different kinds of delay law for different groups of clients."""
+
     groups: dict[str, component_of("delay", nested=True)]  # type: ignore[valid-type]
     """A delay law for every group, by the group's name."""
+
+
+class BandwidthByGroup(ByGroup):
+    """Different kinds of bandwidth for different groups of clients."""
+
+    groups: dict[str, component_of("bandwidth", nested=True)]  # type: ignore[valid-type]
+    """A bandwidth for every group, by the group's name."""
+
+
+BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": BandwidthByGroup}
+"""Groups of components that may differ between groups of clients in their kind, and the sections that say so."""
 
 
 def construct(

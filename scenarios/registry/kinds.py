@@ -31,9 +31,10 @@ INJECTED_INTO: dict[str, frozenset[str]] = {
     "scheduler": frozenset({"channels", "rounds"}),
     "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
     "jammer": frozenset({"channels"}),
+    "bandwidth": frozenset({"draws"}),
     "network": frozenset({"input_shape", "classes", "seed"}),
 }
-"""More of them in some groups: N, and how long the run may last, in rounds and in seconds."""
+"""More of them in some groups: N, how long the run may last, in rounds and in seconds, and a stream of addressed draws."""
 _TOLD_NOTHING = frozenset({"script"})  # all that a script wants to know it asks the world
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
@@ -80,6 +81,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "constant": "models.laws.noise:Constant",
         "log-normal": "models.laws.noise:LogNormal",
         "gamma": "models.laws.noise:Gamma",
+    },
+    "bandwidth": {
+        "constant": "models.laws.bandwidth:Constant",
+        "trace": "models.laws.bandwidth_traces:Trace",
+        "packet-trace": "models.laws.bandwidth_traces:PacketTrace",
+        "gauss-markov": "models.laws.bandwidth_paths:GaussMarkov",
+        "markov-levels": "models.laws.bandwidth_paths:MarkovLevels",
     },
     "channel": {
         "perfect": "models.laws.channels:Perfect",

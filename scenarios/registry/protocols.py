@@ -16,6 +16,7 @@ from models.schedulers.protocols import Matcher, Scheduler
 from netsim.core.protocols import (
     OPTIONAL,
     Availability,
+    BandwidthLaw,
     ChannelLaw,
     ChannelScheduler,
     ChannelStates,
@@ -31,6 +32,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
     "policy": (SelectionPolicy, OpinionPolicy, IndexPolicy),
     "delay": (DelayLaw,),
     "noise": (Noise,),
+    "bandwidth": (BandwidthLaw,),
     "channel": (ChannelLaw,),
     "availability": (Availability,),
     "schedule": (Schedule,),
@@ -126,6 +128,11 @@ _QUESTIONS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
     "noise": {
         "quantile(0)": lambda law, k: law.quantile(np.zeros(len(k)), k),
         "quantile(1 - 2^-53)": lambda law, k: law.quantile(np.full(len(k), 1.0 - 2.0**-53), k),
+    },
+    "bandwidth": {
+        "rate": lambda law, k: law.rate(0.0, k),
+        "mean_rate": lambda law, k: law.mean_rate(k),
+        "served_bytes": lambda law, k: law.served_bytes(np.zeros(len(k)), np.ones(len(k)), k),
     },
     "channel": {"success_probability": lambda law, k: law.success_probability(k)},
     "availability": {"on": lambda law, k: law.on},

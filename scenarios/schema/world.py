@@ -83,7 +83,9 @@ class Change(Section):
     channel: dict[str, Changed] = {}
     """New values of parameters of the channel law, by their names."""
     bandwidth_bytes_per_s: PerClientField | None = None
-    """New bandwidth (links only)."""
+    """New bandwidth (links only). It acts on what is under way, too, where the link is `[downlink]` or `[uplink]`."""
+    bandwidth: dict[str, Changed] = {}
+    """New values of parameters of the bandwidth law, by their names."""
     seconds_per_sample: PerClientField | None = None
     """New speed, where it is given so (`[compute]` only)."""
     samples_per_s: PerClientField | None = None
@@ -97,8 +99,9 @@ class Change(Section):
     def _one_time(self) -> Change:
         if (self.at_round is None) == (self.at_s is None):
             raise ValueError("give either at_round or at_s")
-        if not (self.delay or self.channel or self.bandwidth_bytes_per_s is not None or self.of_compute):
-            raise ValueError("changes nothing: give delay, channel or bandwidth_bytes_per_s, or the speed or noise of [compute]")
+        if not (self.delay or self.channel or self.bandwidth or self.bandwidth_bytes_per_s is not None or self.of_compute):
+            links = "delay, channel, bandwidth_bytes_per_s or bandwidth"
+            raise ValueError(f"changes nothing: give {links}, or the speed or noise of [compute]")
         return self
 
     @property
@@ -125,8 +128,8 @@ class RandomChanges(Section):
     min_spacing: NonNegative = 0.0
     """Least distance between changes, and of the first from the start, in `unit`."""
     parameter: str | Annotated[list[str], Field(min_length=1)]
-    """Which parameter changes, as "delay.NAME", "channel.NAME" or "noise.NAME"; or several, all multiplied by one factor at a
-    time."""
+    """Which parameter changes, as "delay.NAME", "channel.NAME", "bandwidth.NAME" or "noise.NAME"; or several, all multiplied by
+    one factor at a time."""
     factor_low: Positive = 0.5
     """Smallest factor; factors are drawn with a uniform logarithm."""
     factor_high: Positive = 2.0
@@ -197,8 +200,8 @@ class Compute(Timed):
         return self
 
 
-class Downlink(Timed):
-    """A link between server and clients: bytes over bandwidth, plus a delay, over a channel that may lose the transmission."""
+class Link(Timed):
+    """A link: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
 
     bandwidth_bytes_per_s: PerClientField | None = None
     """What a client sends or receives in a second. Absent: unlimited."""
@@ -206,16 +209,58 @@ class Downlink(Timed):
     """Whether a transmission gets through."""
 
 
-class SharedUplink(Section):
-    """The server's own bandwidth, which all uploads under way share: n of them get an n-th of it each (processor sharing).
+class SharedLink(Section):
+    """The server's own bandwidth, which all that is under way shares: n clients get an n-th of it each (processor sharing).
 
-    What a client cannot take goes to the others (max-min fairness). An upload comes here once `uplink.delay` has passed.
+    What a client's own bandwidth, that of the link, cannot take goes to the others (max-min fairness). Sharing begins once the
+    link's delay has passed.
     """
 
-    bandwidth_bytes_per_s: Positive
-    """What the server receives in a second, of all clients together."""
-    per_client_bytes_per_s: PerClientField | None = None
-    """What a client can send in a second; absent: unlimited."""
+    bandwidth_bytes_per_s: Positive | None = None
+    """What the server sends or receives in a second, of all clients together."""
+    bandwidth: component_of("bandwidth", nested=True) | None = None  # type: ignore[valid-type]
+    """The same where it changes in time, in place of the number."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "per_client_bytes_per_s" in value:
+            moved = "is now bandwidth_bytes_per_s of the link itself, beside [shared]; write it there"
+            raise problem(("per_client_bytes_per_s",), value["per_client_bytes_per_s"], moved)
+        return value
+
+    @model_validator(mode="after")
+    def _one_bandwidth(self) -> SharedLink:
+        if self.bandwidth_bytes_per_s is None and self.bandwidth is None:
+            raise missing("bandwidth_bytes_per_s", self)
+        if self.bandwidth_bytes_per_s is not None and self.bandwidth is not None:
+            raise problem(("bandwidth_bytes_per_s",), self.bandwidth_bytes_per_s, "leave it out where bandwidth is given")
+        return self
+
+
+class Downlink(Link):
+    """A link between server and clients: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
+
+    bandwidth: component_of("bandwidth") | None = None  # type: ignore[valid-type]
+    """What a client sends or receives in a second, where that changes in time: in place of `bandwidth_bytes_per_s`."""
+    shared: SharedLink | None = None
+    """A bandwidth that all clients share. Absent: nobody slows down another."""
+
+    @model_validator(mode="after")
+    def _one_bandwidth(self) -> Downlink:
+        if self.bandwidth is None:
+            for i, change in enumerate(self.changes):
+                if change.bandwidth:
+                    reason = "there is no law of bandwidth; give bandwidth, or change bandwidth_bytes_per_s"
+                    raise problem(("changes", i, "bandwidth"), change.bandwidth, reason)
+            return self
+        if self.bandwidth_bytes_per_s is not None:
+            raise problem(("bandwidth_bytes_per_s",), self.bandwidth_bytes_per_s, "leave it out where bandwidth is given")
+        for i, change in enumerate(self.changes):
+            if change.bandwidth_bytes_per_s is not None:
+                reason = "leave it out where the link has a bandwidth; change its parameters by changes.bandwidth"
+                raise problem(("changes", i, "bandwidth_bytes_per_s"), change.bandwidth_bytes_per_s, reason)
+        return self
 
 
 class Uplink(Downlink):
@@ -223,17 +268,6 @@ class Uplink(Downlink):
 
     sub_channels: Count | None = None
     """How many transmissions fit at once; the others wait in order. Absent: every client has its own sub-channel."""
-    shared: SharedUplink | None = None
-    """A bandwidth that uploads share. Absent: nobody's upload slows down another's."""
-
-    @model_validator(mode="after")
-    def _one_bandwidth(self) -> Uplink:
-        own = self.bandwidth_bytes_per_s
-        if self.shared is not None and (own is not None or any(c.bandwidth_bytes_per_s is not None for c in self.changes)):
-            raise problem(
-                ("bandwidth_bytes_per_s",), own, "leave it out; a client's own bandwidth is shared.per_client_bytes_per_s"
-            )
-        return self
 
 
 class ClientOutage(Section):
@@ -281,7 +315,7 @@ class ClientOutage(Section):
         return self
 
 
-class Channels(Downlink):
+class Channels(Link):
     """N sub-channels, on top of the clients' own links in `[uplink]`: an upload takes the delays of both, and both may lose it.
 
     Where a key may differ between clients, here it may between sub-channels.
@@ -302,12 +336,12 @@ class Channels(Downlink):
         return self
 
 
-class Peers(PeerKeys, Downlink):
+class Peers(PeerKeys, Link):
     """The links between clients (fl-da). A message takes distance over speed, bytes over bandwidth and a delay.
 
     A parameter that differs between clients is the sender's.
     """
 
 
-class Opinions(OpinionKeys, Downlink):
+class Opinions(OpinionKeys, Link):
     """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""

@@ -201,7 +201,7 @@ def world(
         uplink=timeline(uplink or Perfect()),
         streams=streams,
         access=access,
-        shared=None if shared is None else shared(clock, clients),
+        up=None if shared is None else shared(clock, clients),
         outages=ClientOutages(outages or []),
         sizes=Sizes(down=8, up=8),
     )

@@ -80,8 +80,8 @@ def random_tables(seed: int, folder: Path) -> dict[str, Any]:
     if rng.random() < 0.3:
         tables["time_limit_s"] = 12.0
     if rng.random() < 0.4:
-        limits = some({}, {"per_client_bytes_per_s": 8.0}, {"per_client_bytes_per_s": (rng.integers(2, 6, count) * 2.0).tolist()})
-        uplink["shared"] = {"bandwidth_bytes_per_s": 20.0} | limits
+        limits = some({}, {"bandwidth_bytes_per_s": 8.0}, {"bandwidth_bytes_per_s": (rng.integers(2, 6, count) * 2.0).tolist()})
+        uplink |= {"shared": {"bandwidth_bytes_per_s": 20.0}, **limits}
     if rng.random() < 0.4:
         written = some({"from_s": 3.0, "to_s": 4.5}, {"from_round": 4, "to_round": 6})
         drawn = some({"mean_up_s": 4.0, "mean_down_s": 1.0}, {"mean_up_rounds": 4, "mean_down_rounds": 2})

@@ -26,6 +26,13 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "empirical": {"path": "durations.csv"},
     },
     "noise": {"constant": {}, "log-normal": {"sigma": 0.5}, "gamma": {"shape": 2.0}},
+    "bandwidth": {
+        "constant": {"bytes_per_s": {"from": 50.0, "to": 500.0}},
+        "trace": {"path": "bandwidth.csv", "offset": "random", "after_end": "stop", "scale": {"by_group": {"a": 1.0, "b": 2.0}}},
+        "packet-trace": {"path": "packets.trace", "offset": "random", "packet_bytes": 20.0},
+        "gauss-markov": {"mean_bytes_per_s": 200.0, "std_bytes_per_s": 100.0, "memory": 0.9, "step_s": 0.5},
+        "markov-levels": {"levels_bytes_per_s": [50.0, 0.0, 500.0], "mean_stay_s": [1.0, 0.5, 1.0]},
+    },
     "channel": {
         "perfect": {},
         "bernoulli": {"success": {"from": 0.5, "to": 1.0}},
@@ -141,7 +148,7 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
             tables["privacy"]["schedule"] = component
         elif group == "reward":
             tables["metrics"] = {"reward": component}
-        elif group in ("delay", "channel"):
+        elif group in ("delay", "bandwidth", "channel"):
             tables["uplink"][group] = component
         elif group == "noise":
             tables["clients"]["data_sizes"], tables["work"] = 20, {"batch_size": 7}

@@ -48,6 +48,13 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "empirical": {"path": "nowhere.csv"},
     },
     "noise": {"constant": None, "log-normal": {"sigma": -0.5}, "gamma": {"shape": 0.0}},
+    "bandwidth": {
+        "constant": {"bytes_per_s": 0.0},
+        "trace": {"path": "nowhere.csv"},
+        "packet-trace": {"packet_bytes": 0.0},
+        "gauss-markov": {"memory": 1.0},
+        "markov-levels": {"mean_stay_s": [1.0]},
+    },
     "channel": {
         "perfect": None,
         "bernoulli": {"success": 1.5},
@@ -80,6 +87,9 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toggles.json").write_text("[[0, 6, 9, 15], [4, 20], null, [3, 12, 13], [0, 20], [1, 2, 5, 19]]")
     phones = {str(k): {"active": [k, k + 9], "inactive": [k + 6, k + 14], "finish_time": 24} for k in range(5)}
     (tmp_path / "phones.json").write_text(json.dumps(phones))
+    steps = "\n".join(f"{time},{200 * (time % 3)}" for time in range(40))
+    (tmp_path / "bandwidth.csv").write_text(f"time_s,bytes_per_s\n{steps}\n")
+    (tmp_path / "packets.trace").write_text("".join(f"{time}\n" for time in range(50, 4000, 90)))
     (tmp_path / "ring.txt").write_text("".join(f"{k} {(k + 1) % 12}\n" for k in range(12)))
     states = np.random.default_rng(3).integers(0, 2, (30, 5))
     np.savetxt(tmp_path / "states.csv", states, fmt="%d", delimiter=",")
@@ -157,7 +167,8 @@ def test_refusals(group: str, kind: str) -> None:
         assert list(component_model(group, kind).model_fields) == ["kind"]
         bad = {"speed": 3.0}
     tables = rough(group, kind)
-    outer = {"schedule": "privacy", "reward": "metrics", "noise": "compute", "delay": "uplink", "channel": "uplink"}.get(group)
+    above = {"noise": "compute", **dict.fromkeys(("delay", "bandwidth", "channel"), "uplink")}
+    outer = {"schedule": "privacy", "reward": "metrics", **above}.get(group)
     table = tables[group] if outer is None else tables[outer][group]
     table.update(bad)
     (key,) = bad

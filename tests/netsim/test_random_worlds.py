@@ -13,6 +13,7 @@ from models.laws.changes import Unchanging
 from models.laws.channels import GilbertElliott
 from netsim.clients.update import OUTCOMES
 from netsim.core.streams import Streams
+from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.draws import Survivals
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same, watch
 
@@ -102,8 +103,8 @@ def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
         simulation, records = built(random_tables(seed, tmp_path))
         flying, medium = phases.update, simulation.server.clients.medium
         simulation.run(after_round=lambda s, put=flying: put(u.phase for u in s.server.clients.in_flight.values()))
-        if medium.shared is not None:
-            sharing.add(len(medium.shared))
+        if isinstance(medium.up, SharedMedium):
+            sharing.add(len(medium.up))
         causes.update(row.cause for row in records.updates if row.outcome == "lost")
         assert all((row.cause is None) == (row.outcome != "lost") for row in records.updates)
         simulation.close()

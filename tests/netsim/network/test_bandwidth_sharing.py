@@ -210,7 +210,7 @@ def test_a_saved_medium_goes_on() -> None:
     whole.ends.clear()
     other = Bench(per_client_bytes_per_s=caps)
     other.clock.start_at(2.5)
-    other.medium.load_state_dict(state)
+    other.medium.load_state_dict(state, 1, 2.5)
     assert other.medium.state_dict() == state
     assert other.play() == whole.play()
 
@@ -218,7 +218,7 @@ def test_a_saved_medium_goes_on() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"size_bytes": 0}, "size_bytes = 0: must be > 0 bytes"),
+        ({"size_bytes": 0}, "size_bytes = 0.0: must be > 0 bytes"),
         ({"bandwidth_bytes_per_s": math.inf}, "bandwidth_bytes_per_s = inf: must be > 0"),
         ({"per_client_bytes_per_s": np.array([1.0, 0.0] * 4)}, "per_client_bytes_per_s = 0.0 for client 1: must be > 0"),
         ({"per_client_bytes_per_s": math.nan}, "per_client_bytes_per_s = nan for client 0"),
@@ -300,7 +300,7 @@ def test_a_round_that_ends_cuts_who_shares_and_they_begin_again() -> None:
     assert it.table("outcome")[0] == ["delivered", "late"]
     # In round 2 client 0 sends a new update at once, client 1 the old one: 50 bytes a second each, and 75 bytes are not enough.
     assert it.table("outcome")[1] == ["late", "late"]
-    assert len(it.server.clients.medium.shared) == 0
+    assert len(it.server.clients.medium.up) == 0
 
 
 def test_jamming_hits_who_shares() -> None:

@@ -44,6 +44,8 @@ SERVERS: dict[str, dict[str, Any]] = {
         "opinions": SLOTS["opinions"],
     },
 }
+ENDING: dict[str, Any] = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [100.0], "after_end": "stop"}
+LEVELS: dict[str, Any] = {"levels_bytes_per_s": [40.0, 200.0], "mean_stay_s": [0.5, 0.5]}
 FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]] = {
     "losses on the clients' own links": (
         {"uplink.channel": {"kind": "bernoulli", "success": 0.7}, "downlink.channel": {"kind": "bernoulli", "success": 0.8}},
@@ -61,6 +63,34 @@ FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]
         {"uplink.shared": {"bandwidth_bytes_per_s": 100.0}, "payload": {"down_bytes": 20, "up_bytes": 20}},
         # Alone an upload takes 0.2 s at this bandwidth, beside the delay of the own link.
         lambda records, simulation: any(row.upload_end_s - row.upload_start_s > 0.25 for row in records.updates),
+    ),
+    "a bandwidth that changes in time": (
+        {
+            "downlink.bandwidth": {"kind": "gauss-markov", "mean_bytes_per_s": 200.0, "std_bytes_per_s": 80.0, "memory": 0.8},
+            "uplink.bandwidth": {"kind": "trace", "time_s": [0.0, 0.5, 0.8], "bytes_per_s": [200.0, 20.0, 0.0], "end_s": 1.0},
+            "payload": {"down_bytes": 20, "up_bytes": 20},
+        },
+        # At 200 bytes a second throughout an upload takes 0.1 s, beside the delay of 0.04 s.
+        lambda records, simulation: any(row.upload_end_s - row.upload_start_s > 0.2 for row in records.updates)
+        and len({row.download_end_s - row.download_start_s for row in records.updates}) > 5,
+    ),
+    "traces of bandwidth that end": (
+        {
+            "downlink.bandwidth": {**ENDING, "end_s": 5.0},
+            "uplink.bandwidth": {**ENDING, "end_s": 3.0},
+            "payload": {"down_bytes": 20, "up_bytes": 20},
+        },
+        lambda records, simulation: _caused(records, "trace-end"),
+    ),
+    "a shared bandwidth that changes in time": (
+        {
+            "downlink.shared": {"bandwidth": {"kind": "markov-levels", **LEVELS}},
+            "uplink.shared": {"bandwidth": {"kind": "markov-levels", **LEVELS}},
+            "uplink.bandwidth": {"kind": "trace", "time_s": [0.0, 0.5], "bytes_per_s": [200.0, 40.0], "offset": "random"},
+            "payload": {"down_bytes": 20, "up_bytes": 20},
+        },
+        lambda records, simulation: any(row.upload_end_s - row.upload_start_s > 0.3 for row in records.updates)
+        and any(row.download_end_s - row.download_start_s > 0.3 for row in records.updates),
     ),
     "outages of groups of clients": (
         {"outages": [{"name": "mast", "clients": [0, 1, 2, 3], "mean_up_s": 1.0, "mean_down_s": 1.0}]},

@@ -96,8 +96,8 @@ def test_a_state_goes_on_with_every_server(server: str) -> None:
 
 
 def test_expected_latencies_are_those_of_who_shares_with_nobody() -> None:
-    limits = {"bandwidth_bytes_per_s": 1000.0, "per_client_bytes_per_s": {"by_group": {"a": 250.0, "b": 5000.0}}}
-    built = build(parse(SYNCHRONOUS | {"uplink": {"shared": limits, **constant(0.5, 0.5, 0.5, 0.5)}}))
+    limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": {"by_group": {"a": 250.0, "b": 5000.0}}}
+    built = build(parse(SYNCHRONOUS | {"uplink": {**limits, **constant(0.5, 0.5, 0.5, 0.5)}}))
     expected = [1 + 0.5 + 4, 1 + 0.5 + 4, 1 + 0.5 + 1, 1 + 0.5 + 1]
     assert built.truth.mean_latency_s(1, 0.0).tolist() == expected
     assert built.clients.medium.latency_s(1, 0.0, np.arange(4)).tolist() == expected
@@ -107,16 +107,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"uplink": {"shared": {"bandwidth_bytes_per_s": 0.0}}}, "uplink.shared.bandwidth_bytes_per_s = 0.0: must be > 0"),
     ({"uplink": {"shared": {}}}, "uplink.shared.bandwidth_bytes_per_s is missing"),
     (
-        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0, "per_client_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}}},
-        "uplink.shared.per_client_bytes_per_s = 0.0 for client 1: must be > 0",
+        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0}, "bandwidth_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}},
+        "uplink.bandwidth_bytes_per_s = 0.0 for client 1: must be finite and > 0",
     ),
     (
-        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0, "per_client_bytes_per_s": [1.0]}}},
-        "uplink.shared.per_client_bytes_per_s: has 1 numbers for 4 clients",
+        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0}, "bandwidth_bytes_per_s": [1.0]}},
+        "uplink.bandwidth_bytes_per_s: has 1 numbers for 4 clients",
     ),
     (
-        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0}, "bandwidth_bytes_per_s": 3.0}},
-        "uplink.bandwidth_bytes_per_s = 3.0: leave it out; a client's own bandwidth is shared.per_client_bytes_per_s",
+        {"uplink": {"shared": {"bandwidth_bytes_per_s": 9.0, "per_client_bytes_per_s": 3.0}}},
+        "uplink.shared.per_client_bytes_per_s = 3.0: is now bandwidth_bytes_per_s of the link itself, beside [shared]",
     ),
     ({"payload": {}}, "uplink.shared.bandwidth_bytes_per_s: a message of 0 bytes takes no bandwidth; set payload.up_bytes"),
     ({"outages": [{"name": "x"}]}, 'outages.0.name = "x": give one of from_s and to_s, from_round and to_round, mean_up_s'),
@@ -163,10 +163,10 @@ def test_a_scenario_to_train_is_checked_without_its_network() -> None:
     built = build(parse(SYNCHRONOUS | {"payload": {}, "learner": learner}), learner=False)
     # The size of an update is not known; the medium is there all the same, and what is wrong with it is found.
     assert built.parameters is None
-    shared = built.clients.medium.shared
-    assert (shared.bandwidth, shared.alone_s(np.arange(4)).tolist()) == (1000.0, [0.001] * 4)
-    limits = {"shared": {"bandwidth_bytes_per_s": 1000.0, "per_client_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}}
-    with pytest.raises(UserError, match=r"uplink\.shared\.per_client_bytes_per_s = 0\.0 for client 1: must be > 0"):
+    shared = built.clients.medium.up
+    assert (shared.bandwidth, shared.alone_s(1, np.zeros(4), np.arange(4)).tolist()) == (1000.0, [0.001] * 4)
+    limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}
+    with pytest.raises(UserError, match=r"uplink\.bandwidth_bytes_per_s = 0\.0 for client 1: must be finite and > 0"):
         build(parse(SYNCHRONOUS | {"server": {"per_round": 4}, "learner": learner, "uplink": limits}), learner=False)
 
 

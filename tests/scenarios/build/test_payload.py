@@ -50,7 +50,7 @@ def test_updates_of_different_sizes_share_the_servers_bandwidth() -> None:
     shared = {"shared": {"bandwidth_bytes_per_s": 32.0}}
     world = World([[0, 1]], uplink=shared, payload={"up_bytes": [32.0, 96.0, 1.0]}, server={"per_round": 2}).play()
     assert world.rows("client", "upload_end_s", "bytes_up") == [(0, 2, 32), (1, 4, 96)]
-    assert world.server.clients.medium.shared.alone_s(np.arange(3)).tolist() == [1, 3, 1 / 32]
+    assert world.server.clients.medium.up.alone_s(1, np.zeros(3), np.arange(3)).tolist() == [1, 3, 1 / 32]
 
 
 def test_an_update_that_is_sent_again_counts_again_and_its_model_does_not() -> None:

@@ -31,6 +31,7 @@ from models.fl.optimizers import Sgd
 from models.fl.partition import equal
 from models.fl.server_optimizers import ServerSgd
 from models.laws.availability import Always
+from models.laws.bandwidth import Constant as Steady
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.laws.noise import LogNormal
@@ -66,6 +67,12 @@ class Noise(LogNormal):
     def __init__(self, *, level: int = 0):
         super().__init__(sigma=0.1)
         seen("noise", level)
+
+
+class Bandwidth(Steady):
+    def __init__(self, *, clients: int, draws, level: int = 0):
+        super().__init__(bytes_per_s=1e3 * (1.0 + draws.uniforms(0, clients)))
+        seen("bandwidth", level)
 
 
 class Channel(Perfect):
@@ -239,6 +246,7 @@ CASES = {
     "policy": (small_tables(), "policy"),
     "delay": (small_tables(), "downlink.delay"),
     "noise": (SAMPLES, "compute.noise"),
+    "bandwidth": ({**small_tables(), "payload": {"down_bytes": 100}}, "downlink.bandwidth"),
     "channel": (small_tables(), "downlink.channel"),
     "availability": (small_tables(), "availability"),
     "schedule": (small_tables(), "privacy.schedule"),

@@ -178,7 +178,31 @@ CHANGES = {
     "uplink.changes.0.at_round=1": "uplink.changes.0.at_round = 1: must be >= 2",
     "uplink.changes.0.at_s=3": "give either at_round or at_s",
     "uplink.changes=[{delay={mean_s=1}}]": "give either at_round or at_s",
-    "uplink.changes=[{at_round=3}]": "changes nothing: give delay, channel or bandwidth_bytes_per_s",
+    "uplink.changes=[{at_round=3}]": "changes nothing: give delay, channel, bandwidth_bytes_per_s or bandwidth",
+    "uplink.changes=[{at_round=3,bandwidth={scale=2}}]": (
+        'uplink.changes.0.bandwidth = {"scale": 2}: there is no law of bandwidth; give bandwidth, or change bandwidth_bytes_per_s'
+    ),
+    "compute.changes=[{at_round=3,bandwidth={scale=2}}]": "compute.changes.0: local training has neither channel nor bandwidth",
+    "uplink.bandwidth={kind='packet-trace'}": "uplink.bandwidth.path is missing",
+    "uplink.bandwidth={kind='trace',path='nowhere.csv'}": "uplink.bandwidth.path = 'nowhere.csv': cannot be read as a text file",
+    "uplink.bandwidth={kind='constant',bytes_per_s=0}": "uplink.bandwidth.bytes_per_s = 0.0: must be finite and > 0",
+    "uplink={bandwidth={kind='constant',bytes_per_s=1},bandwidth_bytes_per_s=3}": (
+        "uplink.bandwidth_bytes_per_s = 3.0: leave it out where bandwidth is given"
+    ),
+    "uplink={bandwidth={kind='constant',bytes_per_s=1},changes=[{at_s=3,bandwidth_bytes_per_s=3}]}": (
+        "uplink.changes.0.bandwidth_bytes_per_s = 3.0: leave it out where the link has a bandwidth"
+    ),
+    "uplink={bandwidth={kind='constant',bytes_per_s=1},changes=[{at_s=3,bandwidth={bytes_per_s=0}}]}": (
+        "uplink.changes.0.bandwidth.bytes_per_s = 0.0: must be finite and > 0"
+    ),
+    "uplink={bandwidth={kind='constant',bytes_per_s=1},random_changes={count=1,parameter='bandwidth.rate'}}": (
+        "uplink.random_changes.parameter = 'bandwidth.rate': the law has no parameter 'rate'"
+    ),
+    "uplink.shared={bandwidth={kind='by-group',groups={}}}": 'uplink.shared.bandwidth.kind = "by-group"',
+    "uplink.shared={bandwidth={kind='constant',bytes_per_s=1},bandwidth_bytes_per_s=3}": (
+        "uplink.shared.bandwidth_bytes_per_s = 3.0: leave it out where bandwidth is given"
+    ),
+    "downlink.shared={}": "downlink.shared.bandwidth_bytes_per_s is missing",
     "uplink.changes.0.clients=fats": "uplink.changes.0.clients = 'fats': unknown group; did you mean 'fast'?",
     "uplink.changes.0.clients=[6]": "uplink.changes.0.clients = [6]: must name some clients between 0 and 5, each once",
     "uplink.changes.0.clients=[]": "must name some clients between 0 and 5, each once",

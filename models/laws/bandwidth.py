@@ -1,0 +1,176 @@
+"""Bandwidth over time: what a client's link, or a link that all share, carries in a second.
+
+A law is a function of time for each client, piecewise constant. Here are the constant one, and what laws are put together of;
+traces are in `bandwidth_traces`, drawn paths in `bandwidth_paths`. A parameter of type `PerClient` is one number for all clients
+or an array with one entry a client.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Protocol
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
+
+_NEVER = math.inf
+
+
+class Draws(Protocol):
+    """What the laws ask of a stream of addressed uniforms in [0, 1)."""
+
+    def uniforms(self, index: int, size: int) -> FloatArray: ...
+
+
+class BandwidthLaw(Protocol):
+    """What the laws that are made of other laws ask of them; `netsim.core.protocols` says what each member means."""
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray: ...
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray: ...
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray: ...
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray: ...
+
+    def mean_rate(self, entities: IntArray) -> FloatArray: ...
+
+    def peak_rate(self, entities: IntArray) -> FloatArray: ...
+
+    def stops_s(self, entities: IntArray) -> FloatArray: ...
+
+
+class Constant:
+    """Always the same bandwidth; one for each client if given so."""
+
+    def __init__(
+        self,
+        *,
+        bytes_per_s: Annotated[PerClient, Doc("What passes in a second, in bytes.")],
+    ) -> None:
+        self._rate = per_client("bytes_per_s", bytes_per_s, above=True, unit=" bytes per second")
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        return np.asarray(start_s + size_bytes / pick(self._rate, entities))
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        return np.asarray((end_s - start_s) * pick(self._rate, entities))
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        return spread(self._rate, entities)
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), _NEVER)
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        return spread(self._rate, entities)
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        return spread(self._rate, entities)
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), _NEVER)
+
+
+class ByGroup:
+    """Different laws for disjoint groups of clients: client k follows `laws[group_of[k]]`.
+
+    The laws see the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
+    """
+
+    def __init__(self, *, laws: list[BandwidthLaw], group_of: IntArray) -> None:
+        self.laws = list(laws)
+        self.group_of = group_of
+
+    def _asked(self, entities: IntArray, answer: Callable[[BandwidthLaw, IntArray], FloatArray]) -> FloatArray:
+        """What each one's law answers; `answer` is asked of a law with the positions of those in `entities` who follow it."""
+        out = np.empty(len(entities))
+        group = self.group_of[entities]
+        for j in np.unique(group).tolist():
+            where = np.flatnonzero(group == j)
+            out[where] = answer(self.laws[j], where)
+        return out
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.ends_s(start_s[i], size_bytes[i], entities[i]))
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.served_bytes(start_s[i], end_s[i], entities[i]))
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.rate(time_s, entities[i]))
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.next_change_s(time_s, entities[i]))
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.mean_rate(entities[i]))
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.peak_rate(entities[i]))
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        return self._asked(entities, lambda law, i: law.stops_s(entities[i]))
+
+
+class Successive:
+    """`laws[j]` from `starts_s[j - 1]` seconds on, `laws[0]` from the beginning: change points whose times are known."""
+
+    def __init__(self, *, laws: list[BandwidthLaw], starts_s: list[float]) -> None:
+        self.laws = list(laws)
+        self._starts = np.array(starts_s, np.float64)
+        self._until = np.append(self._starts, _NEVER)
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        now, left = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
+        out = np.full(len(entities), _NEVER)
+        under_way = np.arange(len(entities))
+        for law, until_s in zip(self.laws, self._until.tolist(), strict=True):
+            here = under_way[now[under_way] < until_s]
+            if here.size:
+                who = entities[here]
+                ends = law.ends_s(now[here], left[here], who)
+                over = ends <= until_s
+                out[here[over]] = ends[over]
+                on, until = here[~over], np.full(np.count_nonzero(~over), until_s)
+                if on.size:
+                    left[on] = np.maximum(left[on] - law.served_bytes(now[on], until, entities[on]), 0.0)
+                    now[on] = until_s
+                under_way = np.setdiff1d(under_way, here[over], assume_unique=True)
+        return out
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        out = np.zeros(len(entities))
+        from_s = -_NEVER
+        for law, until_s in zip(self.laws, self._until.tolist(), strict=True):
+            begin, end = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
+            here = np.flatnonzero(begin < end)
+            if here.size:
+                out[here] += law.served_bytes(begin[here], end[here], entities[here])
+            from_s = until_s
+        return out
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        return self.laws[self._in_force(time_s)].rate(time_s, entities)
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        j = self._in_force(time_s)
+        return np.asarray(np.minimum(self.laws[j].next_change_s(time_s, entities), self._until[j]))
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        """In the long run: of the last law."""
+        return self.laws[-1].mean_rate(entities)
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        peaks: FloatArray = np.stack([law.peak_rate(entities) for law in self.laws]).max(axis=0)
+        return peaks
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        """Of the last law: whatever stops before is in force again after a change point."""
+        return np.asarray(np.maximum(self.laws[-1].stops_s(entities), self._starts[-1]))
+
+    def _in_force(self, time_s: float) -> int:
+        return int(np.searchsorted(self._starts, time_s, "right"))

@@ -1,0 +1,178 @@
+"""Files of measured bandwidth: steps in CSV, and the packet-delivery format of Mahimahi."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from models.errors import ParameterError
+from models.laws.delays import FloatArray, IntArray
+
+CLIENT = "{client}"
+"""What stands for the number of a client in the name of a file."""
+_MS = 1e-3
+
+
+@dataclass(frozen=True)
+class Points:
+    """The steps of a trace: `bytes_per_s[j]` from `time_s[j]` on, which begin with 0; the last one ends at `end_s`."""
+
+    time_s: FloatArray
+    bytes_per_s: FloatArray
+    end_s: float
+
+
+def step_files(
+    *, path: str | None, time_s: list[float] | None, bytes_per_s: list[float] | None, end_s: float | None, clients: int
+) -> tuple[list[Points], IntArray | None]:
+    """The traces of `clients`, and which of them each follows (None: all the only one).
+
+    Raises ValueError that names file and line, or the parameter.
+    """
+    if (path is None) == (time_s is None):
+        raise ParameterError("path", path, "give either path, or time_s and bytes_per_s")
+    if (time_s is None) != (bytes_per_s is None):
+        raise ParameterError("bytes_per_s", bytes_per_s, "must be given with time_s, a rate for each time, and not with path")
+    if end_s is not None and not 0.0 < end_s < math.inf:
+        raise ParameterError("end_s", end_s, "must be finite and > 0 seconds")
+    if path is None:
+        assert time_s is not None
+        assert bytes_per_s is not None
+        return [_written(time_s, bytes_per_s, end_s)], None
+    if CLIENT in path:
+        return [_own_file(_read_steps(place, None), place, end_s) for place in _own(path, clients)], np.arange(clients)
+    by_client = _read_steps(path, clients)
+    if None in by_client:
+        return [_points(path, *by_client[None], end_s)], None
+    missing = next((client for client in range(clients) if client not in by_client), None)
+    if missing is not None:
+        raise ParameterError("path", path, f"has no line of client {missing}; give every client a trace")
+    return [_points(path, *by_client[client], end_s) for client in range(clients)], np.arange(clients)
+
+
+def packet_files(*, path: str, packet_bytes: float, clients: int) -> tuple[list[Points], IntArray | None]:
+    """As `step_files`, from files of Mahimahi's format."""
+    if not 0.0 < packet_bytes < math.inf:
+        raise ParameterError("packet_bytes", packet_bytes, "must be finite and > 0 bytes")
+    if CLIENT in path:
+        return [_read_packets(place, packet_bytes) for place in _own(path, clients)], np.arange(clients)
+    return [_read_packets(path, packet_bytes)], None
+
+
+def _own(path: str, clients: int) -> list[str]:
+    return [path.replace(CLIENT, str(client)) for client in range(clients)]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
+
+
+Rows = tuple[list[float], list[float], int]
+"""Times, rates, and the line of the last of them."""
+
+
+def _own_file(rows: dict[int | None, Rows], path: str, end_s: float | None) -> Points:
+    return _points(path, *rows[None], end_s)
+
+
+def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
+    """The lines of each client, or of all (None); `clients` None: there may be no column of clients."""
+    lines = csv.reader(_lines(path))
+    header = [name.strip() for name in next(lines, [])]
+    wanted = {"time_s", "bytes_per_s"}
+    allowed = wanted if clients is None else wanted | {"client"}
+    if not wanted <= set(header) <= allowed or len(set(header)) < len(header):
+        names = "time_s, bytes_per_s" + ("" if clients is None else ", and client where clients differ")
+        raise ParameterError("path", path, f"line 1: the columns are {', '.join(header) or 'missing'}; must be {names}")
+    at_time, at_rate = header.index("time_s"), header.index("bytes_per_s")
+    at_client = header.index("client") if "client" in header else None
+    found: dict[int | None, Rows] = {}
+    for row in lines:
+        if not row:
+            continue
+        number = lines.line_num
+        try:
+            time, rate = float(row[at_time]), float(row[at_rate])
+            client = None if at_client is None else int(row[at_client])
+        except (ValueError, IndexError):
+            named = "a time and a rate" + ("" if at_client is None else " of a client")
+            raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {named}") from None
+        if client is not None and not 0 <= client < (clients or 0):
+            raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
+        if not 0.0 <= rate < math.inf:
+            raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: must be finite and >= 0")
+        times, rates, last = found.get(client) or ([], [], 0)
+        if not times and time != 0.0:
+            raise ParameterError("path", path, f"line {number}: time_s = {time!r}: the first line of a trace must be at 0")
+        if times and not times[-1] < time < math.inf:
+            before = f"{times[-1]!r}, that of line {last}"
+            raise ParameterError("path", path, f"line {number}: time_s = {time!r}: must be finite and > {before}")
+        times.append(time)
+        rates.append(rate)
+        found[client] = (times, rates, number)
+    if not found:
+        raise ParameterError("path", path, "holds no steps; must hold at least one line below the header")
+    return found
+
+
+def _points(path: str, times: list[float], rates: list[float], line: int, end_s: float | None) -> Points:
+    if end_s is not None and end_s <= times[-1]:
+        raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the time of line {line} of {path}")
+    return _steps(np.array(times), np.array(rates), end_s)
+
+
+def _written(times: list[float], rates: list[float], end_s: float | None) -> Points:
+    if len(times) != len(rates):
+        raise ParameterError("bytes_per_s", rates, f"must have {len(times)} numbers, one for each of time_s")
+    if not times or times[0] != 0.0:
+        raise ParameterError("time_s", times, "must hold at least one time, and begin with 0")
+    for j, (time, rate) in enumerate(zip(times, rates, strict=True)):
+        if not math.isfinite(time) or (j and time <= times[j - 1]):
+            raise ParameterError("time_s", times, f"{time!r} must be finite and come after {times[j - 1]!r}")
+        if not 0.0 <= rate < math.inf:
+            raise ParameterError("bytes_per_s", rates, f"{rate!r} must be finite and >= 0 bytes per second")
+    if end_s is not None and end_s <= times[-1]:
+        raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the last of time_s")
+    if not any(rates):
+        raise ParameterError("bytes_per_s", rates, "carry nothing; give at least one above 0")
+    return _steps(np.array(times, np.float64), np.array(rates, np.float64), end_s)
+
+
+def _steps(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
+    if end_s is None:
+        # A step that has none before it is the whole trace, whatever its length.
+        end_s = float(times[-1] + (times[-1] - times[-2])) if len(times) > 1 else 1.0
+    changed = np.append(True, rates[1:] != rates[:-1])
+    return Points(times[changed], rates[changed], end_s)
+
+
+def _read_packets(path: str, packet_bytes: float) -> Points:
+    stamps: list[int] = []
+    for number, line in enumerate(_lines(path), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if not (text.isascii() and text.isdigit()):
+            raise ParameterError("path", path, f"line {number}: {text!r} is not a whole number of milliseconds")
+        stamp = int(text)
+        if stamps and stamp < stamps[-1]:
+            raise ParameterError("path", path, f"line {number}: {stamp} ms: must be >= {stamps[-1]}, the line before")
+        if stamp > 10**9:
+            raise ParameterError("path", path, f"line {number}: {stamp} ms: must be at most 10^9, eleven days")
+        stamps.append(stamp)
+    if not stamps or not stamps[-1]:
+        raise ParameterError("path", path, "holds no packets after 0 ms; must end with a line above 0")
+    # Only milliseconds in which packets pass, and those after them, begin a step.
+    at, packets = np.unique(np.maximum(np.array(stamps) - 1, 0), return_counts=True)
+    edges = np.unique(np.concatenate(([0], at, at + 1)))
+    edges = edges[edges < stamps[-1]]
+    rates = np.zeros(len(edges))
+    rates[np.searchsorted(edges, at)] = packets * packet_bytes / _MS
+    return _steps(edges * _MS, rates, stamps[-1] * _MS)

@@ -1,0 +1,105 @@
+"""Clients' own links whose bandwidth over time is known beforehand: the time of the bytes is part of the phase's duration.
+
+How long a message takes is settled as its phase begins, like any other duration, and nobody needs to be carried; it is worked out
+for all clients of a round in one call where it can be foreseen when they will begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.network.carriers import NoCarrier, check_sizes
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State
+    from netsim.network.draws import Draw, Durations, Phases
+
+
+class KnownLinks(NoCarrier):
+    """Own links of bandwidth `law`, which stays in force and ends every message.
+
+    `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
+    """
+
+    def __init__(self, *, clients: int, law: BandwidthLaw, size_bytes: float | FloatArray | IntArray) -> None:
+        super().__init__()
+        self.law = law
+        self.sizes = check_sizes(size_bytes, clients)
+
+    def timed(self, delays: Durations) -> Phases:
+        return Transfers(delays=delays, links=self)
+
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        return self.law.ends_s(start_s, self.sizes[clients], clients) - start_s
+
+
+class Transfers:
+    """Durations of a delay, and then of the bytes."""
+
+    looks_ahead = True
+
+    def __init__(self, *, delays: Durations, links: KnownLinks) -> None:
+        self._delays = delays
+        self._links = links
+
+    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
+        return TransferDraw(self._links, clients, self._delays.draw(round, time_s, clients), time_s)
+
+    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
+        return TransferDraw(self._links, clients, self._delays.redraw(round, time_s, clients, state), time_s)
+
+    def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
+        return self._delays.delays_s(round, time_s, clients)
+
+
+class TransferDraw:
+    """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
+
+    certain = False
+    __slots__ = ("_clients", "_delays", "_drawn_s", "_foreseen", "_links")
+
+    def __init__(self, links: KnownLinks, clients: IntArray, delays: Draw[float], drawn_s: float) -> None:
+        self._links = links
+        self._clients = clients
+        self._delays = delays
+        self._drawn_s = drawn_s
+        self._foreseen: list[tuple[float, float, float]] | None = None
+        """Of each client a beginning, the delay that follows, and the duration of both."""
+
+    def at(self, place: int, time_s: float) -> float:
+        """How long the phase of the client at `place` takes that begins now; seconds."""
+        delay_s = self._delays.at(place, time_s)
+        if self._foreseen is None:
+            self.foresee(np.full(len(self._clients), time_s))
+        assert self._foreseen is not None
+        start_s, assumed_s, duration_s = self._foreseen[place]
+        if start_s == time_s and assumed_s == delay_s:
+            return duration_s
+        one = np.array([delay_s])
+        return float(self._durations(np.array([time_s]), one, self._clients[place : place + 1])[0])
+
+    def values_at(self, time_s: float, count: int) -> list[float]:
+        """(n,) the durations of phases that all begin now."""
+        delays_s = np.array(self._delays.values_at(time_s, count))
+        durations: list[float] = self._durations(np.full(count, time_s), delays_s, self._clients).tolist()
+        return durations
+
+    def expire(self) -> bool:
+        """The delays are drawn again, and what was foreseen with them."""
+        return False
+
+    def foresee(self, starts_s: FloatArray) -> None:
+        """Work out the durations of phases that begin at `starts_s` (n,), with the delays as they now stand."""
+        delays_s = np.array(self._delays.values_at(self._drawn_s, len(self._clients)))
+        durations_s = self._durations(starts_s, delays_s, self._clients)
+        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s.tolist(), strict=True))
+
+    def _durations(self, starts_s: FloatArray, delays_s: FloatArray, clients: IntArray) -> FloatArray:
+        bytes_s = starts_s + delays_s
+        return self._links.law.ends_s(bytes_s, self._links.sizes[clients], clients) - starts_s
+
+    def state_dict(self) -> State:
+        """The delays as drawn; all else follows from them."""
+        return self._delays.state_dict()

@@ -1,0 +1,268 @@
+"""A link that all messages under way share, where its bandwidth or the clients' own changes as time passes.
+
+The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): client k's rate is min(B_k(t), level), one
+level for all, such that the link is full or everyone is at the own limit. Between two events all rates are constant; an event is
+a message that begins, ends or is aborted, or a change of a bandwidth in use. Each costs a few steps over arrays of those under
+way. Where nothing changes in time, `bandwidth_sharing` does the same in logarithmic time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.clock import FIRST, Clock
+from netsim.network.carriers import check_sizes
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BandwidthLaw, BoolArray, FloatArray, IntArray, State, Timeline
+    from netsim.network.draws import Durations, Phases
+
+_EVER = float("inf")
+_ROUNDING = 1e-12
+"""Share of a message that is no more than the error of summing up what has been carried."""
+_LINK: IntArray = np.zeros(1, np.int64)
+
+
+def fair_level(limits: FloatArray, capacity: float) -> float:
+    """The level with sum(min(limits, level)) = `capacity`; inf where the limits (n,) add up to no more. In O(n).
+
+    Each step settles half of the limits that are left: those below their median are reached, or those above it are not.
+    """
+    if float(limits.sum()) <= capacity:
+        return _EVER
+    reached, beyond = 0.0, 0
+    """What the limits below the level add up to, and how many lie above it."""
+    open_ = limits
+    while len(open_):
+        median = float(np.partition(open_, len(open_) // 2)[len(open_) // 2])
+        low, above = open_[open_ <= median], open_[open_ > median]
+        total = reached + float(low.sum()) + median * (len(above) + beyond)
+        if total <= capacity:
+            reached, open_ = reached + float(low.sum()), above
+        else:
+            open_, beyond = open_[open_ < median], beyond + int(np.count_nonzero(open_ >= median))
+    return (capacity - reached) / beyond if beyond else _EVER
+
+
+class VaryingMedium:
+    """Messages share a link of bandwidth `link` (of its entity 0); none is faster than its client's `own` bandwidth, if given.
+
+    `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
+    """
+
+    carries = True
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        clients: int,
+        size_bytes: float | FloatArray | IntArray,
+        link: Timeline[BandwidthLaw],
+        own: Timeline[BandwidthLaw] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.on_end: Callable[[int], None] = lambda client: None
+        self.on_stop: Callable[[int], None] = lambda client: None
+        self._sizes = check_sizes(size_bytes, clients)
+        self._link_timeline, self._own_timeline = link, own
+        self._round = 1
+        self._link, self._own, self._until_s = self._laws(1, clock.now)
+        self._capacity = 0.0
+        self._link_changes_s = -_EVER
+        """When the capacity next changes."""
+        self._clients: list[int] = []
+        """Who is under way, in order; the arrays below have an entry for each."""
+        self._left: FloatArray = np.zeros(0)
+        self._rates: FloatArray = np.zeros(0)
+        self._limits: FloatArray = np.zeros(0)
+        self._changes_s: FloatArray = np.zeros(0)
+        """When the limit next changes."""
+        self._stops_s: FloatArray = np.zeros(0)
+        """From when on the limit is 0 for ever."""
+        self._since_s = clock.now
+        """The time at which `_left` holds."""
+        self._rings_s = _EVER
+        self._ringing = False
+
+    def __contains__(self, client: int) -> bool:
+        return client in self._clients
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def _laws(self, round: int, now: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
+        """The laws in force, of the link and of the clients' own, and until when they are."""
+        link, until_s = self._link_timeline.at(round, now)
+        if self._own_timeline is None:
+            return link, None, until_s
+        own, own_until_s = self._own_timeline.at(round, now)
+        return link, own, min(until_s, own_until_s)
+
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        link, own, _ = self._laws(round, float(start_s.min(initial=self.clock.now)))
+        if own is None:
+            return link.ends_s(start_s, self._sizes[clients], np.zeros_like(clients)) - start_s
+        both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
+        return np.array([_through_both(link, own, np.array([client]), start, size) - start for client, start, size in both])
+
+    def join(self, client: int) -> None:
+        self._advance()
+        who, now = np.array([client]), self._since_s
+        if now >= self._until_s:
+            self._look_up(now)
+        limit, change_s, stop_s = np.full(1, _EVER), np.full(1, _EVER), np.full(1, _EVER)
+        if self._own is not None:
+            limit, change_s, stop_s = self._own.rate(now, who), self._own.next_change_s(now, who), self._own.stops_s(who)
+        self._clients.append(client)
+        self._left = np.append(self._left, self._sizes[client])
+        self._limits = np.append(self._limits, limit)
+        self._changes_s = np.append(self._changes_s, change_s)
+        self._stops_s = np.append(self._stops_s, stop_s)
+        self._share()
+
+    def leave(self, client: int) -> None:
+        self._advance()
+        self._remove(self._clients.index(client))
+        self._share()
+
+    def timed(self, delays: Durations) -> Phases:
+        return delays
+
+    def open_round(self, round: int, time_s: float) -> None:
+        self._round = round
+        self.renew()
+
+    def renew(self) -> None:
+        if self._look_up(self.clock.now):
+            self._advance()
+            self._share()
+
+    def _look_up(self, now: float) -> bool:
+        """Whether another law has come into force; the rates of the old one hold until the next `_share`."""
+        before = self._link, self._own
+        self._link, self._own, self._until_s = self._laws(self._round, now)
+        if before[0] is self._link and before[1] is self._own:
+            return False
+        self._link_changes_s = -_EVER
+        if self._own is not None:
+            self._changes_s[:] = -_EVER
+            self._stops_s = self._own.stops_s(np.array(self._clients, np.int64))
+        return True
+
+    def _advance(self) -> None:
+        now = self.clock.now
+        if now > self._since_s:
+            self._left = np.maximum(self._left - (now - self._since_s) * self._rates, 0.0)
+        self._since_s = now
+
+    def _remove(self, place: int) -> None:
+        del self._clients[place]
+        kept = np.arange(len(self._left)) != place
+        self._left, self._limits = self._left[kept], self._limits[kept]
+        self._changes_s, self._stops_s = self._changes_s[kept], self._stops_s[kept]
+
+    def _share(self) -> None:
+        """Give everyone the rate that is theirs from now on, and put what comes next on the clock."""
+        if self._ringing:
+            return  # once all that happens at this instant has
+        if not self._clients:
+            self._rates, self._rings_s = np.zeros(0), _EVER
+            return
+        now = self._since_s
+        if now >= self._until_s:
+            self._look_up(now)
+        if self._link_changes_s <= now:
+            self._capacity = float(self._link.rate(now, _LINK)[0])
+            self._link_changes_s = float(self._link.next_change_s(now, _LINK)[0])
+        changed = np.flatnonzero(self._changes_s <= now)
+        if changed.size and self._own is not None:
+            who = np.array(self._clients)[changed]
+            self._limits[changed] = self._own.rate(now, who)
+            self._changes_s[changed] = self._own.next_change_s(now, who)
+        self._rates = np.minimum(self._limits, fair_level(self._limits, self._capacity))
+        next_s = min(float(self._changes_s.min()), self._link_changes_s, self._until_s)
+        stops_s = max(float(self._stops().min()), now)
+        self._ring_at(min(next_s, stops_s, float(self._ends().min())))
+
+    def _stops(self) -> FloatArray:
+        """From when on each will never get anything again."""
+        return np.minimum(self._stops_s, float(self._link.stops_s(_LINK)[0]))
+
+    def _ends(self) -> FloatArray:
+        """When each would be through if no rate changed."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lasts_s = np.where(self._left > 0.0, self._left / self._rates, 0.0)
+        return self._since_s + lasts_s
+
+    def _ring_at(self, time_s: float) -> None:
+        if time_s != self._rings_s:
+            self._rings_s = time_s
+            if time_s < _EVER:
+                self.clock.call_at(time_s, self._ring, time_s, FIRST)
+
+    def _ring(self, at_s: float) -> None:
+        if at_s != self._rings_s:
+            return  # another call has taken its place
+        self._rings_s = _EVER
+        over = self._ends() <= at_s
+        self._advance()
+        # What rounding has left of a message must not wait for the end of a pause that begins now.
+        over |= self._left <= _ROUNDING * self._sizes[self._clients]
+        self._left[over] = 0.0
+        self._ringing = True
+        self._tell(over, self.on_end)
+        self._tell(self._stops() <= at_s, self.on_stop)
+        self._ringing = False
+        self._share()
+
+    def _tell(self, those: BoolArray, told: Callable[[int], None]) -> None:
+        """`those` (n,) are no longer under way; whoever is told may abort others, and others may begin."""
+        for client in np.array(self._clients)[those].tolist():
+            if client in self._clients:
+                self._remove(self._clients.index(client))
+                told(client)
+
+    def state_dict(self) -> State:
+        """What every message under way has left, its rate, and what comes next."""
+        return {
+            "clients": list(self._clients),
+            "left": self._left.copy(),
+            "rates": self._rates.copy(),
+            "since_s": self._since_s,
+            "rings_s": self._rings_s,
+        }
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        self._round = round
+        self._link, self._own, self._until_s = self._laws(round, time_s)
+        self._clients = list(state["clients"])
+        self._left, self._rates = state["left"].copy(), state["rates"].copy()
+        self._since_s = state["since_s"]
+        count, since_s = len(self._clients), self._since_s
+        self._limits, self._changes_s, self._stops_s = (np.full(count, _EVER) for _ in range(3))
+        if self._own is not None:
+            who = np.array(self._clients, np.int64)
+            self._limits, self._changes_s = self._own.rate(since_s, who), self._own.next_change_s(since_s, who)
+            self._stops_s = self._own.stops_s(who)
+        self._capacity = float(self._link.rate(since_s, _LINK)[0])
+        self._link_changes_s = float(self._link.next_change_s(since_s, _LINK)[0])
+        self._rings_s = _EVER
+        self._ring_at(state["rings_s"])
+
+
+def _through_both(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_s: float, size_bytes: float) -> float:
+    """When a message alone on both is through: the integral of the lesser of the two bandwidths, step by step."""
+    now, left = start_s, size_bytes
+    stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))
+    while now < stops_s:
+        rate = min(float(link.rate(now, _LINK)[0]), float(own.rate(now, client)[0]))
+        until_s = min(float(link.next_change_s(now, _LINK)[0]), float(own.next_change_s(now, client)[0]))
+        if rate > 0.0 and now + left / rate <= until_s:
+            return now + left / rate
+        left -= (until_s - now) * rate
+        now = until_s
+    return _EVER

@@ -1,0 +1,223 @@
+"""Bandwidth of the links between server and clients: as laws over time, and what carries the bytes of models and updates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.bandwidth import Constant, Successive
+from models.laws.changes import Piecewise, Unchanging
+from models.laws.delays import Constant as ConstantDelay
+from netsim.core.clock import Clock
+from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
+from netsim.network.bandwidth_sharing import SharedMedium
+from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
+from netsim.network.known_links import KnownLinks
+from netsim.network.varying_medium import VaryingMedium
+from scenarios.build.changes import Step, drawn_steps, written_steps
+from scenarios.build.laws import LONGEST_S, Law, changed_bandwidth, pieced
+from scenarios.build.payload import Message
+from scenarios.build.population import Context, Population
+from scenarios.build.script.targets import Overlay
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.world import Downlink
+
+OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw]
+_LINK: IntArray = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How the bytes of one direction travel."""
+
+    carrier: Carrier
+    expected: tuple[Timeline[DelayLaw], ...] = ()
+    """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
+    least_s: FloatArray | float = 0.0
+    """What they take at least."""
+
+
+class _Expected:
+    """The expected time of the bytes, over time: of who shares with nobody, at the mean bandwidth of the law in force."""
+
+    def __init__(self, own: OwnBandwidth | None, shared: BandwidthLaw | None, sizes: FloatArray) -> None:
+        self._own, self._sizes = own, sizes
+        self._most = math.inf if shared is None else float(shared.mean_rate(_LINK)[0])
+        self._known: tuple[BandwidthLaw | None, DelayLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
+        if self._known is None or self._known[0] is not law:
+            self._known = law, ConstantDelay(value_s=self.takes_s(law))
+        return self._known[1], until_s
+
+    def takes_s(self, law: BandwidthLaw | None) -> FloatArray:
+        """(K,) seconds under `law`."""
+        everyone = np.arange(len(self._sizes))
+        rates = np.full(len(everyone), self._most) if law is None else np.minimum(law.mean_rate(everyone), self._most)
+        return np.asarray(self._sizes / rates)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A bandwidth that is a number for each client, and does not change but at change points."""
+
+    values: float | FloatArray
+    path: str
+    context: Context
+
+    def after(self, step: Step) -> _Number:
+        return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
+
+    def build(self, step: Step | None = None) -> Constant:
+        return self._built(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
+
+    def _built(self, key: str) -> Constant:
+        with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
+            return Constant(bytes_per_s=self.values)
+
+    def laid(self, overlay: Overlay, path: str) -> _Number:
+        """As a script's change leaves it."""
+        values, population = self.value("bytes_per_s", path), self.context.population
+        chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
+        for name, given in overlay.parameters.items():
+            self.value(name, path)
+            found = population.values(given, f"{path}.{name}", overlay.entities)
+            values[chosen] = values[chosen] * found if overlay.scale else found
+        return replace(self, values=values)
+
+    def value(self, name: str, path: str) -> FloatArray:
+        """The parameter that it has."""
+        if name != "bytes_per_s":
+            raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, ['bytes_per_s'])}")
+        return np.array(np.broadcast_to(self.values, (self.context.population.count,)), np.float64)
+
+    def build_at(self, path: str) -> Constant:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(f"{path}.bytes_per_s")
+
+
+@dataclass(frozen=True)
+class _Component:
+    """A bandwidth that is a component of the scenario."""
+
+    law: Law
+
+    def after(self, step: Step) -> _Component:
+        return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
+
+    def build(self, step: Step | None = None) -> Any:
+        return self.law.build(f"{step.path}.bandwidth" if step else None)
+
+    def laid(self, overlay: Overlay, path: str) -> _Component:
+        """As a script's change leaves it."""
+        change = self.law.scaled if overlay.scale else self.law.changed
+        return replace(self, law=change(overlay.parameters, overlay.entities, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter of the law."""
+        return self.law.value(name, path)
+
+    def build_at(self, path: str) -> Any:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self.law.build(path)
+
+
+def varies(section: Downlink, context: Context) -> bool:
+    """Whether the time of the bytes on a link is more than a number of seconds to add to its delay."""
+    numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
+    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
+    return section.shared is not None or section.bandwidth is not None or numbers or scripted
+
+
+def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
+    """What carries `message` over the link at `path`; raises UserError."""
+    if not varies(section, context):
+        return Carried(NoCarrier())
+    own = _own(section, path, context)
+    shared = None if section.shared is None else _shared(section, path, context)
+    key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
+    given = section.bandwidth if section.shared is None else section.shared.bandwidth
+    key += "_bytes_per_s" if given is None else ""
+    message.require_bytes(key)
+    sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
+    scripted = context.targets is not None and own is not None
+    carrier = _carrier(own, shared, clock, sizes, scripted=scripted)
+    if context.targets is not None and own is not None:
+        context.targets.after_change(f"{path}.bandwidth", carrier.renew)
+    expected = _Expected(own, shared, sizes)
+    for law in own.laws if own is not None else [None]:
+        takes_s = expected.takes_s(law)
+        if not takes_s.max() <= LONGEST_S:
+            shown = f"takes {takes_s.max():g} s on average for client {takes_s.argmax()}"
+            raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
+    return Carried(carrier=carrier, expected=(expected,), least_s=_least_s(own, shared, sizes))
+
+
+def _own(section: Downlink, path: str, context: Context) -> OwnBandwidth | None:
+    """The clients' own bandwidth over time; None: unlimited."""
+    steps = written_steps(section, "bandwidth", path, context, numbers=True)
+    first: _Number | _Component
+    if section.bandwidth is not None:
+        law = Law.of(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
+        first = _Component(law)
+        if section.random_changes is not None:
+            steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
+    elif section.bandwidth_bytes_per_s is not None:
+        values = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
+        first = _Number(values, path, context)
+    else:
+        if steps:
+            changed_bandwidth(None, steps[0], path, context.population)
+        return None
+    timeline: OwnBandwidth = pieced(first, steps, path, "bandwidth", context)
+    return timeline
+
+
+def _shared(section: Downlink, path: str, context: Context) -> BandwidthLaw:
+    """The bandwidth that all share: one link, entity 0."""
+    shared, path = section.shared, f"{path}.shared"
+    assert shared is not None
+    if shared.bandwidth is None:
+        with refusals_at(path, ("bytes_per_s",), {"bytes_per_s": f"{path}.bandwidth_bytes_per_s"}):
+            return Constant(bytes_per_s=shared.bandwidth_bytes_per_s or 0.0)
+    alone = replace(context, population=Population.of_one())
+    law: BandwidthLaw = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone).build()
+    return law
+
+
+def _carrier(
+    own: OwnBandwidth | None, shared: BandwidthLaw | None, clock: Clock, sizes: FloatArray, *, scripted: bool
+) -> Carrier:
+    """The cheapest that does it; `scripted`: the own bandwidth may become another one at any time."""
+    everyone = np.arange(len(sizes))
+    if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
+        own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
+    lasting = own.laws[0] if own is not None and not scripted and len(own.laws) == 1 else None
+    if shared is None:
+        assert own is not None
+        # What is lost as a trace ends does not end as a phase does.
+        if lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
+            return KnownLinks(clients=len(sizes), law=lasting, size_bytes=sizes)
+        return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
+    if isinstance(shared, Constant) and (own is None or isinstance(lasting, Constant)):
+        return SharedMedium(
+            clock=clock,
+            clients=len(sizes),
+            size_bytes=sizes,
+            bandwidth_bytes_per_s=float(shared.mean_rate(_LINK)[0]),
+            per_client_bytes_per_s=math.inf if lasting is None else lasting.mean_rate(everyone),
+        )
+    return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=Unchanging(shared), own=own)
+
+
+def _least_s(own: OwnBandwidth | None, shared: BandwidthLaw | None, sizes: FloatArray) -> FloatArray:
+    peaks = [] if shared is None else [np.full(len(sizes), float(shared.peak_rate(_LINK)[0]))]
+    if own is not None:
+        everyone = np.arange(len(sizes))
+        peaks.append(np.stack([law.peak_rate(everyone) for law in own.laws]).max(axis=0))
+    return np.asarray(sizes / np.stack(peaks).min(axis=0))
