@@ -62,6 +62,9 @@ class Clients(Section):
     """K, the number of clients."""
     groups: list[Group] = []
     """Groups whose parameters differ; empty: one group named "all"."""
+    devices: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file of what clients can do: a line for each class (columns class, share, samples_per_s, ..), whose classes are then
+    the groups, or a line for each client (column client). See docs/world.md."""
     data_sizes: PerClientField | None = None
     """Samples each client holds, for a study without a learner (with one, its partition says). Absent: all hold as many."""
     report_phases: bool = False
@@ -190,13 +193,6 @@ class Compute(Timed):
         if flops != (self.flops_per_s is not None):
             key = "flops_per_s" if flops else "flops_per_sample"
             raise missing(key, self)
-        if not given and self.noise.kind != "constant":
-            raise problem(("noise",), self.noise.kind, f"multiplies the time of samples; give one of {', '.join(SPEEDS)}")
-        for i, change in enumerate(self.changes):
-            said = [name for name in SPEEDS if getattr(change, name) is not None]
-            if said and said != given:
-                why = f"speed is given as {given[0]}; change that" if given else "there was none before"
-                raise problem(("changes", i, said[0]), getattr(change, said[0]), why)
         return self
 
 
