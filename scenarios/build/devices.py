@@ -186,5 +186,7 @@ def _with(section: Any, path: list[str], value: Any) -> Any:
     if rest:
         inner = getattr(section, name, None)
         return section if inner is None else section.model_copy(update={name: _with(inner, rest, value)})
-    others = dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}
+    # Other ways to say the same go.
+    others = {"bandwidth": None} if name == "bandwidth_bytes_per_s" else {}
+    others |= dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}
     return section.model_copy(update=others | {name: value})
