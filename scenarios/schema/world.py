@@ -270,8 +270,9 @@ class ClientOutage(Section):
     """Clients that nothing reaches and that reach nobody for a while: what they send or are sent meanwhile is lost.
 
     When: `from_s` and `to_s`, or `from_round` and `to_round`, or drawn as a two-state Markov process with `mean_up_s` and
-    `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Messages between clients and uploads of opinions are not concerned.
-    A round in which everybody is cut off lasts as long as the downloads that are lost.
+    `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Lost are models, updates, opinions, and messages between clients of
+    whom either is cut off (with slots.start = "zero" messages take no time and none is lost). A round in which everybody is cut
+    off lasts as long as the downloads that are lost.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
