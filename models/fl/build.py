@@ -13,6 +13,7 @@ from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation import AGGREGATIONS, STALENESS
+from models.fl.compression.none import NoCompression
 from models.fl.data import Dataset, load_dataset
 from models.fl.evaluation import Randomness
 from models.fl.keywords import check_options
@@ -24,6 +25,7 @@ from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factor
 from models.fl.optimizers import OPTIMIZERS
 from models.fl.options import LearnerOptions, Table
 from models.fl.partition import make_partition
+from models.fl.protocols import Compression
 from models.fl.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.unprotected import Unprotected
 from models.laws.work import WorkPlan
@@ -67,19 +69,22 @@ def build_learner(
     mechanism: Table,
     plan: WorkPlan | None = None,
     unprotected: Unprotected | None = None,
+    compressions: tuple[Compression, Compression] | None = None,
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`, `aggregation.AGGREGATIONS`,
     `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or `partition.PARTITIONS`, or is the user's own callable, of a
     network (input_shape, classes) -> module. `mechanism` goes by "mode" to
-    `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`. Draws are at the addresses "data", "partition" and "network" of
-    `streams`. `options.threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
+    `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
+    addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
+    are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
             not fit; the message begins with the table and key.
     """
+    up, down = compressions or (NoCompression(), NoCompression())
     methods = Methods(
         optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
         mechanism=_call("mechanism", mechanism, "mode", MECHANISMS, {}),
@@ -87,6 +92,8 @@ def build_learner(
         aggregation=_call("aggregation", options.aggregation, "kind", AGGREGATIONS, {}),
         staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
+        compression=up,
+        down_compression=down,
     )
     torch.set_num_threads(options.threads or 1)
     dataset = load_dataset(options.data, root=data_root, generator=streams.generator("data"))

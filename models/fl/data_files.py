@@ -23,6 +23,13 @@ _SIZES = {
     "cifar-10": (50_000, 10_000),
     "cifar-100": (50_000, 10_000),
 }
+_SHAPES = {"digits": (1, 8), "mnist": (1, 28), "fashion-mnist": (1, 28), "cifar-10": (3, 32), "cifar-100": (3, 32)}
+
+
+def published_shape(kind: str) -> tuple[tuple[int, int], int]:
+    """Channels and height, which is the width, of the images of a data set, and its number of labels."""
+    require_known(kind)
+    return _SHAPES[kind], 100 if kind == "cifar-100" else 10
 
 
 def require_known(kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
@@ -22,7 +23,7 @@ class Gradients:
         self, *, network: nn.Module, layout: Layout, loss: Loss, mixed: bool, channels_last: bool, device: torch.device
     ) -> None:
         self._network, self._loss = network, loss
-        self._names, self._count = layout.names, layout.count
+        self._names, self._count, self._trained = layout.names, layout.count, layout.trained
         self._mixed, self._channels_last, self._kind = mixed, channels_last, device.type
         self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed else None
         """The network, where it computes the gradients of its copies itself."""
@@ -30,13 +31,14 @@ class Gradients:
     def of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write into `slots` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k of `views`.
 
+        What is not trained need not be written.
         Returns the scores (n, B, classes) that they were computed from.
         """
         if self.by_hand is not None:
             return self.by_hand.stacked_gradients(views, slots, x, y, weights, self._loss)
         # The clients' losses do not depend on each other's parameters: the gradient of their sum is every client's own.
         with torch.enable_grad():
-            leaves = [view.detach().requires_grad_() for view in views]
+            leaves = self._leaves(view.detach() for view in views)
             with self.autocast():
                 scores = self.scores_of_copies(leaves, x)
             total = (self._loss.value(scores.float(), y) * weights).sum()
@@ -55,7 +57,7 @@ class Gradients:
         """The same for a single copy, of its real samples only, those of weight > 0; their scores (samples, classes)."""
         real = weights[0] > 0
         with torch.enable_grad():
-            leaves = [view[0].detach().requires_grad_() for view in views[: self._count]]
+            leaves = self._leaves(view[0].detach() for view in views[: self._count])
             # Buffers are given as views of the row, so that what the network writes into them stays there.
             values = [*leaves, *(view[0] for view in views[self._count :])]
             inputs = self.laid_out(x[0][real])
@@ -79,7 +81,15 @@ class Gradients:
         # Without the cache of cast weights: every step has new ones.
         return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
 
-    @staticmethod
-    def _store(total: Tensor, leaves: list[Tensor], slots: list[Tensor]) -> None:
-        for slot, part in zip(slots, torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True), strict=True):
-            slot.copy_(part)
+    def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """`tensors`, those that are trained as what a gradient is taken in."""
+        leaves = list(tensors)
+        for place in self._trained:
+            leaves[place].requires_grad_()
+        return leaves
+
+    def _store(self, total: Tensor, leaves: list[Tensor], slots: list[Tensor]) -> None:
+        trained = [leaves[place] for place in self._trained]
+        parts = torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
+        for place, part in zip(self._trained, parts, strict=True):
+            slots[place].copy_(part)

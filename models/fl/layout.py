@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+from models.fl.sub_models import moving_statistics, trained_tensors
 
 BatchNorm: TypeAlias = nn.modules.batchnorm._BatchNorm
 
@@ -14,23 +17,42 @@ class Layout:
     """Columns of a row (d,) that holds a network.
 
     First `parameters` numbers in the order of `Module.parameters()`, then `buffers` further ones, the floating-point buffers
-    (running statistics of batch normalisation). `count` tensors of `names` and `shapes` are parameters.
+    (running statistics of batch normalisation). `count` tensors of `names` and `shapes` are parameters. `trained` names those of
+    them that are trained, by patterns; None: all.
+
+    Raises:
+        ParameterError: a pattern names no parameter.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, trained: Sequence[str] | None = None) -> None:
         tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
         self.names = [name for name, _ in tensors]
         self.shapes = [tensor.shape for _, tensor in tensors]
         self.count = len(list(network.parameters()))
         self.parameters = sum(shape.numel() for shape in self.shapes[: self.count])
         self.buffers = sum(shape.numel() for shape in self.shapes[self.count :])
+        names, others = self.names[: self.count], self.names[self.count :]
+        self.trained = trained_tensors(names, trained)
+        """The places of the tensors that are trained."""
+        moving = moving_statistics(others, trained and [names[place] for place in self.trained])
+        self.moves = self._mark({*self.trained, *(self.count + place for place in moving)})
+        """(d,) which columns training may change: of those tensors, and of their layers' running statistics."""
+        self.all_move = bool(self.moves.all())
+        """Whether these are all columns."""
+        whole, width = len(self.trained) == self.count, self.parameters
+        self.columns: slice | Tensor = slice(0, width) if whole else torch.nonzero(self.moves[:width]).flatten()
+        """The columns of the parameters among them; a slice where it is all of them."""
         self.normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
         """The layers of batch normalisation."""
         within = {f"{path}." if path else "" for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
         of_norm = [f"{name.rpartition('.')[0]}." if "." in name else "" for name in self.names]
-        marks = [torch.full((shape.numel(),), owner in within) for owner, shape in zip(of_norm, self.shapes, strict=True)]
-        self.batch_norm = torch.cat(marks) if marks else torch.zeros(0, dtype=torch.bool)
+        self.batch_norm = self._mark({place for place, owner in enumerate(of_norm) if owner in within})
         """(d,) which columns belong to these: weights, biases and running statistics."""
+
+    def _mark(self, places: Collection[int]) -> Tensor:
+        """(d,) which columns belong to the tensors in these places."""
+        marks = [torch.full((shape.numel(),), place in places) for place, shape in enumerate(self.shapes)]
+        return torch.cat(marks) if marks else torch.zeros(0, dtype=torch.bool)
 
     def row(self, network: nn.Module) -> Tensor:
         """The numbers of `network` now, float32 (d,)."""

@@ -13,6 +13,7 @@ from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation import Arrivals, checked_factors, checked_step
+from models.fl.compression.sign import NEEDS_VOTE
 from models.fl.contribution import on_validation
 from models.fl.data import Dataset
 from models.fl.devices import device_of
@@ -138,8 +139,7 @@ class FederatedLearner:
         if methods.aggregation.needs_contribution and not options.contribution_samples:
             raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
         if methods.compression.needs_vote and not methods.aggregation.votes:
-            reason = "signs have no magnitude: set aggregation.kind = 'majority-vote', or compression.scale = 'mean'"
-            raise ParameterError("compression.scale", "none", reason)
+            raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
         if methods.aggregation.votes and self._trainer.buffers and not self._work.local_statistics:
             raise ParameterError("aggregation.kind", "majority-vote", STATISTICS_NOT_VOTED)
         self._contributions = on_validation(
@@ -153,10 +153,12 @@ class FederatedLearner:
         """Updates computed and offered to the model so far."""
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
+        layout = self._trainer.layout
+        self._frozen = None if layout.all_move else (~layout.moves).to(self._device)
+        """The columns that nobody trains, whatever aggregation and server optimizer make of a step of zeros."""
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
         self.release = self._work.release
         """What of an update is sent, and how much of it is protected."""
-        self.payload_bytes = 4 * self.release.numbers
         self.up_bytes, self.down_bytes = self._work.up.bytes, self._work.down.bytes
         """Bytes of an update and of a model as they are sent."""
 
@@ -256,6 +258,8 @@ class FederatedLearner:
         checked_step("aggregation", step, model)
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
+        if self._frozen is not None:
+            step[self._frozen] = 0.0
         if self._contributions is not None:
             self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
         self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))

@@ -125,7 +125,7 @@ class LocalWork:
             clients = [updates[row].client for row in rows]
             start = starts[rows]
             memory.recall_statistics(clients, start[:, width:])
-            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, :width])
+            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
             first_of_rows = None if first is None else first.fresh(rows)
             here = [updates[row] for row in rows], [batches[row] for row in rows]
             trained[rows] = self._train(*here, start, states, losses, first_of_rows)
@@ -149,15 +149,17 @@ class LocalWork:
         """The model (d,) of this version as clients receive it: the same for all of them."""
         if self.down.exact:
             return model
-        width = self._trainer.parameters
-        arrived = self.down.received(model[None, :width], lambda row: self._streams.generator("model-compression", version))
-        return torch.cat([arrived[0], model[width:]])
+        columns, arrived = self._trainer.layout.columns, model.clone()
+        sent = model[None, columns]
+        arrived[columns] = self.down.received(sent, lambda row: self._streams.generator("model-compression", version))[0]
+        return arrived
 
     def _compress(self, content: Tensor, updates: list[Update]) -> ErrorMemory:
         """Put what arrives of the updates `content` (n, d) in their place; what the clients have left out by then."""
         if self.up.exact:
             return self.left_out
-        sent = content[:, : self._trainer.parameters]
+        columns = self._trainer.layout.columns
+        sent = content[:, columns]
         left_out = self.left_out.copy()
         usable = content.isfinite().all(1).tolist()
         for wave in _one_after_another(updates, self.up.error_feedback):
@@ -170,6 +172,7 @@ class LocalWork:
             sent[rows] = after = self.up.received(before, self._draws([updates[row] for row in rows]))
             if self.up.error_feedback:
                 left_out.keep(clients, before - after)
+        content[:, columns] = sent
         return left_out
 
     def _draws(self, updates: list[Update]) -> Generators:

@@ -63,6 +63,9 @@ class TrainingOptions:
     optimizer_state: Literal["fresh", "kept"] = "fresh"
     """kept: every client's optimizer goes on from the moments and the number of steps of its last participation that was
     delivered (PAUSE's authors); fresh: it starts again with every update."""
+    trained: list[str] | None = None
+    """Names of the parameters that are trained and sent, or patterns of names with * and ?; the others stay as the server's first
+    model has them, at all clients. Absent: all."""
     batch_size: Count = 20
     """Samples of a local step."""
     epochs: Count = 1

@@ -44,7 +44,8 @@ class LocalTrainer:
 
     A row of parameters holds `parameters` numbers in the order of `Module.parameters()` and then, as `buffers` further columns,
     the floating-point buffers (running statistics of batch normalisation), which a client trains along; such a network skips
-    batches of a single sample, which have no variance.
+    batches of a single sample, which have no variance. Parameters that `options.trained` does not name keep the numbers that they
+    start from, and so do the running statistics of layers of which no parameter is trained.
     `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
     `options.proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added.
     `options.precision` "bfloat16" computes forward and backward in mixed precision; parameters and moments stay float32.
@@ -74,7 +75,7 @@ class LocalTrainer:
         self._proximal = options.proximal
         self.notes: list[str] = []
         """What happened in training that a user should know, once each."""
-        self.layout = Layout(network)
+        self.layout = Layout(network, options.trained)
         self.parameters, self.buffers = self.layout.parameters, self.layout.buffers
         if not self.parameters:
             raise ParameterError("network", network, "it has no parameters: there is nothing to train or to send", shown="")
@@ -87,6 +88,7 @@ class LocalTrainer:
             channels_last=self._convolves and x.dim() == 4 and x.device.type == "cpu",
             device=x.device,
         )
+        self._moving = self.layout.moves[self.parameters :].to(x.device)
         self.reason = self._why_sequential()
         self.vectorised = self.reason is None
         row_bytes = 4 * self.parameters * (2 + optimizer.moments)
@@ -196,6 +198,8 @@ class LocalTrainer:
             if first is not None and first_of_rows is not None:
                 first.merge(rows, first_of_rows)
             done += len(rows)
+        if not self.layout.all_move:
+            out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
         return out
 
     def _drawing(self, seed: int) -> AbstractContextManager[None]:
@@ -229,9 +233,10 @@ class LocalTrainer:
     ) -> tuple[Tensor, list[Tensor]]:
         steps, chosen, weights, shifts = stack_batches(batches, moves, rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
-        anchor = theta.clone() if self._proximal else theta
+        columns = self.layout.columns
+        anchor = theta[:, columns].clone() if self._proximal else theta
         if moments is None:
-            moments = [torch.zeros_like(theta) for _ in range(self._optimizer.moments)]
+            moments = [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
         compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
         active = 0
         with torch.no_grad():
@@ -253,10 +258,12 @@ class LocalTrainer:
                         tally.add(losses)
                     if first is not None:
                         first.note(step, losses, real)
-                slope = gradient[:active, : self.parameters]
+                part, slope = theta[:active, columns], gradient[:active, columns]
                 if self._proximal:
-                    slope.add_(theta[:active] - anchor[:active], alpha=self._proximal)
-                self._optimizer.step(theta[:active], slope, [moment[:active] for moment in moments], taken[:active] + step + 1)
+                    slope.add_(part - anchor[:active], alpha=self._proximal)
+                self._optimizer.step(part, slope, [moment[:active] for moment in moments], taken[:active] + step + 1)
+                if not isinstance(columns, slice):  # indexed by a list of columns these are copies
+                    theta[:active, columns] = part
         return rows, moments
 
     def _why_sequential(self) -> str | None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from models.fl.compression.bits import share_of
 from netsim.network.sizes import Sizes
+from scenarios.build.compression import Compressions, build_compressions, check_messages
 from scenarios.build.population import IntArray, Population
+from scenarios.build.training import learner_refusals
 from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario
@@ -29,24 +32,64 @@ class Message:
         raise UserError(f"{bandwidth_key}: a message of 0 bytes{whose} takes no bandwidth; set {self.key}")
 
 
-def build_sizes(scenario: Scenario, population: Population, network_bytes: int) -> Sizes:
-    """The sizes of models and updates, headers included; raises UserError.
+def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Sizes:
+    """The sizes of models and updates as they are sent, headers included; raises UserError.
 
-    `network_bytes`: what the network's parameters take, where `[payload]` does not say it; 0 without a network.
+    `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for what nobody can
+    know.
     """
-    section = scenario.payload
+    section, compressions = scenario.payload, build_compressions(scenario)
+    network = _network_bytes(scenario, trained, compressions) or (1, 1)
+    if scenario.learner is not None and section.trained_share < 1:
+        raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
     sizes: dict[str, Any] = {}
-    for name, given in (("down", section.down_bytes), ("up", section.up_bytes)):
-        body: Any = network_bytes if given is None else population.values(given, f"payload.{name}_bytes")
+    for name, given, whole_network, compression in (
+        ("down", section.down_bytes, network[0], compressions.down),
+        ("up", section.up_bytes, network[1], compressions.up),
+    ):
+        body: Any = whole_network if given is None else population.values(given, f"payload.{name}_bytes")
         if not np.min(body) >= 0:
             whose = f" for client {np.argmin(body)}" if np.ndim(body) else ""
             raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{whose}: must be >= 0 bytes")
-        whole = np.ceil(body) + float(section.header_bytes)
-        if float(np.max(whole)) * population.count > LARGEST:
+        whole = np.ceil(body)
+        if float(np.max(whole) + section.header_bytes) * population.count > LARGEST:
             shown = f"payload.{name}_bytes = {float(np.max(body))!r}"
             raise UserError(f"{shown}: must be less; a round of all clients would pass 2^63 bytes")
-        sizes[name] = np.asarray(whole, np.int64) if np.ndim(whole) else int(whole)
+        sent = _share(_share(np.asarray(whole, np.int64), section.trained_share), compression.ratio or 1.0) + section.header_bytes
+        sizes[name] = sent if sent.ndim else int(sent)
     return Sizes(**sizes)
+
+
+def _share(sizes: IntArray, share: float) -> IntArray:
+    """ceil(share * sizes), of the share as it is written."""
+    if share == 1:
+        return sizes
+    each, place = np.unique(sizes, return_inverse=True)
+    return np.array([share_of(share, size) for size in each.tolist()], np.int64)[place].reshape(sizes.shape)
+
+
+def _network_bytes(scenario: Scenario, trained: Any, compressions: Compressions) -> tuple[int, int] | None:
+    """Bytes of a model and of an update; None: only the built network can tell."""
+    if trained is not None:
+        return trained.down_bytes, trained.up_bytes
+    if scenario.learner is None:
+        return 0, 0
+    with learner_refusals(scenario.learner):
+        return check_messages(scenario.learner, compressions)
+
+
+def sizes_in_words(scenario: Scenario) -> str:
+    """What a model and an update take as they are sent, in words, none where both take nothing; raises UserError."""
+    population = Population(scenario.clients)
+    section = scenario.payload
+    unknown = scenario.learner is not None and _network_bytes(scenario, None, build_compressions(scenario)) is None
+    sizes = build_sizes(scenario, population, None)
+    told = []
+    for what, size, given in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
+        least, most = int(np.min(size)), int(np.max(size))
+        between = f"{least:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
+        told.append(f"{what} of {'a size known once the network is built' if unknown and given is None else between}")
+    return ", ".join(told) if np.any(sizes.down) or np.any(sizes.up) else ""
 
 
 def models_down(sizes: Sizes) -> Message:

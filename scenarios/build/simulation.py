@@ -22,7 +22,6 @@ from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.bandwidth import Carried, build_carrier, varies
-from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, least_s
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
@@ -83,13 +82,12 @@ def build(scenario: Scenario, *, learner: bool = True, strict: bool = False) -> 
 def _wired(scenario: Scenario, learner: bool) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
-    scenario = filled(scenario, population.devices)
     count = population.count
     context = _context(scenario, population, streams)
 
     plan = build_plan(scenario, population)
     trained = _trained(scenario, streams, plan, learner)
-    sent = build_sizes(scenario, population, _network_bytes(scenario, trained))
+    sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
     delays = _delays(scenario, context, sent)
@@ -175,13 +173,6 @@ def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool
         return build_trained(scenario, streams, plan)
     check_trained(scenario)
     return None
-
-
-def _network_bytes(scenario: Scenario, trained: Any) -> int:
-    if trained is not None:
-        return int(trained.payload_bytes)
-    # A scenario that is only checked has a network of some size, which is known once it is built.
-    return 0 if scenario.learner is None else 1
 
 
 def _schedule(scenario: Scenario) -> tuple[bool, Any]:

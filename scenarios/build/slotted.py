@@ -16,7 +16,6 @@ from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
-from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -46,8 +45,7 @@ def fl_fa(world: World) -> Composed:
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     opinions = world.scenario.opinions
     assert opinions is not None
-    uplink = _uplink(opinions, world.streams, context, shared["training"].pool.medium.outages)
-    server = FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
+    server = FlFaServer(policy=policy, uplink=_uplink(opinions, world.streams, context), streams=world.streams, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
@@ -55,7 +53,7 @@ def fl_da(world: World) -> Composed:
     """`server.kind = "fl-da"`; raises UserError."""
     shared, channels = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    consensus = _consensus(world, _by_slots(world), shared["training"].pool.medium.outages)
+    consensus = _consensus(world, _by_slots(world))
     server = FlDaServer(policy=policy, consensus=consensus, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
 
@@ -121,7 +119,7 @@ def _opinion_learner(world: World) -> Any:
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
-def _uplink(section: Opinions, streams: Streams, context: Context, outages: ClientOutages | None) -> OpinionUplink:
+def _uplink(section: Opinions, streams: Streams, context: Context) -> OpinionUplink:
     return OpinionUplink(
         clients=context.population.count,
         delay=timeline(section, "delay", "opinions", context, Message(section.size_bytes, "opinions.size_bytes")),
@@ -130,7 +128,6 @@ def _uplink(section: Opinions, streams: Streams, context: Context, outages: Clie
         max_resends=section.max_resends,
         resend_after_s=section.resend_after_s,
         wait_s=section.wait_s,
-        outages=outages,
     )
 
 
@@ -141,7 +138,7 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
     return graph
 
 
-def _consensus(world: World, context: Context, client_outages: ClientOutages | None) -> ConsensusPhase:
+def _consensus(world: World, context: Context) -> ConsensusPhase:
     scenario, streams = world.scenario, world.streams
     section, slots, belief, gossip = scenario.peers, scenario.slots, scenario.belief, scenario.gossip
     assert section is not None
@@ -150,7 +147,7 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
     zero = slots.start == "zero"
-    links, jammers = _links(world, section, graph, context, None if zero else client_outages)
+    links, jammers = _links(world, section, graph, context, zero)
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
@@ -175,11 +172,10 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
 
 
 def _links(
-    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
+    world: World, section: Peers, graph: PeerGraph, context: Context, zero: bool
 ) -> tuple[PeerLinks, Jammers | None]:
     scenario, streams = world.scenario, world.streams
-    assert scenario.slots is not None
-    if scenario.slots.start == "zero":
+    if zero:
         still = Unchanging(Constant(value_s=0.0))
         links = PeerLinks(clock=world.clock, graph=graph, delay=still, channel=Unchanging(Perfect()), streams=streams)
         links.recording = scenario.output.messages_table
@@ -216,7 +212,6 @@ def _links(
             "channel": timeline(plain, "channel", "peers", context),
             "streams": streams,
             "outages": Outages(graph=graph, outages=outages),
-            "client_outages": client_outages,
             "jammed": jammed,
         },
     )

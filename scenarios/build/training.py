@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import ParameterError
+from models.errors import AnswerError, ParameterError
 from models.fl.data_files import DATASETS, check_counts, published_sizes, require_files
 from models.fl.options import LearnerOptions
 from models.fl.partition import check_partition
 from models.laws.work import WorkPlan
 from netsim.core.streams import Streams
+from scenarios.build.compression import build_compressions
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
 from scenarios.schema.errors import UserError
@@ -39,7 +40,7 @@ def check_trained(scenario: Scenario) -> None:
         return
     options = section.options()
     data, kind = options.data, section.data.kind
-    with _refusals(section):
+    with learner_refusals(section):
         if not data.download:
             require_files(kind, data_folder())
         train, test = published_sizes(kind)
@@ -68,7 +69,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             mechanism["delta"] = privacy.delta
     # Only a mechanism makes a difference between what is protected and what is not.
     unprotected = privacy.unprotected if privacy is not None else None
-    with _refusals(section):
+    with learner_refusals(section):
         return build_learner(
             _with_own(section),
             clients=scenario.clients.count,
@@ -77,6 +78,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             plan=plan,
             unprotected=unprotected,
             streams=streams,
+            compressions=build_compressions(scenario),
         )
 
 
@@ -101,12 +103,18 @@ def _own(part: Component, name: str) -> dict[str, Any]:
     return {"kind": lambda: made}
 
 
-_ELSEWHERE = {"clients": "clients.count", "mechanism": "privacy", "unprotected": "privacy.unprotected"}
+_ELSEWHERE = {
+    "clients": "clients.count",
+    "mechanism": "privacy",
+    "unprotected": "privacy.unprotected",
+    "compression": "payload.compression",
+    "down_compression": "payload.down_compression",
+}
 """The keys of what does not come from `[learner]`."""
 
 
 @contextmanager
-def _refusals(section: Learner) -> Iterator[None]:
+def learner_refusals(section: Learner) -> Iterator[None]:
     """Tell what the learner refuses of its arguments by the key; an argument of a table below is named TABLE.KEY."""
     try:
         yield
@@ -121,3 +129,6 @@ def _refusals(section: Learner) -> Iterator[None]:
         else:
             raise
         raise UserError(str(error.renamed(key))) from error
+    except AnswerError as error:
+        key = _ELSEWHERE.get(error.role, f"learner.{error.role}")
+        raise UserError(f"{key}: {error.told}; fix its {error.method}") from error

@@ -169,6 +169,7 @@ for command in (report, compare, reproduce, trace):
 @app.command()
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario (all its variants, too) without running it, and tell what is doubtful about it."""
+    from scenarios.build.payload import sizes_in_words
     from scenarios.runs.reading import read
     from scenarios.runs.sweep import plan
 
@@ -180,6 +181,12 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
         f"{len(variants)} variants ({', '.join(variants)}), {len(planned.runs)} runs in a sweep.",
         soft_wrap=True,
     )
+    told: dict[str, list[str]] = {}
+    for p in planned.runs:
+        if p.seed == planned.runs[0].seed:
+            told.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
+    for words, of in told.items() if any(told) else ():
+        out_console.print(f"{', '.join(of)}: {words}" if len(told) > 1 else f"Messages: {words}.", soft_wrap=True)
     warn_of(planned.cautions, every=len(variants))
 
 

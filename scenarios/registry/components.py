@@ -4,7 +4,7 @@ class."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -130,11 +130,18 @@ class _ComponentOf:
 
     `described`: models written out for kinds whose classes must not be imported to read a scenario. `base`: what the models of
     all others are made from. `closed`: there can be no others. `nested`: this is a component within another one, and holds no
-    further one of its own group.
+    further one of its own group. `fits`: which classes may stand there, None: all; `why` says what the others lack.
     """
 
     def __init__(
-        self, group: str, described: Mapping[str, type[Component]] | None, base: type[Component], closed: bool, nested: bool
+        self,
+        group: str,
+        described: Mapping[str, type[Component]] | None,
+        base: type[Component],
+        closed: bool,
+        nested: bool,
+        fits: Callable[[Any], bool] | None = None,
+        why: str = "",
     ) -> None:
         self.group = group
         self.described = described or {}
@@ -142,12 +149,15 @@ class _ComponentOf:
         self.closed = closed
         self.by_group = group in BY_GROUP and not nested
         self.innermost = nested and group in NESTED.values()
+        self.fits, self.why = fits, why
 
     def kinds(self) -> list[str]:
         """The names to choose from."""
         names = list(self.described if self.closed else {**self.described, **known(self.group)})
         if self.innermost:
             names = [name for name in names if self._fits_within(name)]
+        if self.fits is not None:
+            names = [name for name in names if self.fits(resolve(self.group, name))]
         return [*names, "by-group"] if self.by_group else names
 
     def model(self, kind: str) -> type[Component]:
@@ -160,6 +170,8 @@ class _ComponentOf:
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
         if self.innermost and not self._fits_within(kind):
             raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")
+        if self.fits is not None and not self.fits(resolve(self.group, kind)):
+            raise UserError(f"{kind!r} {self.why}; choose one of {', '.join(self.kinds())}")
         return component_model(self.group, kind, self.base)
 
     def _fits_within(self, kind: str) -> bool:
@@ -204,9 +216,11 @@ def component_of(
     base: type[Component] = Component,
     closed: bool = False,
     nested: bool = False,
+    fits: Callable[[Any], bool] | None = None,
+    why: str = "",
 ) -> Any:
     """The type of a field that holds a component of `group`."""
-    marker = _ComponentOf(group, described, base, closed, nested)
+    marker = _ComponentOf(group, described, base, closed, nested, fits, why)
     return Annotated[Any, BeforeValidator(marker.read), marker]
 
 

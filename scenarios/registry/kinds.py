@@ -134,6 +134,15 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "fedavgm": f"{_FL}.server_optimizers:FedAvgM",
         "fedadam": f"{_FL}.server_optimizers:FedAdam",
     },
+    "compression": {
+        "none": f"{_FL}.compression.none:NoCompression",
+        "top-k": f"{_FL}.compression.top_k:TopK",
+        "random-k": f"{_FL}.compression.random_k:RandomK",
+        "qsgd": f"{_FL}.compression.qsgd:Qsgd",
+        "sign": f"{_FL}.compression.sign:Sign",
+        "int8": f"{_FL}.compression.int8:Int8",
+        "declared": f"{_FL}.compression.declared:Declared",
+    },
     "topology": {
         "random-geometric": "models.peers.topologies:random_geometric",
         "nearest-neighbours": "models.peers.topologies:nearest_neighbours",

@@ -209,6 +209,9 @@ def _of_own_class(scenario: Scenario, error: Any) -> str | None:
     trained = scenario.learner.components() if scenario.learner is not None else {}
     if error.role == "scheduler" and scenario.scheduler is not None:
         kind = scenario.scheduler.kind
+    if error.role in ("compression", "down_compression"):
+        path, kind = f"payload.{error.role}", getattr(scenario.payload, error.role).kind
+        return f"{path}.kind = {kind!r}: {error.told}; fix its {error.method}" if is_own("compression", kind) else None
     if error.role in trained:
         path, kind = f"learner.{error.role}", trained[error.role].kind
     for i, jammer in enumerate(scenario.jammers):

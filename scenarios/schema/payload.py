@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from models.fl.compression.messages import NO_MODEL
+from scenarios.registry.components import component_of
 from scenarios.schema.per_client import PerClientField
 from scenarios.schema.section import Section
+
+
+def _whole(compression: Any) -> bool:
+    return bool(compression.whole_models)
 
 
 class Payload(Section):
     """The sizes of the model as it is sent to a client and of the update as it is sent back; they round up to whole bytes."""
 
     down_bytes: PerClientField | None = None
-    """Size of the model as it is sent to a client. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
+    """Size of the model as it is sent to a client. Absent: what the network takes, 4 bytes a parameter that is trained, or as
+    down_compression says; 0 without a learner."""
     up_bytes: PerClientField | None = None
-    """Size of the update as a client sends it. Absent: the network's size, 4 bytes a parameter; 0 without a learner."""
+    """Size of the update as a client sends it. Absent: what the network takes, 4 bytes a parameter that is trained, or as
+    compression says; 0 without a learner."""
+    compression: component_of("compression") = {"kind": "none"}  # type: ignore[valid-type]
+    """How updates are encoded. With a learner values really are compressed, and the size is that of the encoded message; without
+    one, `declared`."""
+    down_compression: component_of("compression", fits=_whole, why=NO_MODEL) = {"kind": "none"}  # type: ignore[valid-type]
+    """How models are encoded; without a learner, `declared`."""
+    trained_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the bytes of a model and of an update that travels, as of a sub-model or an adapter; without a learner, of which
+    `learner.trained` names the parameters."""
     header_bytes: Annotated[int, Field(ge=0, le=10**12)] = 0
     """What every model and every update takes beside that."""

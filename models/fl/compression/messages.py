@@ -1,15 +1,20 @@
-"""Messages in one direction: what arrives of rows of numbers, and how many bytes one of them has."""
+"""Messages in one direction: what arrives of rows of numbers, and how many bytes one of them has. No torch is imported."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from models.errors import AnswerError, ParameterError
 from models.fl.compression.bits import NUMBER, Generators, whole_bytes
 from models.fl.protocols import Compression
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+NO_MODEL = "leaves out of a model what its receiver cannot add again"
+"""Why a compression that does not go with whole models is refused for them."""
 
 
 class Messages:
@@ -28,11 +33,10 @@ class Messages:
         self.error_feedback = compression.error_feedback
         """Whether what is left out of a client's message is added to its next one."""
         if compression.ratio is not None:
-            reason = "is for studies without a [learner]; the values of this one are compressed: choose another kind"
+            reason = "is for studies without a [learner]; this one's values are compressed: choose another kind"
             raise ParameterError(f"{role}.ratio", compression.ratio, reason)
         if models and not compression.whole_models:
-            reason = "what it leaves out of a model is gone; models take none, qsgd or int8"
-            raise ParameterError(role, compression, reason, shown="")
+            raise ParameterError(role, compression, NO_MODEL, shown="")
         size = compression.message_bytes(self._tensors)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise AnswerError(role, "message_bytes", size, "must be a whole number of bytes >= 0")
@@ -48,7 +52,7 @@ class Messages:
         if self.exact:
             return rows
         arrived = self._compression.compress(rows, self._tensors, generators)
-        if not torch.is_tensor(arrived) or arrived.shape != rows.shape:
-            found = tuple(arrived.shape) if torch.is_tensor(arrived) else type(arrived).__name__
+        if not isinstance(arrived, type(rows)) or arrived.shape != rows.shape:
+            found = tuple(arrived.shape) if isinstance(arrived, type(rows)) else type(arrived).__name__
             raise AnswerError(self._role, "compress", found, f"must be a tensor of shape {tuple(rows.shape)}")
         return arrived

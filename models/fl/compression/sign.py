@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+NEEDS_VOTE = "signs have no magnitude: set aggregation.kind = 'majority-vote', or compression.scale = 'mean'"
+"""Why what only a vote can aggregate is refused without one."""
+
+
 class Sign:
     """The signs of an update, one bit each; the sign of a zero is drawn, as a bit has no third value.
 

@@ -270,10 +270,10 @@ def no_parameters(*_) -> nn.Module:
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ({"compression": Sign()}, "compression.scale = 'none': signs have no magnitude: set aggregation.kind = 'majority-vote'"),
+        ({"compression": Sign()}, "compression: signs have no magnitude: set aggregation.kind = 'majority-vote'"),
         ({"compression": Declared(ratio=0.5)}, r"compression.ratio = 0.5: is for studies without a \[learner\]"),
         ({"down_compression": Declared(ratio=0.5)}, "down_compression.ratio = 0.5: is for studies"),
-        ({"down_compression": TOP}, "down_compression: what it leaves out of a model is gone"),
+        ({"down_compression": TOP}, "down_compression: leaves out of a model what its receiver cannot"),
         (
             {"aggregation": MajorityVote(learning_rate=1.0), "network": cnn((1, 4, 4), 5, seed=1, channels=[2], norm="batch")},
             "aggregation.kind = 'majority-vote': running statistics of batch normalisation cannot be voted on",

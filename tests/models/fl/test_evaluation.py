@@ -99,7 +99,7 @@ def norm_network():
 def test_local_batch_statistics_stay_with_their_clients():
     learner = make(network=norm_network(), batch_statistics="local")
     parameters = 16 * 2 + 16 * 5 + 5
-    assert learner.payload_bytes == 4 * parameters
+    assert learner.up_bytes == 4 * parameters
     before = model(learner)
     learner.aggregate(deliver(1, [1, 3], 0), False)
     np.testing.assert_array_equal(model(learner)[parameters:], before[parameters:])

@@ -73,7 +73,7 @@ def test_losses_are_those_of_a_plain_loop(name, kind, monkeypatch):
     x, y = torch.randn(135, *SHAPE, generator=g), torch.randint(0, 5, (135,), generator=g)
     ends = np.cumsum(sizes)
     batches = [
-        draw_batches(np.arange(end - size, end), np.random.default_rng(k), batch_size=8, epochs=2, max_steps=6)
+        draw_batches(np.arange(end - size, end), np.random.default_rng(k), batch_size=8, steps=min(2 * -(-size // 8), 6))
         for k, (size, end) in enumerate(zip(sizes, ends, strict=True))
     ]
     passes = [5, 1, 6, 3, 1]

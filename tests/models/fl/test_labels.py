@@ -69,7 +69,7 @@ def test_classes_are_two_and_labels_stay() -> None:
 def test_training_sees_two_classes_and_partitions_ten_labels() -> None:
     data = digits("parity")
     learner, other = trained(data), trained(as_two_classes(data))
-    assert learner.payload_bytes == 4 * 2 * 65
+    assert learner.up_bytes == 4 * 2 * 65
     counts = np.stack([np.bincount(data.train_y[torch.from_numpy(part)].numpy(), minlength=10) for part in PARTS])
     assert np.array_equal(learner.label_counts, counts)
     quality = learner.evaluate(5, 5.0, True)

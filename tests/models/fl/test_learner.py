@@ -41,7 +41,7 @@ def test_fedavg_by_hand():
         methods=Methods(optimizer=Sgd(learning_rate=1.0)),
         options=TrainingOptions(batch_size=3, device="cpu"),
     )
-    assert learner.payload_bytes == 16
+    assert learner.up_bytes == 16
     updates = learner.aggregate(deliver(1, [0, 1], 0), True).updates
     # Client 0: w_0 - 2 (1/2 - 1) = 1; client 1: w_0 - 4 (1/2) = -2; biases .5 and -.5; class 1 is the mirror image.
     assert updates.tolist() == [[1.0, -1.0, 0.5, -0.5], [-2.0, 2.0, -0.5, 0.5]]
@@ -319,7 +319,7 @@ def test_batchnorm_statistics_are_averaged():
     assert "running statistics" in learner.training_mode
     before = model(learner)
     learner.aggregate(deliver(1, [1, 3], 0), False)
-    assert learner.payload_bytes == 4 * (16 * 2 + 16 * 5 + 5 + 32)
+    assert learner.up_bytes == 4 * (16 * 2 + 16 * 5 + 5 + 32)
     assert np.abs(model(learner)[-32:] - before[-32:]).max() > 0.01
 
 

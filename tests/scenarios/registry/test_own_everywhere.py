@@ -27,6 +27,7 @@ import numpy as np
 
 from models.detection.no_detection import NoDetection
 from models.fl.aggregation import Equal
+from models.fl.compression.int8 import Int8
 from models.fl.optimizers import Sgd
 from models.fl.partition import equal
 from models.fl.server_optimizers import ServerSgd
@@ -179,6 +180,22 @@ class ServerOptimizer(ServerSgd):
         seen("server_optimizer", level)
 
 
+class Compression(Int8):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("compression", level)
+
+
+class WrongCompression(Compression):
+    def compress(self, rows, tensors, generators):
+        return rows[0]
+
+
+class WrongBytes(Compression):
+    def message_bytes(self, tensors):
+        return -1
+
+
 class Empty:
     pass
 
@@ -260,6 +277,7 @@ CASES = {
     **{name: (TRAINED, f"learner.{name}") for name in ("partition", "network", "optimizer", "aggregation", "staleness")},
     "server_optimizer": (TRAINED, "learner.server_optimizer"),
     "script": (small_tables(), "script"),
+    "compression": (TRAINED, "payload.compression"),
 }
 FUNCTIONS = {"topology", "partition", "network", "script"}
 
@@ -359,10 +377,16 @@ def test_a_graph_of_ones_own_is_one_of_all_clients():
     [
         ("aggregation", "WrongStep", "step returned (); must be a tensor of shape (650,)"),
         ("staleness", "WrongFactor", "factor returned [2.0, 2.0]; must be 2 numbers between 0 and 1"),
+        ("compression", "WrongCompression", "compress returned (650,); must be a tensor of shape (2, 650)"),
         ("server_optimizer", "WrongServer", "step returned (649,); must be a tensor of shape (650,)"),
     ],
 )
 def test_what_ones_own_returns_is_checked_as_it_runs(group, name, message, tmp_path):
     with pytest.raises(UserError) as refusal:
         run(parse(tables(group, f"own_all:{name}")), tmp_path / "run")
-    assert str(refusal.value).startswith(f"learner.{group}.kind = 'own_all:{name}': {message}; ")
+    assert str(refusal.value).startswith(f"{CASES[group][1]}.kind = 'own_all:{name}': {message}; ")
+
+
+def test_a_compression_of_ones_own_has_a_size_before_the_run():
+    message = "payload.compression: message_bytes returned -1; must be a whole number of bytes >= 0; fix its message_bytes"
+    assert refused("compression", "own_all:WrongBytes") == message

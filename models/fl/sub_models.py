@@ -1,0 +1,35 @@
+"""Which tensors of a network are trained and sent, where not all are: sub-models and adapters. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from models.errors import ParameterError
+
+_SHOWN = 8
+
+
+def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
+    """The places, among the `names` of a network's parameters, of those that a pattern names; None: of all.
+
+    Raises:
+        ParameterError: a pattern names none, or there is no pattern.
+    """
+    if patterns is None:
+        return list(range(len(names)))
+    if not patterns:
+        raise ParameterError("trained", [], "names nothing to train; leave it out to train everything")
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            shown = ", ".join(names[:_SHOWN]) + (f", .. ({len(names)} in all)" if len(names) > _SHOWN else "")
+            raise ParameterError("trained", pattern, f"no parameter has such a name; the network has {shown}")
+    return [place for place, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def moving_statistics(buffers: Sequence[str], trained: Sequence[str] | None) -> list[int]:
+    """The places, among the names `buffers` of running statistics, of those whose layer has a `trained` parameter; None: all."""
+    if trained is None:
+        return list(range(len(buffers)))
+    layers = {name.rpartition(".")[0] for name in trained}
+    return [place for place, name in enumerate(buffers) if name.rpartition(".")[0] in layers]

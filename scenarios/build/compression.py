@@ -1,0 +1,65 @@
+"""The compressions of `[payload]`, and what messages take by them, before the network is built: of netsim's own networks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from models.errors import ParameterError
+from models.fl.compression.messages import Messages
+from models.fl.compression.sign import NEEDS_VOTE
+from models.fl.network_shapes import shapes_of
+from models.fl.protocols import Compression
+from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import is_own
+from scenarios.schema.errors import UserError
+from scenarios.schema.learning import Learner
+from scenarios.schema.scenario import Scenario
+
+
+class Compressions(NamedTuple):
+    """What becomes of the numbers of an update, and of a model, on their way."""
+
+    up: Compression
+    down: Compression
+
+
+def build_compressions(scenario: Scenario) -> Compressions:
+    """Both; raises UserError, also where nothing is there to compress."""
+    payload = scenario.payload
+    return Compressions(
+        _built(scenario, payload.compression, "compression", payload.up_bytes, "up_bytes"),
+        _built(scenario, payload.down_compression, "down_compression", payload.down_bytes, "down_bytes"),
+    )
+
+
+def _built(scenario: Scenario, section: Component, name: str, given: Any, size: str) -> Compression:
+    """One of them; `given` is the size that the scenario says by the key `size`."""
+    compression: Compression = construct(section, "compression", f"payload.{name}", section.parameters(), {})
+    if compression.exact:
+        return compression
+    trains, told = scenario.learner is not None, f"payload.{name}.kind = {section.kind!r}"
+    if trains and given is not None:
+        raise UserError(f"payload.{size}: leave it out; payload.{name} and the network give the size")
+    if not trains and compression.ratio is None:
+        remedy = f"add a [learner], or declare a ratio: payload.{name} = {{kind = 'declared', ratio = ..}}"
+        raise UserError(f"{told}: compresses what is trained, and nothing is; {remedy}")
+    if not trains and given is None:
+        raise UserError(f"{told}: there are no bytes to compress; set payload.{size}")
+    return compression
+
+
+def check_messages(section: Learner, compressions: Compressions) -> tuple[int, int] | None:
+    """Bytes of a model and of an update, in this order; None: only the built network can tell.
+
+    Raises:
+        ValueError: a compression that does not go with the learner, or names of parameters that the network does not have.
+    """
+    options, aggregation = section.options(), section.aggregation.kind
+    if compressions.up.needs_vote and aggregation != "majority-vote" and not is_own("aggregation", aggregation):
+        raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
+    shapes = shapes_of(options.network, options.data)
+    local = section.batch_statistics == "local"
+    tensors, others = ([1], 0) if shapes is None else shapes.sent(options.trained, local=local)
+    up = Messages(role="compression", compression=compressions.up, tensors=tensors, others=others)
+    down = Messages(role="down_compression", compression=compressions.down, tensors=tensors, others=others, models=True)
+    return None if shapes is None else (down.bytes, up.bytes)
