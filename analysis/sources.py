@@ -30,7 +30,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
         *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
-        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j"),
+        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j", "group"),
     ),
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),

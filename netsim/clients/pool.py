@@ -5,7 +5,7 @@ All that is kept of a client without an update is an entry in a few arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ _EVER = float("inf")
 
 class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took."""
+    the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,)."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class ClientPool:
         instant: bool = False,
         reports_phases: bool = False,
         energy: Energy | None = None,
+        groups_of: Callable[[IntArray], Sequence[str | None]] = lambda clients: [None] * len(clients),
     ) -> None:
         self.count, self.clock, self.medium = clients, clock, medium
+        self._groups_of = groups_of
         self.reports_phases = reports_phases
         self.presence = availability
         """Who is there."""
@@ -156,8 +158,9 @@ class ClientPool:
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
             models = ModelDraws.drawn(medium, round, now, sent_to)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
-            for place, (client, work) in enumerate(zip(fresh, self._work(sent_to, asked), strict=True)):
-                alive[client] = Update(client, round, version, place, now, models, work)
+            together = zip(fresh, self._work(sent_to, asked), self._groups_of(sent_to), strict=True)
+            for place, (client, work, group) in enumerate(together):
+                alive[client] = Update(client, round, version, place, now, models, work, group)
             if medium.upload.looks_ahead and sent_to is chosen:
                 self._foresee(send, models, [alive[client] for client in fresh], now)
         updates, in_flight, retry, energy = [], self.in_flight, self.life.retry, self.energy

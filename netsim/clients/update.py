@@ -144,9 +144,18 @@ class Update:
     """Of every attempt as it ends: what is known later is put into its record then."""
 
     def __init__(
-        self, client: int, round: int, version: int, place: int, now_s: float, draws: ModelDraws, work: WorkOfUpdate
+        self,
+        client: int,
+        round: int,
+        version: int,
+        place: int,
+        now_s: float,
+        draws: ModelDraws,
+        work: WorkOfUpdate,
+        group: str | None = None,
     ) -> None:
         self.client = client
+        self.group = group
         self.begun_round = round
         """The round in which the client was sent the model: with the client, the address of its draws."""
         self.version = version

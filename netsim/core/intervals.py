@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, FloatArray
 
 _EVER = float("inf")
 
@@ -40,6 +46,27 @@ class Intervals:
         """Drop what was over by `before_s`: nobody asks about earlier times any more."""
         past = bisect_right(self._ends, before_s)
         del self._starts[:past], self._ends[:past]
+
+    def next_start(self, after_s: float) -> float:
+        """When one next begins; inf: none is known to."""
+        i = bisect_right(self._starts, after_s)
+        return self._starts[i] if i < len(self._starts) else _EVER
+
+    def next_end(self, after_s: float) -> float:
+        """When one next ends; inf: none is known to."""
+        i = bisect_right(self._ends, after_s)
+        return self._ends[i] if i < len(self._ends) else _EVER
+
+    def ends_at(self, time_s: float) -> bool:
+        """Whether one ends at exactly `time_s`."""
+        i = bisect_left(self._ends, time_s)
+        return i < len(self._ends) and self._ends[i] == time_s
+
+    def overlap_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
+        """`overlap` of each of [starts_s, ends_s), (n,) both; shape (n,)."""
+        starts, ends = np.array(self._starts), np.array([-_EVER, *self._ends])
+        before_end, by_start = np.searchsorted(starts, ends_s, "left"), np.searchsorted(starts, starts_s, "right")
+        return np.asarray(ends[np.where(ends_s > starts_s, before_end, by_start)] > starts_s)
 
     def overlap(self, start_s: float, end_s: float) -> bool:
         """Whether it holds at any instant of [start_s, end_s), or at start_s if the two are equal."""

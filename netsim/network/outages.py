@@ -1,4 +1,5 @@
-"""Outages that hit clients together: whoever sends or receives meanwhile loses the transmission.
+"""Outages that hit clients together: whoever sends or receives meanwhile, to or from the server or another client, loses the
+transmission.
 
 When an outage is on is a stretch of time: given in seconds or in rounds, or drawn as a two-state Markov process in either. It is
 looked up as a transmission ends; there are no events of its own.
@@ -6,19 +7,19 @@ looked up as a transmission ends; there are no events of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
-from netsim.core.protocols import Availability, ChannelLaw, Draws, IntArray, State, Stateful
+from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, FloatArray, IntArray, State, Stateful
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
-CAUSES = ("channel", "sub-channel", "jammed", "collided", "trace-end", "battery")
-"""What else an update may be lost to, or aborted by: no outage may have such a name."""
+CAUSES = ("channel", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery")
+"""What else an update or a message may be lost to, or aborted by: no outage may have such a name."""
 
 
 class When(Stateful, Protocol):
@@ -31,6 +32,9 @@ class When(Stateful, Protocol):
 
     def reach(self, time_s: float) -> None:
         """Find out about all that begins or ends up to `time_s`."""
+
+    def reach_end(self, time_s: float) -> None:
+        """Find out when, after `time_s`, it is next over, as far as that is known while no round opens."""
 
 
 class InSeconds:
@@ -47,6 +51,9 @@ class InSeconds:
         return None
 
     def reach(self, time_s: float) -> None:
+        return None
+
+    def reach_end(self, time_s: float) -> None:
         return None
 
     def state_dict(self) -> State:
@@ -71,6 +78,9 @@ class _Switched:
         self._on = on
 
     def reach(self, time_s: float) -> None:
+        return None
+
+    def reach_end(self, time_s: float) -> None:
         return None
 
     def state_dict(self) -> State:
@@ -132,6 +142,10 @@ class DrawnInSeconds(_Switched):
             presence.advance(next_s, self._draws)
             self._switch(not presence.on[0], next_s)
 
+    def reach_end(self, time_s: float) -> None:
+        while self.intervals.next_end(time_s) == _EVER:
+            self.reach(float(self._presence.next_change_s[0]))
+
     def state_dict(self) -> State:
         return {"presence": self._presence.state_dict(), **super().state_dict()}
 
@@ -151,6 +165,8 @@ class ClientOutage:
             hits[members] = True
         self.name = name
         self.when = when
+        self.hits: BoolArray = hits
+        """(K,) whom it cuts off."""
         self._hits = hits.tobytes()  # a lookup in an array costs several times as much
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
@@ -159,6 +175,22 @@ class ClientOutage:
             return False
         self.when.reach(end_s)
         return self.when.intervals.overlap(start_s, end_s)
+
+    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
+        """Whether transmissions of all clients, over [starts_s, ends_s) (K,), meet it; (K,)."""
+        self.when.reach(float(ends_s[self.hits].max(initial=0.0)))
+        return self.hits & self.when.intervals.overlap_each(starts_s, ends_s)
+
+    def quiet_until(self, time_s: float) -> float:
+        """Until when it is not on, while no round opens; -inf: it is on now."""
+        self.when.reach_end(time_s)
+        intervals = self.when.intervals
+        return -_EVER if intervals.overlap(time_s, time_s) else intervals.next_start(time_s)
+
+    def next_return_s(self, time_s: float) -> float:
+        """When, after `time_s`, it is next over; inf: nobody knows."""
+        self.when.reach_end(time_s)
+        return self.when.intervals.next_end(time_s)
 
 
 class ClientOutages:
@@ -169,17 +201,26 @@ class ClientOutages:
         if len(set(names)) < len(names):
             raise ParameterError("name", names, "every outage needs a name of its own")
         self._all = list(outages)
+        self._under_way: list[Callable[[], float]] = []
 
     def __bool__(self) -> bool:
         return bool(self._all)
+
+    def __iter__(self) -> Iterator[ClientOutage]:
+        return iter(self._all)
 
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
         for outage in self._all:
             outage.when.open_round(round, time_s)
 
+    def remember_from(self, earliest_s: Callable[[], float]) -> None:
+        """Others, too, have transmissions under way: `earliest_s` tells when the first of them began (inf: there is none)."""
+        self._under_way.append(earliest_s)
+
     def forget(self, before_s: float) -> None:
-        """No transmission is under way that began before `before_s`."""
+        """No transmission between server and clients is under way that began before `before_s`."""
+        before_s = min((before_s, *(earliest_s() for earliest_s in self._under_way)))
         for outage in self._all:
             outage.when.intervals.forget(before_s)
 
@@ -189,6 +230,13 @@ class ClientOutages:
             if outage.destroys(client, start_s, end_s):
                 return outage.name
         return None
+
+    def destroyed(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
+        """Whether transmissions of all clients, over [starts_s, ends_s) (K,), meet any outage; (K,)."""
+        hit = np.zeros(len(starts_s), np.bool_)
+        for outage in self._all:
+            hit |= outage.destroys_each(starts_s, ends_s)
+        return hit
 
     def state_dict(self) -> State:
         """Every outage's state by name."""

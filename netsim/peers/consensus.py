@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
     from netsim.network.jamming import Jammers
     from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
-    from netsim.peers.gossip.exchange import GossipMath, GossipRules
+    from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
     from netsim.peers.links import PeerLinks
+    from netsim.peers.protocol import PeerProtocol
     from netsim.records.sinks import Recorder
 
 _NAN = math.nan
@@ -140,8 +141,9 @@ class ConsensusPhase:
         ranks = self._gossip.ranks(index, priority)
 
         gossip = self._new_gossip(slot, ranks)
+        gossip.until_agreement = self._start.start == "agreement"
         if clock.now < deadline_s:
-            yield from self._spread(gossip, deadline_s)
+            yield from self._complete(gossip, "gossip", deadline_s)
         return ConsensusOutcome(
             members=self._gossip.believers(gossip.held, ranks),
             beliefs=beliefs,
@@ -160,35 +162,14 @@ class ConsensusPhase:
             draws.renew()
 
     def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, Settled]:
-        links, rules, clock = self.links, self._belief_rules, self.links.clock
-        protocol: SynchronousBelief | AsynchronousBelief
-        shared: dict[str, Any] = {
-            "links": links,
-            "draws": self._belief_draws,
-            "maths": self._belief,
-            "rules": rules,
-            "fields": fields,
-        }
-        if rules.update == "synchronous":
-            protocol = SynchronousBelief(**shared)
-            quiet_s = -_EVER if self._engine == "events" else links.quiet_until(self._belief_draws, clock.now)
-            if quiet_s > clock.now:
-                end_s = float(protocol.times()[-1].max())
-                if end_s < quiet_s and end_s <= deadline_s:
-                    # Last of its instant, as events would have it.
-                    yield clock.event_at(end_s, LAST)
-                    return protocol.take_wave()
-        else:
-            protocol = AsynchronousBelief(**shared)
-        if self._engine == "wave":
-            raise ParameterError("engine", "wave", "belief propagation has no closed form in this slot; use 'auto'")
-        if deadline_s < _EVER:
-            protocol.stop_at(deadline_s)
-        protocol.begin()
-        yield protocol.over
+        kind = SynchronousBelief if self._belief_rules.update == "synchronous" else AsynchronousBelief
+        protocol = kind(
+            links=self.links, draws=self._belief_draws, maths=self._belief, rules=self._belief_rules, fields=fields
+        )
+        yield from self._complete(protocol, "belief propagation", deadline_s)
         return protocol.settled()
 
-    def _new_gossip(self, slot: int, ranks: IntArray) -> Flooding | Push:
+    def _new_gossip(self, slot: int, ranks: IntArray) -> GossipProtocol:
         shared: dict[str, Any] = {
             "links": self.links,
             "draws": self._gossip_draws,
@@ -206,29 +187,21 @@ class ConsensusPhase:
 
         return Push(**shared, answers=self._answer_draws, contacts=contacts)
 
-    def _spread(self, gossip: Flooding | Push, deadline_s: float) -> Generator[Any, Any, None]:
-        gossip.until_agreement = self._start.start == "agreement"
-        if isinstance(gossip, Flooding) and self._engine != "events":
-            done = yield from self._flood_in_closed_form(gossip, deadline_s)
-            if done:
-                return
+    def _complete(self, protocol: PeerProtocol, what: str, deadline_s: float) -> Generator[Any, Any, None]:
+        """Let a protocol begin now and come to its end, at the latest at `deadline_s`."""
+        clock = self.links.clock
+        closed = None if self._engine == "events" else protocol.closed_form(deadline_s)
+        if closed is not None:
+            # Last of its instant, as events would have it.
+            yield clock.event_at(closed.end_s, LAST)
+            closed.take()
+            return
         if self._engine == "wave":
-            raise ParameterError("engine", "wave", "gossip has no closed form in this slot; use 'auto'")
+            raise ParameterError("engine", "wave", f"{what} has no closed form in this slot; use 'auto'")
         if deadline_s < _EVER:
-            gossip.stop_at(deadline_s)
-        gossip.begin()
-        yield gossip.over
-
-    def _flood_in_closed_form(self, gossip: Flooding, deadline_s: float) -> Generator[Any, Any, bool]:
-        stop_s = deadline_s if self._start.start == "deadline" else _EVER
-        times = gossip.wave(stop_s)
-        if times is None:
-            return False
-        if stop_s == _EVER:
-            stop_s = min(gossip.agreement_of(times), deadline_s)
-        yield self.links.clock.event_at(stop_s, LAST)
-        gossip.take_wave(times, stop_s)
-        return True
+            protocol.stop_at(deadline_s)
+        protocol.begin()
+        yield protocol.over
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""

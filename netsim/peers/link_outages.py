@@ -1,12 +1,15 @@
-"""Links that fail and come back, and partitions, at given times: a schedule that is looked up, with no events of its own."""
+"""Links that fail and come back, and partitions, at given times: a schedule that is looked up, with no events of its own.
+
+Links that are down because a client is cut off are in `cut_off.py`.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -47,6 +50,28 @@ class Outage:
             raise ParameterError("links", list(self.links), "give either links or groups")
 
 
+class Cuts(Protocol):
+    """When which link between clients is down."""
+
+    def __bool__(self) -> bool:
+        """Whether one ever is."""
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Why a message over `link` is lost that is under way over [start_s, end_s), or at the one instant; None: it is not."""
+
+    def quiet_until(self, time_s: float) -> float:
+        """Until when no link is down, while no round opens; -inf: one is down now."""
+
+    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+        """When, after `time_s`, one of `links` (None: any) next comes back; inf: never, or not before a round opens."""
+
+    def returns_from(self, time_s: float) -> bool:
+        """Whether a link that is down at `time_s` comes back some time."""
+
+    def returning(self, time_s: float) -> list[int]:
+        """The links that come back at exactly `time_s`, ascending."""
+
+
 class Outages:
     """When which link of a graph is down. Raises ValueError for a link that the graph does not have, or a client named twice."""
 
@@ -85,13 +110,13 @@ class Outages:
             return sorted(set((graph.address[between] >> 1).tolist()))
         return [link_between(graph, a, b) for a, b in outage.links]
 
-    def cut(self, link: int, start_s: float, end_s: float) -> bool:
-        """Whether `link` is down at any instant of [start_s, end_s), or at start_s if the two are equal."""
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """As of `Cuts`."""
         intervals = self._intervals.get(link)
-        return intervals is not None and intervals.overlap(start_s, end_s)
+        return "cut" if intervals is not None and intervals.overlap(start_s, end_s) else None
 
     def quiet_until(self, time_s: float) -> float:
-        """Until when no link is down; -inf: one is down now."""
+        """As of `Cuts`."""
         following = math.inf
         for start, end in self._all:
             if start <= time_s < end:
@@ -100,15 +125,15 @@ class Outages:
                 following = min(following, start)
         return following
 
-    def next_return_s(self, time_s: float) -> float:
-        """When, after `time_s`, a link next comes back; inf: never."""
-        i = bisect_right(self._times, time_s)
-        return self._times[i] if i < len(self._times) else math.inf
+    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+        """As of `Cuts`."""
+        following = self._times[bisect_right(self._times, time_s) :]
+        return next((time for time in following if links is None or not set(links).isdisjoint(self._returns[time])), math.inf)
 
     def returns_from(self, time_s: float) -> bool:
-        """Whether a link that is down at `time_s` comes back some time."""
+        """As of `Cuts`."""
         return any(start <= time_s < end < math.inf for start, end in self._all)
 
     def returning(self, time_s: float) -> list[int]:
-        """The links that come back at exactly `time_s`, ascending."""
+        """As of `Cuts`."""
         return self._returns.get(time_s, [])

@@ -5,7 +5,8 @@ lost. Until then it is in flight, so that at every instant sent = delivered + lo
 is down, or jamming. Links are undirected and numbered as the graph addresses them; edges are their two directions.
 
 Reading: a sender notices a loss `resend_after_s` after the message would have arrived (acknowledgements take no time and are not
-lost). A link of `outages` that is down for any instant of a message's flight loses it.
+lost). A link of `outages` that is down for any instant of a message's flight loses it, and so does a client of `client_outages`
+that is cut off, at either end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.network.draws import Survivals
-from netsim.peers.link_outages import Outages
+from netsim.peers.cut_off import CutOff
+from netsim.peers.link_outages import Cuts, Outages
 from netsim.peers.messages import KEPT, Message, MessageDraws, MessageHandler, PeerGraph
 from netsim.records.sinks import MessageRow, NoRecorder, Recorder
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
+    from netsim.network.outages import ClientOutages
     from netsim.peers.jammed_links import JammedLinks
 
 _EVER = math.inf
@@ -51,7 +54,8 @@ class PeerLinks:
         bandwidth_bytes_per_s: float | FloatArray = _EVER,
         max_resends: int = 0,
         resend_after_s: float = 0.0,
-        outages: Outages | None = None,
+        outages: Cuts | None = None,
+        client_outages: ClientOutages | None = None,
         jammed: JammedLinks | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -70,7 +74,11 @@ class PeerLinks:
         self.channel = channel
         self.max_resends = max_resends
         self.resend_after_s = resend_after_s
-        self.outages = outages if outages is not None else Outages(graph=graph)
+        self.cuts: Cuts = outages if outages is not None else Outages(graph=graph)
+        """When which link is down."""
+        if client_outages:
+            self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=client_outages)
+            client_outages.remember_from(self._earliest_s)
         self.jammed = jammed
         self.recorder: Recorder = recorder if recorder is not None else NoRecorder()
         self.recording = False
@@ -86,12 +94,16 @@ class PeerLinks:
         """(E,) bytes sent over each edge since the last `airtime_s`; None: nobody asks."""
         self.flying: dict[int, Message] = {}
         """Messages in flight, in the order in which they were sent."""
-        self._plain = jammed is None and not self.outages
+        self._plain = jammed is None and not self.cuts
 
     @property
     def in_flight(self) -> int:
         """Messages that were sent and have not ended."""
         return len(self.flying)
+
+    def _earliest_s(self) -> float:
+        """When the first of the messages in flight was sent; inf: there is none."""
+        return min((message.sent_s for message in self.flying.values()), default=_EVER)
 
     def open_slot(self, slot: int, time_s: float) -> None:
         """Let the channels move on to `slot`."""
@@ -104,7 +116,7 @@ class PeerLinks:
         """
         if self.jammed is not None or self.recording:
             return -_EVER
-        return min(draws.lossless_until(time_s), self.outages.quiet_until(time_s))
+        return min(draws.lossless_until(time_s), self.cuts.quiet_until(time_s))
 
     def count(self, messages: IntArray, size_bytes: int) -> None:
         """So many `messages` (E,) that a closed form has sent over each edge: all delivered."""
@@ -230,7 +242,7 @@ class PeerLinks:
         link = self._link[message.edge]
         if self.jammed is not None:
             self.jammed.end(message, link)
-        return message.jammed or self.outages.cut(link, message.sent_s, message.due_s)
+        return bool(message.jammed) or self.cuts.cause(link, message.sent_s, message.due_s) is not None
 
     def _resend(self, message: Message) -> None:
         if message.handler is not None and message.handler.live:
@@ -245,8 +257,8 @@ class PeerLinks:
         edge, graph = message.edge, self.graph
         cause = None
         if outcome == "lost":
-            cut = self.outages.cut(self._link[edge], message.sent_s, message.due_s)
-            cause = "jammed" if message.jammed else "cut" if cut else "channel"
+            cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
+            cause = "jammed" if message.jammed else cut or "channel"
         return MessageRow(
             message.label[1],
             message.label[0],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netsim.core.clock import LAST
@@ -13,6 +15,16 @@ if TYPE_CHECKING:
     from netsim.peers.draws import PeerDraws
     from netsim.peers.links import PeerLinks
     from netsim.peers.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForm:
+    """What becomes of a protocol that begins now, without an event for every message."""
+
+    end_s: float
+    """When it is over."""
+    take: Callable[[], None]
+    """Brings everything to where events would have brought it; the clock must stand at `end_s`."""
 
 
 class PeerProtocol(ABC):
@@ -29,6 +41,10 @@ class PeerProtocol(ABC):
         """All clients begin now."""
         self.live = True
         self._begin()
+
+    def closed_form(self, deadline_s: float) -> ClosedForm | None:
+        """What becomes of it if it begins now and is stopped at `deadline_s`; None: that is not known without events."""
+        return None
 
     @abstractmethod
     def _begin(self) -> None:

@@ -151,6 +151,8 @@ class UpdateRow(NamedTuple):
     """Likewise in sending the update."""
     receive_j: float | None = None
     """Likewise in receiving the model."""
+    group: str | None = None
+    """The client's group, or class of devices; null where the scenario names none."""
 
 
 LATER = ("loss", "loss_rms")
@@ -243,7 +245,8 @@ def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Sche
 
 ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
 _NAMES = pa.dictionary(pa.int8(), pa.string())
-CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES})
+_GROUPS = pa.dictionary(pa.int32(), pa.string())
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES, "group": _GROUPS})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))

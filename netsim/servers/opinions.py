@@ -14,6 +14,7 @@ from netsim.network.draws import Durations, Survivals
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
+    from netsim.network.outages import ClientOutages
 
 
 class Tests:
@@ -34,7 +35,8 @@ class OpinionUplink:
     """A dedicated channel for opinions: nobody waits for anybody, so the arrivals are one array.
 
     A lost opinion is sent again `resend_after_s` after it would have arrived, at most `max_resends` times. The server waits for
-    all that may still come, at most `wait_s` after the last test. The laws are those in force as the tests begin.
+    all that may still come, at most `wait_s` after the last test. The laws are those in force as the tests begin; an outage of
+    `outages` that an opinion meets on its way destroys it.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class OpinionUplink:
         max_resends: int = 0,
         resend_after_s: float = 0.0,
         wait_s: float | None = None,
+        outages: ClientOutages | None = None,
     ) -> None:
         if max_resends < 0:
             raise ParameterError("max_resends", max_resends, "must be >= 0")
@@ -61,6 +64,7 @@ class OpinionUplink:
         )
         self._max_resends, self._resend_after_s = max_resends, resend_after_s
         self._wait_s = math.inf if wait_s is None else wait_s
+        self._outages = outages or None
         self.on_sending: Callable[[IntArray, FloatArray, FloatArray], None] = lambda clients, start_s, end_s: None
         """Told of every sending: of which clients (n,), from when (n,) to when (n,)."""
 
@@ -72,10 +76,13 @@ class OpinionUplink:
         for attempt in range(self._max_resends + 1):
             address = slot * (self._max_resends + 1) + attempt
             delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
-            start_s = time_s[waiting] + (self._resend_after_s if attempt else 0.0)
-            time_s[waiting] = start_s + delay_s[waiting]
-            self.on_sending(self._everyone[waiting], start_s, time_s[waiting])
-            waiting &= ~np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
+            start_s = time_s + (self._resend_after_s if attempt else 0.0)
+            time_s = np.where(waiting, start_s + delay_s, time_s)
+            self.on_sending(self._everyone[waiting], start_s[waiting], time_s[waiting])
+            arrives = np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
+            if self._outages is not None:
+                arrives &= ~self._outages.destroyed(start_s, time_s)
+            waiting &= ~arrives
             if not waiting.any():
                 break
         end_s = min(float(time_s.max()), float(ready_s.max()) + self._wait_s)

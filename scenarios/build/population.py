@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netsim.core.streams import Streams
+from scenarios.build.devices import Devices, read_devices
 from scenarios.build.script.targets import Targets
 from scenarios.registry.components import Component, per_client_parameters
 from scenarios.schema.errors import UserError, did_you_mean
@@ -25,25 +27,80 @@ class Population:
 
     def __init__(self, section: Clients) -> None:
         self.count = section.count
-        self.members: dict[str, IntArray] = {}
-        end = 0.0
-        first = 0
-        for i, group in enumerate(section.groups):
-            if group.name in self.members:
-                raise UserError(f"clients.groups.{i}.name = {group.name!r}: is used twice; give every group its own name")
-            end += group.count if group.count is not None else (group.share or 0.0) * self.count
+        self.devices = None if section.devices is None else read_devices(section.devices)
+        """What clients can do, by a file; None: no file says it."""
+        self.members: dict[str, IntArray] = self._grouped(section)
+        """The clients of each group, ascending."""
+        self.grouped = bool(section.groups or self.devices)
+        """Whether somebody has said which groups there are."""
+
+    def _grouped(self, section: Clients) -> dict[str, IntArray]:
+        devices = self.devices
+        if devices is None:
+            return self._consecutive([group.name for group in section.groups], _shares(section), "clients.groups.{}.name") or {
+                "all": np.arange(self.count)
+            }
+        if devices.by_client:
+            if section.groups:
+                raise UserError(f"clients.groups: leave them out; {devices.path} says the class of each client")
+            return devices.members(self.count)
+        shares = devices.shares()
+        if section.groups:
+            return self._of_table(section, devices, shares)
+        for row in devices.rows:
+            if math.isnan(row.share):
+                raise devices.refuse(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
+        if abs(sum(shares.values()) - 1.0) > 1e-6:
+            raise UserError(f"clients.devices: {devices.path}: the shares add up to {sum(shares.values()):g}; make it 1")
+        return self._consecutive(list(shares), [share * self.count for share in shares.values()], f"{devices.path}: class")
+
+    def _of_table(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
+        """The groups of the scenario, of which a table says what they can do."""
+        names = [group.name for group in section.groups]
+        for row in devices.rows:
+            if row.name not in names:
+                raise devices.refuse(row, f"unknown class {row.name!r}; {did_you_mean(row.name, names)} (clients.groups)")
+            if not math.isnan(row.share):
+                raise devices.refuse(row, "leave the column share out, or clients.groups: both say how many clients there are")
+        absent = [name for name in names if name not in shares]
+        if absent:
+            raise UserError(f"clients.devices: {devices.path}: has no line for group {absent[0]!r}; give every group one")
+        return self._consecutive(names, _shares(section), "clients.groups.{}.name")
+
+    def _consecutive(self, names: list[str], sizes: list[float], path: str) -> dict[str, IntArray]:
+        """Groups one after the other; their sizes need not be whole, but make up the whole. Raises UserError."""
+        members: dict[str, IntArray] = {}
+        end, first = 0.0, 0
+        for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            place = path.format(i)
+            if name in members:
+                raise UserError(f"{place} = {name!r}: is used twice; give every group its own name")
+            end += size
             # The groups' ends are rounded, not their sizes: so they fill up the whole, each within one client of its share.
             last = math.floor(end + 0.5)
             if last == first:
-                raise UserError(
-                    f"clients.groups.{i}.share = {group.share!r}: is no client of {self.count}; give more, or a count"
-                )
-            self.members[group.name] = np.arange(first, last)
+                share = f"{place.removesuffix('name')}share" if place.endswith("name") else f"{place} {name!r}: share"
+                raise UserError(f"{share} = {size / self.count!r}: is no client of {self.count}; give more, or a count")
+            members[name] = np.arange(first, last)
             first = last
-        if section.groups and abs(end - self.count) > 1e-6 * self.count:
+        if names and abs(end - self.count) > 1e-6 * self.count:
             raise UserError(f"clients.groups: hold {end:g} clients, clients.count is {self.count}; make counts and shares add up")
-        if not section.groups:
-            self.members["all"] = np.arange(self.count)
+        return members
+
+    def names_of(self, clients: IntArray) -> list[str | None]:
+        """The group of each of `clients` (n,); None where nobody has said which groups there are."""
+        if not self.grouped:
+            return [None] * len(clients)
+        names = list(self.members)
+        return [names[place] for place in self._places[clients].tolist()]
+
+    @cached_property
+    def _places(self) -> NDArray[np.int32]:
+        """(K,) the place of each client's group among all."""
+        places = np.zeros(self.count, np.int32)
+        for i, members in enumerate(self.members.values()):
+            places[members] = i
+        return places
 
     @classmethod
     def of_one(cls) -> Population:
@@ -91,6 +148,11 @@ class Population:
             left_out = [n for n, members in self.members.items() if n not in spec.by_group and np.isin(members, among).any()]
             raise UserError(f"{path}.by_group: gives no value for {', '.join(left_out)}; name every group")
         return chosen
+
+
+def _shares(section: Clients) -> list[float]:
+    """How many clients each group holds, not rounded."""
+    return [float(group.count) if group.count is not None else (group.share or 0.0) * section.count for group in section.groups]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.bandwidth import Carried, build_carrier, varies
+from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, least_s
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
@@ -82,6 +83,7 @@ def build(scenario: Scenario, *, learner: bool = True, strict: bool = False) -> 
 def _wired(scenario: Scenario, learner: bool) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
+    scenario = filled(scenario, population.devices)
     count = population.count
     context = _context(scenario, population, streams)
 

@@ -16,6 +16,7 @@ from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
+from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -45,7 +46,8 @@ def fl_fa(world: World) -> Composed:
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     opinions = world.scenario.opinions
     assert opinions is not None
-    server = FlFaServer(policy=policy, uplink=_uplink(opinions, world.streams, context), streams=world.streams, **shared)
+    uplink = _uplink(opinions, world.streams, context, shared["training"].pool.medium.outages)
+    server = FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
@@ -53,7 +55,7 @@ def fl_da(world: World) -> Composed:
     """`server.kind = "fl-da"`; raises UserError."""
     shared, channels = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    consensus = _consensus(world, _by_slots(world))
+    consensus = _consensus(world, _by_slots(world), shared["training"].pool.medium.outages)
     server = FlDaServer(policy=policy, consensus=consensus, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
 
@@ -119,7 +121,7 @@ def _opinion_learner(world: World) -> Any:
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
-def _uplink(section: Opinions, streams: Streams, context: Context) -> OpinionUplink:
+def _uplink(section: Opinions, streams: Streams, context: Context, outages: ClientOutages | None) -> OpinionUplink:
     return OpinionUplink(
         clients=context.population.count,
         delay=timeline(section, "delay", "opinions", context, Message(section.size_bytes, "opinions.size_bytes")),
@@ -128,6 +130,7 @@ def _uplink(section: Opinions, streams: Streams, context: Context) -> OpinionUpl
         max_resends=section.max_resends,
         resend_after_s=section.resend_after_s,
         wait_s=section.wait_s,
+        outages=outages,
     )
 
 
@@ -138,7 +141,7 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
     return graph
 
 
-def _consensus(world: World, context: Context) -> ConsensusPhase:
+def _consensus(world: World, context: Context, client_outages: ClientOutages | None) -> ConsensusPhase:
     scenario, streams = world.scenario, world.streams
     section, slots, belief, gossip = scenario.peers, scenario.slots, scenario.belief, scenario.gossip
     assert section is not None
@@ -147,7 +150,7 @@ def _consensus(world: World, context: Context) -> ConsensusPhase:
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
     zero = slots.start == "zero"
-    links, jammers = _links(world, section, graph, context, zero)
+    links, jammers = _links(world, section, graph, context, None if zero else client_outages)
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
@@ -172,10 +175,11 @@ def _consensus(world: World, context: Context) -> ConsensusPhase:
 
 
 def _links(
-    world: World, section: Peers, graph: PeerGraph, context: Context, zero: bool
+    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
 ) -> tuple[PeerLinks, Jammers | None]:
     scenario, streams = world.scenario, world.streams
-    if zero:
+    assert scenario.slots is not None
+    if scenario.slots.start == "zero":
         still = Unchanging(Constant(value_s=0.0))
         links = PeerLinks(clock=world.clock, graph=graph, delay=still, channel=Unchanging(Perfect()), streams=streams)
         links.recording = scenario.output.messages_table
@@ -212,6 +216,7 @@ def _links(
             "channel": timeline(plain, "channel", "peers", context),
             "streams": streams,
             "outages": Outages(graph=graph, outages=outages),
+            "client_outages": client_outages,
             "jammed": jammed,
         },
     )

@@ -19,7 +19,7 @@ from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import SPEEDS
+from scenarios.schema.world import SPEEDS, Compute
 
 _MOST = 2**31 - 1
 _KEPT = 8
@@ -66,9 +66,15 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
     """The timeline of how long each client takes for a sample; None where no speed is given. Raises UserError."""
     section = scenario.compute
     given = [(name, spec) for name in SPEEDS if (spec := getattr(section, name)) is not None]
+    _check_changes(section, given[0][0] if given else None)
     if not given:
+        if section.noise.kind != "constant":
+            kind = f"compute.noise.kind = {section.noise.kind!r}"
+            raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
         return None
     name, spec = given[0]
+    if scenario.work is None and scenario.learner is None:
+        raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
     flops: Any = 0.0
     if section.flops_per_sample is not None:
         flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
@@ -79,6 +85,14 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
     timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = pieced(speed, steps, "compute", "speed", context)
     return timeline
+
+
+def _check_changes(section: Compute, name: str | None) -> None:
+    """Raise UserError where a change gives a speed in another way than it was given before."""
+    for i, change in enumerate(section.changes):
+        if change.speed is not None and change.speed[0] != name:
+            why = "there was none before" if name is None else f"speed is given as {name}; change that"
+            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {why}")
 
 
 def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:

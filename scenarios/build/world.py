@@ -69,6 +69,7 @@ class World:
             charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
             retry=retry,
             instant=instant,
+            groups_of=self.population.names_of,
             reports_phases=scenario.clients.report_phases,
             energy=self.energy,
         )

@@ -21,6 +21,7 @@ from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, Recor
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
+from scenarios.build.population import Population
 from scenarios.build.simulation import Built
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
@@ -140,6 +141,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         "availability": built.clients.presence.notes(),
         "aoi": _aoi(built, scenario, totals),
         "sub_channels": _sub_channels(built, scenario, totals),
+        "groups": _groups(built, scenario),
         "totals": {name: counts[name] for name in _TOTALS},
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
@@ -162,6 +164,23 @@ def _fastest_round_s(built: Built, scenario: Scenario) -> float:
         return math.nan
     order = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
     return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
+
+
+def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
+    """How much each group took part, where there are groups; attempts as of `totals`."""
+    population = Population(scenario.clients)
+    if not population.grouped:
+        return None
+    begun, delivered = built.clients.selections, np.array(built.clients.successes)
+    return {
+        name: {
+            "clients": len(members),
+            "selected": int(begun[members].sum()),
+            "delivered": int(delivered[members].sum()),
+            "clients_delivered": int(np.count_nonzero(delivered[members])),
+        }
+        for name, members in population.members.items()
+    }
 
 
 def _name(method: Component) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.schema.section import problem
 from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
-from scenarios.schema.world import SPEEDS
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -37,13 +36,9 @@ def check_fit(scenario: Scenario) -> None:
 
 
 def _amounts(scenario: Scenario) -> None:
-    """Samples take time where there are samples, and a pass has samples where somebody says how many."""
-    compute, work, learner = scenario.compute, scenario.work, scenario.learner
-    given = [name for name in SPEEDS if getattr(compute, name) is not None]
-    if given and work is None and learner is None:
-        why = "nothing says how many samples an update takes; give [work] or [learner]"
-        raise problem(("compute", given[0]), getattr(compute, given[0]), why)
-    if work is None or learner is not None:
+    """A pass has samples where somebody says how many."""
+    work = scenario.work
+    if work is None or scenario.learner is not None:
         return
     if scenario.clients.data_sizes is None:
         if work.steps is None:

@@ -62,6 +62,9 @@ class Clients(Section):
     """K, the number of clients."""
     groups: list[Group] = []
     """Groups whose parameters differ; empty: one group named "all"."""
+    devices: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file of what clients can do: a line for each class (columns class, share, samples_per_s, ..), whose classes are then
+    the groups, or a line for each client (column client). See docs/world.md."""
     data_sizes: PerClientField | None = None
     """Samples each client holds, for a study without a learner (with one, its partition says). Absent: all hold as many."""
     report_phases: bool = False
@@ -190,13 +193,6 @@ class Compute(Timed):
         if flops != (self.flops_per_s is not None):
             key = "flops_per_s" if flops else "flops_per_sample"
             raise missing(key, self)
-        if not given and self.noise.kind != "constant":
-            raise problem(("noise",), self.noise.kind, f"multiplies the time of samples; give one of {', '.join(SPEEDS)}")
-        for i, change in enumerate(self.changes):
-            said = [name for name in SPEEDS if getattr(change, name) is not None]
-            if said and said != given:
-                why = f"speed is given as {given[0]}; change that" if given else "there was none before"
-                raise problem(("changes", i, said[0]), getattr(change, said[0]), why)
         return self
 
 
@@ -274,8 +270,9 @@ class ClientOutage(Section):
     """Clients that nothing reaches and that reach nobody for a while: what they send or are sent meanwhile is lost.
 
     When: `from_s` and `to_s`, or `from_round` and `to_round`, or drawn as a two-state Markov process with `mean_up_s` and
-    `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Messages between clients and uploads of opinions are not concerned.
-    A round in which everybody is cut off lasts as long as the downloads that are lost.
+    `mean_down_s`, or `mean_up_rounds` and `mean_down_rounds`. Lost are models, updates, opinions, and messages between clients of
+    whom either is cut off (with slots.start = "zero" messages take no time and none is lost). A round in which everybody is cut
+    off lasts as long as the downloads that are lost.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
-from netsim.peers.protocol import PeerProtocol
+from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefRules, Settled
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from netsim.peers.messages import Message
 
 
-class AsynchronousBelief(PeerProtocol):
+class AsynchronousBelief(BeliefProtocol):
     """A client updates when something arrives, and tells a neighbour only what has changed by more than the tolerance.
 
     Where nothing gathers arrivals (`work_s` 0), each is answered at once by a message to every neighbour, so that their number
@@ -28,10 +27,8 @@ class AsynchronousBelief(PeerProtocol):
 
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
-        super().__init__(links=links, draws=draws)
-        self.rules = rules
+        super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.complete = False
-        self._maths, self._fields = maths, fields
         self._field = fields.tolist()
         self._couplings = maths.couplings.tolist()
         self._starts = graph.starts.tolist()
@@ -111,8 +108,10 @@ class AsynchronousBelief(PeerProtocol):
     def _check(self) -> None:
         if self._outstanding or not self.live:
             return
-        clock = self.links.clock
-        following = self.links.outages.next_return_s(clock.now) if self._unheard else math.inf
+        clock, address = self.links.clock, self.links.graph.address
+        # What an edge has no message left for is never told.
+        waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
+        following = self.links.cuts.next_return_s(clock.now, waiting) if waiting else math.inf
         if following == math.inf:
             self.complete = True
             self.stop_at(clock.now)
@@ -123,7 +122,7 @@ class AsynchronousBelief(PeerProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        back = set(self.links.outages.returning(self.links.clock.now))
+        back = set(self.links.cuts.returning(self.links.clock.now))
         address = self.links.graph.address
         for edge in sorted(self._unheard):
             if int(address[edge]) >> 1 in back and self._number[edge] < self.rules.max_exchanges:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from netsim.core.errors import ParameterError, ParameterWarning
+from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
+    from netsim.peers.draws import PeerDraws
+    from netsim.peers.links import PeerLinks
 
 
 class MessageStormWarning(ParameterWarning):
@@ -111,6 +115,19 @@ class Settled:
     """The largest change of a message in the last exchange."""
     converged: bool
     """No message changed by more than the tolerance."""
+
+
+class BeliefProtocol(PeerProtocol):
+    """What both ways of exchanging beliefs share."""
+
+    def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
+        super().__init__(links=links, draws=draws)
+        self.rules = rules
+        self._maths, self._fields = maths, fields
+
+    @abstractmethod
+    def settled(self) -> Settled:
+        """What the clients know by now."""
 
 
 def warn_of_storms(*, rules: BeliefRules, maths: BeliefMath) -> None:

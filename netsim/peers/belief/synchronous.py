@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
-from netsim.peers.protocol import PeerProtocol
+from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefRules, Settled
+from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
@@ -42,7 +42,7 @@ class Iterates:
         self.done += 1
 
 
-class SynchronousBelief(PeerProtocol):
+class SynchronousBelief(BeliefProtocol):
     """A client sends exchange k+1 when it has all of exchange k.
 
     Which messages arrive decides what they say, when they arrive does not: so values are computed an exchange at a time, for all
@@ -52,11 +52,9 @@ class SynchronousBelief(PeerProtocol):
 
     def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
-        super().__init__(links=links, draws=draws)
-        self.rules = rules
+        super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.goal = 0
         """The exchange after which all stop."""
-        self._maths, self._fields = maths, fields
         self._ideal = self._plan()
         self._iterates: Iterates | None = None
         self._given_up: dict[int, list[int]] = {}
@@ -84,10 +82,18 @@ class SynchronousBelief(PeerProtocol):
             exchanges=self.goal, start_s=self.links.clock.now, latency_s=latency_s, work_s=self.rules.work_s
         )
 
-    def take_wave(self) -> Settled:
-        """Count the messages of the closed form, and give what they said."""
+    def closed_form(self, deadline_s: float) -> ClosedForm | None:
+        """As of `PeerProtocol`: while nothing disturbs the links, and the deadline does not cut it."""
+        now = self.links.clock.now
+        quiet_s = self.links.quiet_until(self.draws, now)
+        if quiet_s <= now:
+            return None
+        end_s = float(self.times()[-1].max())
+        return ClosedForm(end_s, self._take) if end_s < quiet_s and end_s <= deadline_s else None
+
+    def _take(self) -> None:
         self.links.count(np.full(self.links.graph.edges, self.goal), self.rules.message_bytes)
-        return self._settled(self._ideal)
+        self._left = 0
 
     def _begin(self) -> None:
         self._degree = np.diff(self.links.graph.starts).tolist()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.peers.gossip.exchange import GossipProtocol, Known
+from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray
@@ -72,18 +73,18 @@ class Flooding(GossipProtocol):
             return
         clock = self.links.clock
         # An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it.
-        if not self.links.outages.returns_from(clock.now):
+        if not self.links.cuts.returns_from(clock.now):
             self.stop_at(clock.now)
 
     def _watch(self) -> None:
-        following = self.links.outages.next_return_s(self.links.clock.now)
+        following = self.links.cuts.next_return_s(self.links.clock.now)
         if following < math.inf:
             self.links.clock.call_at(following, self._back)
 
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        back = set(self.links.outages.returning(self.links.clock.now))
+        back = set(self.links.cuts.returning(self.links.clock.now))
         for edge, address in enumerate(self.links.graph.address.tolist()):
             if address >> 1 in back:
                 # The same news may cross the link once more: other draws, above those of all resends so far.
@@ -93,7 +94,16 @@ class Flooding(GossipProtocol):
                 self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])
         self._watch()
 
-    def wave(self, stop_s: float) -> FloatArray | None:
+    def closed_form(self, deadline_s: float) -> ClosedForm | None:
+        """As of `PeerProtocol`: while nothing disturbs the links and everyone passes on everything at once."""
+        stop_s = math.inf if self.until_agreement else deadline_s
+        times = self._wave(stop_s)
+        if times is None:
+            return None
+        end_s = min(self.agreement_of(times), deadline_s) if self.until_agreement else deadline_s
+        return ClosedForm(end_s, lambda: self._take(times, end_s))
+
+    def _wave(self, stop_s: float) -> FloatArray | None:
         """When each client knows each item, seconds (K, K), row = origin, where the closed form holds up to the stop.
 
         `stop_s`: when the slot starts; inf: at agreement. None: there is no agreement, or the closed form does not hold so long.
@@ -116,7 +126,7 @@ class Flooding(GossipProtocol):
         """When all clients know the true top m; inf: never."""
         return float(times[self._client_of[: self._size]].max())
 
-    def take_wave(self, times: FloatArray, end_s: float) -> None:
+    def _take(self, times: FloatArray, end_s: float) -> None:
         """Bring everything to where events would have brought it at `end_s`; the clock must stand there.
 
         Of two neighbours who tell a client the same item at the same instant, the one on the lower edge counts as its giver.

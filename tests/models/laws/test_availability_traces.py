@@ -94,14 +94,15 @@ def test_toggles_by_hand(write: Any) -> None:
         ([True, False, True, False, False], [40.0, INF, 38.5, INF, INF]),
     ]
     assert not seen(Toggles(clients=1, path=write("[]")), 5.0)[0][0][0]
-    assert seen(Toggles(clients=1, path=write("[[3, 5, 7]]"), repeat_s=7.0), 6.9, 10.0)[1] == ([True], [12.0])
+    arrives_at_the_end = Toggles(clients=1, path=write("[[3, 5, 7]]"), repeat_s=7.0)
+    assert seen(arrives_at_the_end, 6.9, 10.0) == [([False], [10.0]), ([True], [12.0])]
 
 
 PHONES = {
     "107740": {"duration": 1, "inactive": [88494, 93284], "finish_time": 518400, "active": [88494, 93283], "model": "a"},
     "107743": {"duration": 1, "inactive": [1], "finish_time": 259200, "active": [0], "model": "b"},
     "9": {"inactive": [90, 200], "finish_time": 100, "active": [80, 95]},
-    "10": {"inactive": [], "finish_time": 100, "active": []},
+    "10": {"inactive": [20, 130], "finish_time": 100, "active": [20, 120]},
 }
 
 
@@ -127,6 +128,11 @@ def test_drawn_phones_come_from_the_seed_and_all_of_the_table(write: Any) -> Non
         few.advance(now, stream())
         many.advance(now, stream())
         np.testing.assert_array_equal(few.on, many.on[:300])
+    # Who is which phone is part of the state: it is known before the next advance.
+    resumed = FedScale(clients=4000, path=path, phones="drawn")
+    resumed.load_state_dict(many.state_dict())
+    np.testing.assert_array_equal(resumed.on, many.on)
+    np.testing.assert_array_equal(resumed.next_change_s, many.next_change_s)
     # Present at 7.5 is who is phone 7; 4.4 deviations of a binomial share: probability 1e-5.
     assert abs(many.on.mean() - 1 / 40) < 4.4 * math.sqrt(1 / 40 * 39 / 40 / 4000)
     other = FedScale(clients=4000, path=path, phones="drawn")
@@ -159,6 +165,21 @@ def test_periods_that_floating_point_cannot_hold_do_not_drift(write: Any) -> Non
         law.advance(float(np.nextafter((cycle + 1) * 0.1, 0)), stream())
         assert not law.on[0], cycle
         assert law.next_change_s[0] == (cycle + 1) * 0.1
+
+
+def test_a_change_just_before_the_period_ends_comes_when_it_was_told(write: Any) -> None:
+    # Beside a multiple of the period, the sum of the two is rounded to that multiple, or past it.
+    last = float(np.nextafter(0.1, 0))
+    path = write(f"client,start_s,end_s\n0,0.02,{last!r}\n1,{last!r},0.1\n")
+    law = Trace(clients=2, path=path, repeat_s=0.1)
+    leaps = [Trace(clients=2, path=path, repeat_s=0.1) for _ in range(2)]
+    for _ in range(300):
+        due = float(law.next_change_s.min())
+        for now, leap in zip((float(np.nextafter(due, 0)), due), leaps, strict=True):
+            law.advance(now, stream())
+            leap.load_state_dict({"now_s": now})
+            assert law.on.tolist() == leap.on.tolist(), now
+            assert law.next_change_s.tolist() == leap.next_change_s.tolist(), now
 
 
 @pytest.mark.parametrize(

@@ -407,8 +407,8 @@ def test_a_cut_loses_what_is_in_flight_at_any_instant_of_it() -> None:
     link = 0  # the first by its higher client
     flights = {(0.0, 1.0): False, (0.0, 1.5): True, (0.5, 4.0): True, (2.5, 2.6): True, (3.0, 4.0): False}
     flights |= {(1.0, 1.0): True, (3.0, 3.0): False, (0.0, 0.0): False, (2.0, 2.0): True}
-    assert {flight: outages.cut(link, *flight) for flight in flights} == flights
-    assert not outages.cut(1, 0.0, 10.0)
+    assert {flight: outages.cause(link, *flight) == "cut" for flight in flights} == flights
+    assert outages.cause(1, 0.0, 10.0) is None
     assert outages.quiet_until(0.0) == 1.0
     assert outages.quiet_until(1.5) == -math.inf
     assert outages.next_return_s(0.0) == 3.0

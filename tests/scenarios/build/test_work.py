@@ -229,7 +229,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "work.epochs = 2.0: give clients.data_sizes": {"clients": {"count": 3}},
     "work.batch_size = null: must be given with steps": {"clients": {"count": 3}, "work": {"steps": 3}},
     "clients.data_sizes = 1.5 for client 1: must be a whole number": {"clients": {"count": 3, "data_sizes": [2, 1.5, 1]}},
-    "compute.samples_per_s = [1.0, 2.0, 4.0]: nothing says how many samples": {"work": None},
+    "compute.samples_per_s: nothing says how many samples": {"work": None},
     "compute.samples_per_s = 3.0: leave it out; seconds_per_sample says it": {
         "compute": {"samples_per_s": 3.0, "seconds_per_sample": 1.0}
     },
@@ -237,7 +237,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "compute.seconds_per_sample = -1.0: must be finite and >= 0": {"compute": {"seconds_per_sample": -1.0}},
     "compute.flops_per_s is missing": {"compute": {"flops_per_sample": 3.0}},
     "compute.flops_per_sample is missing": {"compute": {"flops_per_s": 3.0}},
-    'compute.noise = "gamma": multiplies the time of samples': {"compute": {"noise": {"kind": "gamma", "shape": 1.0}}},
+    "compute.noise.kind = 'gamma': multiplies the time of samples": {"compute": {"noise": {"kind": "gamma", "shape": 1.0}}},
     "compute.noise.shape = 0.0: must be finite and": {
         "compute": {"seconds_per_sample": 1.0, "noise": {"kind": "gamma", "shape": 0.0}}
     },

@@ -1,0 +1,69 @@
+"""Links between clients that are down because one of the two is cut off from everybody by an outage of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netsim.network.outages import ClientOutage, ClientOutages
+    from netsim.peers.link_outages import Cuts
+    from netsim.peers.messages import PeerGraph
+
+
+class CutOff:
+    """`Cuts` of `schedule`, and of outages of `clients`: a client that is cut off neither sends nor receives."""
+
+    def __init__(self, *, graph: PeerGraph, schedule: Cuts, clients: ClientOutages) -> None:
+        self._schedule, self._clients = schedule, clients
+        ends = np.zeros((graph.edges // 2, 2), np.int64)
+        link = graph.address >> 1
+        # Of the two edges of a link either will do: what is asked for is who is at its ends.
+        ends[link] = np.stack((np.minimum(graph.source, graph.target), np.maximum(graph.source, graph.target)), axis=1)
+        self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
+        self._links_of: list[tuple[ClientOutage, list[int]]] = [
+            (outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients
+        ]
+        """Each outage, and the links that are down while it is on."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """As of `Cuts`: "cut", or the outage's name."""
+        cut = self._schedule.cause(link, start_s, end_s)
+        if cut is not None:
+            return cut
+        a, b = self._ends[link]
+        return self._clients.cause(a, start_s, end_s) or self._clients.cause(b, start_s, end_s)
+
+    def quiet_until(self, time_s: float) -> float:
+        """As of `Cuts`."""
+        quiet_s = self._schedule.quiet_until(time_s)
+        return min((quiet_s, *(outage.quiet_until(time_s) for outage, links in self._links_of if links)))
+
+    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+        """As of `Cuts`."""
+        following = self._schedule.next_return_s(time_s, links)
+        for outage, down in self._links_of:
+            if down and (links is None or not set(down).isdisjoint(links)):
+                following = min(following, outage.next_return_s(time_s))
+        return following
+
+    def returns_from(self, time_s: float) -> bool:
+        """As of `Cuts`."""
+        return self._schedule.returns_from(time_s) or any(
+            links and outage.quiet_until(time_s) == -math.inf and outage.next_return_s(time_s) < math.inf
+            for outage, links in self._links_of
+        )
+
+    def returning(self, time_s: float) -> list[int]:
+        """As of `Cuts`."""
+        back = set(self._schedule.returning(time_s))
+        for outage, links in self._links_of:
+            if outage.when.intervals.ends_at(time_s):
+                back.update(links)
+        return sorted(back)

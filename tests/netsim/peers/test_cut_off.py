@@ -1,0 +1,253 @@
+"""Clients that are cut off from everybody: messages and opinions are lost, named, and told again when they are back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.laws.availability import Markov
+from models.laws.changes import Unchanging
+from models.laws.channels import Bernoulli, Perfect
+from models.laws.delays import Constant, ShiftedExponential
+from models.peers.belief import Ising, beliefs, settle
+from models.peers.graph import PeerGraph
+from models.peers.topologies import complete, random_geometric
+from netsim.core.intervals import Intervals
+from netsim.core.streams import Streams
+from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InRounds, InSeconds
+from netsim.peers.belief.exchange import BeliefRules
+from netsim.peers.consensus import StartRule
+from netsim.peers.gossip.exchange import GossipRules
+from netsim.peers.link_outages import Outage
+from netsim.servers.opinions import OpinionUplink
+from tests.helpers.peer_world import four, world
+
+JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
+
+
+def opinions_of(clients: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).random(clients)
+
+
+def mast(clients: int, members: list[int] | None, start_s: float, end_s: float = math.inf) -> ClientOutages:
+    when = InSeconds(start_s=start_s, end_s=end_s)
+    return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=members)])  # type: ignore[arg-type]
+
+
+def drawn(clients: int, members: list[int], up_s: float, down_s: float) -> ClientOutages:
+    presence = Markov(clients=1, mean_on_s=up_s, mean_off_s=down_s)
+    when = DrawnInSeconds(presence=presence, draws=Streams(7)["outage.mast"])
+    return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.array(members))])
+
+
+def test_messages_of_a_client_that_is_cut_off_by_hand() -> None:
+    # Client 2 is cut off over [1, 3). Links take 1 s (0-1), 2 s (1-2), 0.5 s (2-3) and 4 s (0-2).
+    w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), record=True, client_outages=mast(4, [2], 1.0, 3.0))
+    w.run(1, opinions_of(4))
+    told = {(row.source, row.target): row.cause for row in w.recorder.messages if row.protocol == "belief"}
+    assert told == {
+        (0, 1): None,
+        (1, 0): None,
+        (2, 3): None,  # over by 0.5
+        (3, 2): None,
+        (0, 2): "mast",
+        (2, 0): "mast",
+        (1, 2): "mast",
+        (2, 1): "mast",
+    }
+    assert (w.links.delivered, w.links.lost) == (
+        sum(row.outcome == "delivered" for row in w.recorder.messages),
+        sum(row.outcome == "lost" for row in w.recorder.messages),
+    )
+
+
+@pytest.mark.parametrize("forwarding", ["flooding", "push", "push-pull"])
+def test_exactly_what_meets_an_outage_is_lost_and_causes_are_told_in_order(forwarding: Any) -> None:
+    graph = random_geometric(clients=14, generator=np.random.default_rng(1), radius_km=0.5)
+    outages = drawn(14, [1, 5, 8], 0.2, 0.1)
+    cut = [Outage(start_s=0.05, end_s=0.4, groups=[[0, 1, 2, 3]])]
+    w = world(
+        graph,
+        per_round=4,
+        delay=JITTER,
+        channel=Bernoulli(success=0.9),
+        max_resends=2,
+        gossip=GossipRules(forwarding=forwarding, interval_s=0.02),
+        outages=cut,
+        record=True,
+        client_outages=outages,
+    )
+    w.run(1, opinions_of(14))
+    w.clock.run(until=w.clock.now + 1)
+    (outage,) = outages
+    causes = set()
+    for row in w.recorder.messages:
+        half = (row.source < 4) != (row.target < 4)
+        met = [row.sent_s < end and row.end_s > start for start, end in outage.when.intervals]
+        off = any(met) and not {row.source, row.target}.isdisjoint({1, 5, 8})
+        expected = "cut" if half and row.sent_s < 0.4 and row.end_s > 0.05 else "mast" if off else row.cause
+        assert row.cause == expected
+        assert row.cause in (None, "channel") or row.outcome == "lost"
+        causes.add(row.cause)
+    assert causes == {None, "cut", "mast", "channel"}
+
+
+@pytest.mark.parametrize("deadline_s", [None, 0.5])
+@pytest.mark.parametrize("seed", range(6))
+def test_closed_forms_equal_events_between_outages(seed: int, deadline_s: float | None) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_geometric(clients=12, generator=rng, radius_km=0.5)
+    found = []
+    for engine in ("events", "auto"):
+        w = world(
+            graph,
+            per_round=3,
+            delay=JITTER,
+            engine=engine,
+            start=StartRule(deadline_s=deadline_s),
+            client_outages=drawn(12, [0, 4], 1.0, 0.3),
+            belief=BeliefRules(exchanges=3),
+        )
+        outcomes = [w.run(slot, opinions_of(12, seed)) for slot in range(1, 9)]
+        w.clock.run(until=w.clock.now + 1)
+        found.append(([repr(outcome) for outcome in outcomes], w.links.sent, w.links.delivered, w.links.lost))
+    assert found[0] == found[1]
+    assert found[0][3] > 0
+
+
+def test_the_closed_form_is_refused_while_somebody_is_cut_off_and_holds_before_and_after() -> None:
+    graph = complete(clients=5, generator=np.random.default_rng(0))
+    for start_s, end_s, holds in ((0.0, 1.0, False), (900.0, 901.0, True)):
+        w = world(graph, per_round=2, engine="wave", delay=Constant(value_s=0.1), client_outages=mast(5, [1], start_s, end_s))
+        if holds:
+            assert w.run(1, opinions_of(5)).disagreement == 0.0
+        else:
+            with pytest.raises(ValueError, match=r"engine = 'wave'"):
+                w.run(1, opinions_of(5))
+    # Nobody whom it cuts off has a link: nothing is disturbed.
+    lonely = PeerGraph.from_links(
+        clients=3, links=np.array([[0, 1]]), distance_km=np.array([1.0]), allow_disconnected=True
+    )
+    rule = StartRule(start="deadline", deadline_s=4.0)
+    w = world(lonely, per_round=3, engine="wave", client_outages=mast(3, [2], 0.0), start=rule)
+    assert w.run(1, opinions_of(3)).duration_s == 4.0
+
+
+def test_a_client_that_is_back_is_told_again() -> None:
+    pair = PeerGraph.from_links(clients=2, links=np.array([[0, 1]]), distance_km=np.array([1.0]))
+    r = np.array([0.9, 0.3])
+    rules = BeliefRules(update="asynchronous")
+    w = world(pair, per_round=1, belief=rules, client_outages=mast(2, [1], 0.0, 4.0))
+    outcome = w.run(1, r)
+    exact = settle(pair, w.belief.couplings, Ising.fields(r))
+    assert outcome.beliefs == pytest.approx(beliefs(pair, Ising.fields(r), exact.messages), abs=1e-8)
+    assert outcome.converged_s == 5.0
+    # By rounds nobody knows when it is over, so nobody waits: of what the other says nothing is heard.
+    outage = ClientOutage(name="mast", when=InRounds(start=1), clients=2, members=np.array([1]))
+    outage.when.open_round(1, 0.0)
+    outcome = world(pair, per_round=1, belief=rules, client_outages=ClientOutages([outage])).run(1, r)
+    assert math.isnan(outcome.converged_s)
+    assert outcome.duration_s == 2.0
+
+
+def test_nobody_waits_for_the_return_of_a_link_over_which_nothing_is_unheard() -> None:
+    # Messages over 2-3 are lost to the channel; the outage is of client 0, whose messages have all arrived.
+    graph = PeerGraph.from_links(
+        clients=4, links=np.array([[0, 1], [2, 3]]), distance_km=np.array([1.0, 1.0]), allow_disconnected=True
+    )
+
+    class Over23(Perfect):
+        memoryless = True
+
+        def good(self, u: Any, entities: Any) -> Any:
+            return entities < 2
+
+        def success_probability(self, entities: Any) -> Any:
+            return np.where(entities < 2, 1.0, 0.0)
+
+    w = world(
+        graph,
+        per_round=1,
+        belief=BeliefRules(update="asynchronous", max_exchanges=4),
+        channel=Over23(),
+        client_outages=drawn(4, [0], 500.0, 1.0),
+    )
+    outcome = w.run(1, opinions_of(4))
+    assert math.isnan(outcome.converged_s)
+    assert outcome.duration_s < 20.0
+
+
+@pytest.mark.parametrize("payload", ["all", "best"])
+def test_flooding_agrees_after_the_return(payload: Any) -> None:
+    index = np.array([0.9, 0.1, 0.2, 0.3])
+    w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), payload=payload, client_outages=mast(4, [0], 0.0, 30.0))
+    outcome = w.run(1, opinions_of(4), index)
+    # Client 0, the best, is back at 30 and tells 1 at 31 (and 2 at 34); 2 hears it of 1 at 33, 3 at 33.5.
+    assert outcome.agreed_s == 33.5
+    # For good: each side ends when it has nothing left to say.
+    outcome = world(four(), per_round=1, belief=BeliefRules(exchanges=1), client_outages=mast(4, [0], 0.0)).run(
+        1, opinions_of(4), index
+    )
+    assert math.isnan(outcome.agreed_s)
+    assert outcome.members.tolist() == [0, 3]
+
+
+def test_what_a_message_in_flight_has_met_is_not_forgotten() -> None:
+    outages = mast(4, [2], 4.5, 5.0)
+    w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), record=True, client_outages=outages)
+    w.run(1, opinions_of(4), np.array([0.9, 0.1, 0.2, 0.3]))
+    flying = {(m.sent_s, m.due_s) for m in w.links.flying.values() if m.edge in np.flatnonzero(four().source == 0)}
+    assert (4.0, 8.0) in flying  # from 0 to 2, over the outage
+    outages.forget(w.clock.now)
+    w.clock.run(until=60.0)
+    (row,) = [row for row in w.recorder.messages if (row.source, row.target, row.sent_s, row.end_s) == (0, 2, 4.0, 8.0)]
+    assert row.cause == "mast"
+    outages.forget(60.0)
+    (outage,) = outages
+    assert list(outage.when.intervals) == []
+
+
+def uplink(outages: ClientOutages | None, **more: Any) -> OpinionUplink:
+    still: Any = Unchanging(Constant(value_s=np.array([1.0, 2.0, 0.0])))
+    return OpinionUplink(
+        clients=3, delay=still, channel=Unchanging(Perfect()), streams=Streams(1), outages=outages, **more
+    )
+
+
+def test_opinions_of_clients_that_are_cut_off_are_missing_by_hand() -> None:
+    ready = np.array([10.0, 10.5, 11.0])
+    # Opinions are under way over [10, 11), [10.5, 12.5), and at 11.
+    for outages, arrived in (
+        (mast(3, None, 0.0, 10.0), [True, True, True]),
+        (mast(3, None, 10.0, 10.5), [False, True, True]),
+        (mast(3, None, 11.0, 11.5), [True, False, False]),
+        (mast(3, [1], 0.0), [True, False, True]),
+    ):
+        end_s, heard = uplink(outages).send(1, ready, 10.0)
+        assert (end_s, heard.tolist()) == (12.5, arrived)
+    # Sent again 0.25 s after they would have arrived: at 11.25, and at 12.75 and 15 (client 1).
+    end_s, heard = uplink(mast(3, None, 10.2, 13.0), max_resends=2, resend_after_s=0.25).send(1, ready, 10.0)
+    assert heard.tolist() == [False, True, False]
+    assert end_s == 17.0
+    end_s, heard = uplink(mast(3, None, 10.2, 11.2), max_resends=2, resend_after_s=0.25).send(1, ready, 10.0)
+    assert (end_s, heard.tolist()) == (14.75, [True, True, True])
+
+
+def test_look_ups_of_many_equal_look_ups_of_one() -> None:
+    rng = np.random.default_rng(3)
+    intervals = Intervals((float(start), float(start + length)) for start, length in rng.integers(0, 40, (9, 2)) / [1, 20])
+    intervals.add(60.0)
+    starts = rng.integers(-2, 70, 400) / 2.0
+    ends = starts + rng.integers(0, 6, 400) / 2.0
+    each = [intervals.overlap(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    assert intervals.overlap_each(starts, ends).tolist() == each
+    assert 20 < sum(each) < 380
+    assert not Intervals().overlap_each(starts, ends).any()
+    listed = list(intervals)
+    for time in starts.tolist():
+        assert intervals.next_start(time) == min((start for start, _ in listed if start > time), default=math.inf)
+        assert intervals.next_end(time) == min((end for _, end in listed if end > time), default=math.inf)
+        assert intervals.ends_at(time) == any(end == time for _, end in listed)
