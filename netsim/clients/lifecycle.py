@@ -8,7 +8,7 @@ The time of an event is passed along from step to step: this is the path that ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,10 +71,12 @@ class UpdateLifecycle:
         self._energy = energy
         self._charge_on_upload = charge_on == "upload"
         self._access: UplinkAccess[Update] = medium.access
-        self._own_link = medium.access.own_link
+        self._own_link, self._waits = medium.access.own_link, not medium.access.free
         self._outages = medium.outages
-        self._sizes = medium.sizes
+        self._down_bytes, self._up_bytes = medium.sizes.of_models(medium.clients), medium.sizes.of_updates(medium.clients)
         self._down, self._up = medium.down, medium.up
+        # Whether all that is sent in a round sets out in one go where every update is ready at once.
+        self._together = medium.access.free and not instant and energy is None
         # What follows once the delay of a link has passed.
         self._received = partial(self._carry, self._down, RECEIVING) if self._down.carries else self._downloaded
         self._sent = partial(self._carry, self._up, SENDING) if self._up.carries else self._uploaded
@@ -83,9 +85,41 @@ class UpdateLifecycle:
             carrier.on_stop = partial(self._carried, self._stopped)
         self._charged = energy is not None and energy.charger is not None
 
+    def begin_all(self, updates: Sequence[Update], now: float) -> None:
+        """The model is sent to the clients of `updates`, which share their draws."""
+        if self._together and updates[0].model_draws.at_once:
+            self._send_all(updates, now)
+        else:
+            for update in updates:
+                self.begin(update, now)
+
+    def _send_all(self, updates: Sequence[Update], now: float) -> None:
+        """What the steps of `begin` come to where all is sent at once: half of their cost would be calls from one to the next."""
+        draws, count = updates[0].send_draws, len(updates)
+        survive, duration_s = draws.uplink.values_at(now, count), draws.upload.values_at(now, count)
+        down, up, call_at, due = self._down_bytes, self._up_bytes, self.clock.call_at, self._due
+        for place, update in enumerate(updates):
+            update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
+            update.samples, update.steps = update.work_samples, update.work_steps
+            update.upload_start_s = now
+            client = update.client
+            update.bytes_down, update.bytes_up = down[client], up[client]
+            self.bytes_down += update.bytes_down
+            self.bytes_up += update.bytes_up
+            if self._charge_on_upload:
+                self._charge(update)
+            update.survives = survive[place]
+            due_s = now + duration_s[place]
+            if due_s >= update.departure_s:
+                due_s = update.departure_s
+            update.phase, update.phase_start_s, update.due_s = UPLOAD, now, due_s
+            update.order = call_at(due_s, due, update)
+        self.uploads += count
+        self.sending += count
+
     def begin(self, update: Update, now: float) -> None:
         """The model is sent to the update's client."""
-        update.bytes_down = self._sizes.of_model(update.client)
+        update.bytes_down = self._down_bytes[update.client]
         self.bytes_down += update.bytes_down
         if update.model_draws.at_once:
             update.compute_from(now)
@@ -164,7 +198,7 @@ class UpdateLifecycle:
 
     def _offer(self, update: Update, now: float) -> None:
         """What is finished is sent, or waits for its turn."""
-        if self._access.take(update):
+        if not self._waits or self._access.take(update):
             self._transmit(update, now)
         else:
             update.phase, update.phase_start_s = WAIT, now
@@ -216,7 +250,7 @@ class UpdateLifecycle:
         update.upload_start_s = now
         self.uploads += 1
         self.sending += 1
-        update.bytes_up = self._sizes.of_update(update.client)
+        update.bytes_up = self._up_bytes[update.client]
         self.bytes_up += update.bytes_up
         if self._charge_on_upload and not update.charged:
             self._charge(update)
@@ -311,7 +345,7 @@ class UpdateLifecycle:
             update.phase = ENDED
         update.due_s = _EVER
         self.on_end(update)
-        if phase == UPLOAD:
+        if phase == UPLOAD and self._waits:
             following = self._access.end(update, delivered=outcome == "delivered")
             if following is not None:
                 self._transmit(following, now)

@@ -178,12 +178,14 @@ class ClientPool:
         self.selections[chosen] += 1
         self.started += len(updates)
         self.models_sent += len(fresh)
+        if len(fresh) == len(listed):
+            self.life.begin_all(updates, now)
+            return updates
         for client in fresh:
             self.life.begin(alive[client], now)
-        if len(fresh) < len(listed):
-            for update in updates:
-                if update.begun_round != round:
-                    self.life.proceed(update, now)
+        for update in updates:
+            if update.begun_round != round:
+                self.life.proceed(update, now)
         return updates
 
     def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[WorkOfUpdate]:

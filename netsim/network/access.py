@@ -1,7 +1,7 @@
 """Access to the uplink: whose turn it is to transmit, and what the way does to a transmission beside the sender's own link.
 
-`QueuedAccess`: own links, or n sub-channels alike with one queue. `AssignedAccess`: the sub-channels of a spectrum, one of which
-is assigned to each sender; they have states, may be jammed, and may be contended for.
+`OwnLinkAccess`: every sender at once. `QueuedAccess`: n sub-channels alike with one queue. `AssignedAccess`: the sub-channels of
+a spectrum, one of which is assigned to each sender; they have states, may be jammed, and may be contended for.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class UplinkAccess(Protocol[SenderT]):
 
     own_link: bool
     """Whether the way adds nothing to the sender's own link, neither time nor loss: then `begin` and `loss` are not asked."""
+    free: bool
+    """Whether moreover nobody ever waits: then `take` and `end` are not asked either."""
 
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
@@ -58,26 +60,62 @@ class UplinkAccess(Protocol[SenderT]):
         """Who was under way and who waited as the state was saved."""
 
 
-class QueuedAccess(Generic[SenderT]):
-    """So many sub-channels, all alike: each transmission holds one from start to end; whoever finds none free waits in order.
+class OwnLinkAccess(Generic[SenderT]):
+    """The null object of access: every client has a link of its own, and nobody waits."""
 
-    `count` None: every client has its own, and nobody waits. Raises ValueError for a count below 1.
-    """
-
-    own_link = True
-
-    def __init__(self, *, count: int | None = None) -> None:
-        if count is not None and count < 1:
-            raise ParameterError("sub_channels", count, "must be at least 1")
-        self.count = count
-        self.held = 0
-        self._queue: deque[SenderT] = deque()
+    own_link = free = True
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes from round to round."""
 
     def take(self, sender: SenderT) -> bool:
-        if self.count is not None and self.held >= self.count:
+        return True
+
+    def withdraw(self, sender: SenderT) -> None:
+        """Nobody waits."""
+
+    def begin(self, sender: SenderT, now: float) -> float:
+        return 0.0
+
+    def loss(self, sender: SenderT) -> str | None:
+        return None
+
+    def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
+        return None
+
+    def waiting(self) -> list[SenderT]:
+        return []
+
+    def stop(self) -> None:
+        """Nothing is recorded here."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        return None
+
+    def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
+        return None
+
+
+class QueuedAccess(OwnLinkAccess[SenderT]):
+    """So many sub-channels, all alike: each transmission holds one from start to end; whoever finds none free waits in order.
+
+    Raises ValueError for a count below 1.
+    """
+
+    free = False
+
+    def __init__(self, *, count: int) -> None:
+        if count < 1:
+            raise ParameterError("sub_channels", count, "must be at least 1")
+        self.count = count
+        self.held = 0
+        self._queue: deque[SenderT] = deque()
+
+    def take(self, sender: SenderT) -> bool:
+        if self.held >= self.count:
             self._queue.append(sender)
             return False
         self.held += 1
@@ -85,12 +123,6 @@ class QueuedAccess(Generic[SenderT]):
 
     def withdraw(self, sender: SenderT) -> None:
         self._queue.remove(sender)
-
-    def begin(self, sender: SenderT, now: float) -> float:
-        return 0.0
-
-    def loss(self, sender: SenderT) -> str | None:
-        return None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
         if self._queue:
@@ -100,9 +132,6 @@ class QueuedAccess(Generic[SenderT]):
 
     def waiting(self) -> list[SenderT]:
         return list(self._queue)
-
-    def stop(self) -> None:
-        """Nothing is recorded here."""
 
     def state_dict(self) -> State:
         """How many sub-channels are held; who waits is kept with the updates."""
@@ -121,7 +150,7 @@ class AssignedAccess(Generic[SenderT]):
     Where no two may meet on a sub-channel (no contention), whoever finds its own held waits for it.
     """
 
-    own_link = False
+    own_link = free = False
 
     def __init__(self, *, spectrum: Spectrum, jammers: Jammers) -> None:
         self.spectrum = spectrum

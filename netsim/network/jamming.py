@@ -99,17 +99,18 @@ class Jammer:
             self.next_round = round + (self.dwell_rounds or 1)
         else:
             self.next_s = self.start + self.dwell * self.dwell_s
+        begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,
             time_s=time_s,
             reach=self.reach,
             allowed=allowed,
-            used=spectrum.begun - self._begun,
-            delivered=spectrum.delivered - self._delivered,
+            used=begun - self._begun,
+            delivered=delivered - self._delivered,
             busy=np.array([bool(those) for those in spectrum.under_way], np.bool_),
             rng=self._draws.generator(self.dwell),
         )
-        self._begun, self._delivered = spectrum.begun.copy(), spectrum.delivered.copy()
+        self._begun, self._delivered = begun, delivered
         for channel in self._checked(self.law.choose(view), allowed):
             jam = Jam(jammer=self.name, channel=channel, round=round, start_s=time_s)
             self.jams.append(jam)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.core.null_objects import NoTime, NoWork
-from netsim.network.access import QueuedAccess, UplinkAccess
+from netsim.network.access import OwnLinkAccess, UplinkAccess
 from netsim.network.carriers import Carrier, NoCarrier
 from netsim.network.draws import Durations, Survivals
 from netsim.network.sizes import Sizes
@@ -43,6 +43,7 @@ class Medium:
         work: WorkLaw | None = None,
         sample: Timeline[DelayLaw] | None = None,
     ) -> None:
+        self.clients = clients
         self.down: Carrier = NoCarrier() if down is None else down
         """What carries the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
@@ -58,7 +59,7 @@ class Medium:
             clients=clients, law=downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
         )
         self.uplink = Survivals(clients=clients, law=uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"])
-        self.access: UplinkAccess[Any] = access or QueuedAccess()
+        self.access: UplinkAccess[Any] = access or OwnLinkAccess()
         """Whose turn it is to transmit, and what the way does to it; by default every client has a link of its own."""
         self.outages = outages or None
         """What destroys transmissions of many clients together; None: nothing."""

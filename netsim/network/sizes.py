@@ -18,7 +18,7 @@ class Sizes:
     `down`, `up`: a number for all clients, or (K,). Raises ValueError for a negative size.
     """
 
-    __slots__ = ("_down_each", "_up_each", "down", "up")
+    __slots__ = ("down", "up")
 
     def __init__(self, *, down: int | IntArray = 0, up: int | IntArray = 0) -> None:
         for name, size in (("down", down), ("up", up)):
@@ -26,13 +26,16 @@ class Sizes:
                 raise ParameterError(name, np.min(size).item(), "must be >= 0 bytes")
         self.down = down
         self.up = up
-        self._down_each = down if isinstance(down, np.ndarray) else None
-        self._up_each = up if isinstance(up, np.ndarray) else None
 
-    def of_model(self, client: int) -> int:
-        """Bytes of the model on its way to `client`."""
-        return self.down if self._down_each is None else int(self._down_each[client])  # type: ignore[return-value]
+    def of_models(self, clients: int) -> list[int]:
+        """[K] bytes of the model on its way to each of K `clients`."""
+        return _each(self.down, clients)
 
-    def of_update(self, client: int) -> int:
-        """Bytes of the update on its way from `client`."""
-        return self.up if self._up_each is None else int(self._up_each[client])  # type: ignore[return-value]
+    def of_updates(self, clients: int) -> list[int]:
+        """[K] bytes of the update on its way from each of K `clients`."""
+        return _each(self.up, clients)
+
+
+def _each(size: int | IntArray, clients: int) -> list[int]:
+    sizes: list[int] = np.broadcast_to(size, clients).tolist()
+    return sizes

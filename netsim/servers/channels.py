@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netsim.records.sinks import NoRecorder
 from netsim.servers.assignment import Assignment, NoAssignment, ScheduledAssignment
-from netsim.servers.instruments import Detections, Jamming
+from netsim.servers.instruments import Detections, Jamming, Undisturbed
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -57,5 +57,6 @@ class ScheduledChannels(OwnLinks):
             learner=learner,
         )
         self.detections = Detections(scheduler=scheduler, recorder=NoRecorder())
-        self.instruments = [Jamming(jammers=access.jammers), self.detections]
+        disturbed = access.jammers or access.spectrum.contention
+        self.instruments = [Jamming(jammers=access.jammers) if disturbed else Undisturbed(), self.detections]
         self.recording = [access.jammers, self.detections]

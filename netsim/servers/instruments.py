@@ -10,7 +10,6 @@ from netsim.servers.loop import ClosedRound, Instrument
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.clients.update import Update
     from netsim.core.protocols import AgeMeter, ChannelScheduler, RewardMeter, State
     from netsim.network.jamming import Jammers
     from netsim.network.spectrum import Spectrum
@@ -103,6 +102,18 @@ class Jamming(Instrument):
         self._spent_before = state["spent_before"]
 
 
+class Undisturbed(Instrument):
+    """The null object of `Jamming`, where there are no jammers and no two transmissions can meet."""
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """None of what `Jamming` counts."""
+        return {"jammed": 0, "collided": 0, "jam_dwells": 0}
+
+    def counts(self) -> dict[str, int]:
+        """`jam_dwells`."""
+        return {"jam_dwells": 0}
+
+
 class Detections(Instrument):
     """The changes that a scheduler declares, each a record of its own."""
 
@@ -117,7 +128,8 @@ class Detections(Instrument):
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """No column: what was declared goes into its own table."""
         for update in closed.ended:
-            self._count(update)
+            if update.jammed and update.channel is not None:
+                self._hits[update.channel] = self._hits.get(update.channel, 0) + 1
         declared = self.scheduler.declared
         for channel, detector, seen in declared:
             hits = self._hits.get(channel, 0)
@@ -126,10 +138,6 @@ class Detections(Instrument):
             self._hits.clear()
             self.on_declared(closed.number, sorted({channel for channel, _, _ in declared}))
         return {}
-
-    def _count(self, update: Update) -> None:
-        if update.jammed and update.channel is not None:
-            self._hits[update.channel] = self._hits.get(update.channel, 0) + 1
 
     def state_dict(self) -> State:
         return {"hits": dict(self._hits)}

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from netsim.servers.loop import ClosedRound, RoundLoop
 
 _NAN = float("nan")
+# Every column, in order: NaN, or its default, where nobody has anything to say of it.
+_BLANK: dict[str, Any] = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_defaults
 
 
 class Book:
@@ -37,24 +39,21 @@ class Book:
         self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: dict[str, Any]
     ) -> RoundRow:
         """The record of what closes now, with further `columns`; its attempts began or ended since the last such call."""
-        pool, now = self._pool, self._now()
-        energy = pool.energy
-        if energy is not None:
+        pool, now, before = self._pool, self._now(), self._before
+        said = _BLANK | columns
+        said["round"], said["start_s"], said["end_s"], said["version"] = round, start_s, end_s, version
+        said["in_flight"], said["max_leak"] = len(pool.in_flight), pool.accountant.max_leak()
+        if evaluation is not None:
+            said["accuracy"], said["loss"], said["training_loss"] = evaluation.accuracy, evaluation.loss, evaluation.training_loss
+        if pool.energy is not None:
             pool.advance()
-            now |= energy.totals(end_s)
-        said: dict[str, Any] = {name: count - self._before.get(name, 0) for name, count in now.items()}
+            now |= pool.energy.totals(end_s)
+            said |= pool.energy.now()
+        for name, count in now.items():
+            said[name] = count - before.get(name, 0)
         self._before = now
-        if energy is not None:
-            said |= energy.now()
-        return RoundRow(
-            round=round,
-            start_s=start_s,
-            end_s=end_s,
-            in_flight=len(pool.in_flight),
-            max_leak=pool.accountant.max_leak(),
-            version=version,
-            **{"reward": _NAN, "genie_reward": _NAN, **_quality(evaluation), **said, **columns},
-        )
+        # In the order of the columns, which those that were there keep; a name that is none of theirs makes it too long.
+        return RoundRow._make(said.values())
 
     def state_dict(self) -> State:
         """The counts at the last record."""
@@ -63,13 +62,6 @@ class Book:
     def load_state_dict(self, state: State) -> None:
         """Take over the counts at the last record."""
         self._before = dict(state)
-
-
-def _quality(evaluation: Evaluation | None) -> dict[str, float]:
-    """What the record says of the model; NaN where it was not evaluated in this round."""
-    if evaluation is None:
-        return {"accuracy": _NAN, "loss": _NAN}
-    return {"accuracy": evaluation.accuracy, "loss": evaluation.loss, "training_loss": evaluation.training_loss}
 
 
 class Recording(Protocol):

@@ -13,7 +13,7 @@ from netsim.core.clock import Clock
 from netsim.core.null_objects import NoMeter
 from netsim.core.protocols import Accountant, Availability, FloatArray, Learner, RewardMeter, SelectionPolicy
 from netsim.core.streams import Streams
-from netsim.network.access import AssignedAccess, QueuedAccess, UplinkAccess
+from netsim.network.access import AssignedAccess, OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
 from netsim.peers.consensus import ConsensusPhase
@@ -59,10 +59,13 @@ class World:
     def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
         """The clients; `access` None: as `[uplink]` says."""
         scenario = self.scenario
+        if access is None:
+            count = scenario.uplink.sub_channels
+            access = OwnLinkAccess() if count is None else QueuedAccess(count=count)
         return ClientPool(
             clients=self.population.count,
             clock=self.clock,
-            medium=self.medium_with(access or QueuedAccess(count=scenario.uplink.sub_channels)),
+            medium=self.medium_with(access),
             availability=self.availability,
             availability_draws=self.streams["availability"],
             accountant=self.accountant,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from models.laws.changes import Unchanging
 from models.laws.channels import GilbertElliott
 from netsim.clients.update import OUTCOMES
 from netsim.core.streams import Streams
+from netsim.network.access import OwnLinkAccess
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.draws import Survivals
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same, watch
@@ -44,6 +46,29 @@ def test_conservation(seed: int, tmp_path: Path) -> None:
         on_upload = tables["privacy"]["charge_on"] == "upload"
         assert all(not np.isnan(row.upload_start_s if on_upload else row.upload_end_s) for row in charged)
     assert events[0] > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_sets_out_together_is_as_if_it_had_gone_step_by_step(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = random_tables(seed, tmp_path)
+    for name in ("downlink", "compute", "outages"):
+        tables.pop(name, None)
+    tables["uplink"].pop("sub_channels", None)
+
+    def state_and_tables(together: bool) -> tuple[Any, str]:
+        monkeypatch.setattr(OwnLinkAccess, "free", together)
+        simulation, records = built(tables)
+        simulation.run(until_round=ROUNDS // 2)
+        state = copied(simulation.state_dict())
+        simulation.run()
+        simulation.close()
+        return state, repr((records.rounds, records.updates))
+
+    (state, rows), (state_by_step, rows_by_step) = state_and_tables(True), state_and_tables(False)
+    assert same(state, state_by_step)
+    assert rows == rows_by_step
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -100,11 +100,11 @@ class World:
 
     def channel_deliveries(self) -> IntArray:
         """(N,) updates delivered so far over each sub-channel."""
-        return np.array(self._runner.journal.read("channel_deliveries", self._channels().delivered.tolist), np.int64)
+        return np.array(self._runner.journal.read("channel_deliveries", self._channels().delivered.copy), np.int64)
 
     def channel_attempts(self) -> IntArray:
         """(N,) transmissions begun so far on each sub-channel."""
-        return np.array(self._runner.journal.read("channel_attempts", self._channels().begun.tolist), np.int64)
+        return np.array(self._runner.journal.read("channel_attempts", self._channels().begun.copy), np.int64)
 
     def _channels(self) -> Spectrum:
         if self._spectrum is None:
