@@ -297,24 +297,32 @@ class ByGroup:
         return out
 
 
-class SizeDependent:
+class Plus:
+    """A fixed time, one for each client if given so, plus a duration of the law `delay`."""
+
+    def __init__(self, *, fixed_s: PerClient, delay: DelayLaw) -> None:
+        self.delay = delay
+        self.fixed_s = per_client("fixed_s", fixed_s)
+        """Seconds; per client if given so."""
+        self.constant = bool(delay.constant)
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        return pick(self.fixed_s, entities) + self.delay.quantile(u, entities)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return pick(self.fixed_s, entities) + self.delay.mean_s(entities)
+
+
+class SizeDependent(Plus):
     """The time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
 
     def __init__(self, *, payload_bytes: PerClient, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
         bandwidth = per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s, above=True, unit=" bytes per second")
         payload = per_client("payload_bytes", payload_bytes, unit=" bytes")
         same_clients(payload_bytes=payload, bandwidth_bytes_per_s=bandwidth)
-        self.delay = delay
         with np.errstate(over="ignore"):
-            self.transfer_s = per_client("payload_bytes / bandwidth_bytes_per_s", np.divide(payload, bandwidth))
-        """Seconds the payload takes; per client where it or the bandwidth is."""
-        self.constant = bool(delay.constant)
-
-    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        return pick(self.transfer_s, entities) + self.delay.quantile(u, entities)
-
-    def mean_s(self, entities: IntArray) -> FloatArray:
-        return pick(self.transfer_s, entities) + self.delay.mean_s(entities)
+            transfer_s = per_client("payload_bytes / bandwidth_bytes_per_s", np.divide(payload, bandwidth))
+        super().__init__(fixed_s=transfer_s, delay=delay)
 
 
 def _read_durations(path: str) -> FloatArray:

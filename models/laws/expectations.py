@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from models.errors import ParameterError
-from models.laws.delays import ByGroup, DelayLaw, Empirical, FloatArray, IntArray, SizeDependent, pick
+from models.laws.delays import ByGroup, DelayLaw, Empirical, FloatArray, IntArray, Plus, pick
 
 LawT = TypeVar("LawT", covariant=True)
 
@@ -183,10 +183,10 @@ def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[tuple[DelayLaw, IntAr
         for inner, members in law.members(entities):
             for leaf, where, shift in _leaves(inner, entities[members]):
                 yield leaf, members[where], shift
-    elif isinstance(law, SizeDependent):
-        transfer = pick(law.transfer_s, entities)
+    elif isinstance(law, Plus):
+        fixed = pick(law.fixed_s, entities)
         for leaf, where, shift in _leaves(law.delay, entities):
-            yield leaf, where, shift + pick(transfer, where)
+            yield leaf, where, shift + pick(fixed, where)
     else:
         yield law, np.arange(len(entities)), 0.0
 

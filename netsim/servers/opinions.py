@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import ParameterError
+from netsim.core.null_objects import NoTime
 from netsim.network.draws import Durations, Survivals
 
 if TYPE_CHECKING:
@@ -18,17 +19,38 @@ if TYPE_CHECKING:
 
 
 class Tests:
-    """All clients test the model at once; a slot waits for the last of them."""
+    """All clients test the model at once; a slot waits for the last of them.
+
+    `law`: how long that takes. `evaluated` (K,) samples of training that are as much work as the test, each of which takes a time
+    of `sample`, besides; None: nothing. `rounds_per_slot`: by which round of training `sample` is asked.
+    """
 
     __test__ = False
 
-    def __init__(self, *, clients: int, law: Timeline[DelayLaw], streams: Streams) -> None:
+    def __init__(
+        self,
+        *,
+        clients: int,
+        law: Timeline[DelayLaw],
+        streams: Streams,
+        evaluated: FloatArray | None = None,
+        sample: Timeline[DelayLaw] | None = None,
+        rounds_per_slot: int = 1,
+    ) -> None:
         self._durations = Durations(clients=clients, law=law, draws=streams["test.delay"])
+        self._sample = Durations(clients=clients, law=sample or NoTime(), draws=streams["test.noise"])
+        self._evaluated: FloatArray = np.zeros(clients) if evaluated is None else evaluated
+        self._rounds_per_slot = rounds_per_slot
         self._everyone: IntArray = np.arange(clients)
 
     def durations_s(self, number: int, time_s: float) -> FloatArray:
         """(K,) how long the test after slot `number` takes (0: before the first)."""
-        return np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s, len(self._everyone)))
+        count = len(self._everyone)
+        durations_s: FloatArray = np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s, count))
+        each = self._sample.draw(max(number * self._rounds_per_slot, 1), time_s, self._everyone)
+        if not each.certain and self._evaluated.any():
+            durations_s += self._evaluated * each.values_at(time_s, count)
+        return durations_s
 
 
 class OpinionUplink:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from models.laws.bandwidth import ByGroup as GroupedBandwidth
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
-from models.laws.delays import SizeDependent
+from models.laws.delays import Plus, SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
 from scenarios.build.payload import Message
 from scenarios.build.population import Context, FloatArray, IntArray, Population, resolve_parameters
@@ -156,6 +156,8 @@ class _Link:
     path: str
     what: str
     context: Context
+    besides_s: float | FloatArray = 0.0
+    """What it takes besides, whatever the law."""
 
     def after(self, step: Step) -> _Link:
         law = self.law.changed(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
@@ -190,6 +192,8 @@ class _Link:
             with refusals_at(path, ("bandwidth_bytes_per_s",)):
                 law = SizeDependent(payload_bytes=size, bandwidth_bytes_per_s=self.bandwidth, delay=law)
             self.message.require_bytes(f"{path}.bandwidth_bytes_per_s")
+        if np.any(self.besides_s):
+            law = Plus(fixed_s=self.besides_s, delay=law)
         means = law.mean_s(np.arange(self.context.population.count))
         if not means.max() <= LONGEST_S:
             raise UserError(
@@ -198,16 +202,23 @@ class _Link:
         return law
 
 
-def timeline(section: Timed, what: str, path: str, context: Context, message: Message | None = None) -> Any:
+def timeline(
+    section: Timed,
+    what: str,
+    path: str,
+    context: Context,
+    message: Message | None = None,
+    besides_s: float | FloatArray = 0.0,
+) -> Any:
     """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
 
-    `message`: what is sent over the link, where it may have a bandwidth.
+    `message`: what is sent over the link, where it may have a bandwidth. `besides_s`: what every delay takes besides, per client.
     """
     law = Law.of(getattr(section, what), what, f"{path}.{what}", context)
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
-    link = _Link(law, bandwidth, message, path, what, context)
+    link = _Link(law, bandwidth, message, path, what, context, besides_s)
     steps = written_steps(section, what, path, context, numbers=message is not None)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)

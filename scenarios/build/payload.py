@@ -10,7 +10,7 @@ import numpy as np
 from models.fl.compression.bits import share_of
 from netsim.network.sizes import Sizes
 from scenarios.build.compression import Compressions, build_compressions, check_messages
-from scenarios.build.population import IntArray, Population
+from scenarios.build.population import FloatArray, IntArray, Population
 from scenarios.build.training import learner_refusals
 from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
@@ -90,6 +90,19 @@ def sizes_in_words(scenario: Scenario) -> str:
         between = f"{least:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
         told.append(f"{what} of {'a size known once the network is built' if unknown and given is None else between}")
     return ", ".join(told) if np.any(sizes.down) or np.any(sizes.up) else ""
+
+
+def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray | float:
+    """How long each client decompresses the model and compresses its update, in seconds; raises UserError."""
+    total: Any = 0.0
+    for name, size in (("decompress", sizes.down), ("compress", sizes.up)):
+        key = f"payload.{name}_s_per_byte"
+        each = population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key)
+        if not np.min(each) >= 0:
+            whose = f" for client {np.argmin(each)}" if np.ndim(each) else ""
+            raise UserError(f"{key} = {float(np.min(each))!r}{whose}: must be >= 0 seconds")
+        total = total + each * size
+    return total
 
 
 def models_down(sizes: Sizes) -> Message:

@@ -27,7 +27,7 @@ from scenarios.build.doubtful import before_run, least_s
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages
-from scenarios.build.payload import build_sizes, models_down, updates_up
+from scenarios.build.payload import build_sizes, codec_s, models_down, updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.script.targets import Targets
 from scenarios.build.script.wiring import build_script
@@ -115,6 +115,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         learner=trained if trained is not None else NoLearner(),
         trained=trained,
         sizes=sent,
+        training=training,
         rounds=context.rounds,
         data_sizes=sizes,
         schedule=schedule,
@@ -164,7 +165,9 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any
     up = None if varies(scenario.uplink, context) else updates_up(sizes)
     return {
         "download": timeline(scenario.downlink, "delay", "downlink", context, down),
-        "compute": timeline(scenario.compute, "delay", "compute", context),
+        "compute": timeline(
+            scenario.compute, "delay", "compute", context, besides_s=codec_s(scenario, context.population, sizes)
+        ),
         "upload": timeline(scenario.uplink, "delay", "uplink", context, up),
     }
 

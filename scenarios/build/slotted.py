@@ -33,10 +33,11 @@ from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionP
 from scenarios.build.channels import build_jammers, channels_and_pool
 from scenarios.build.laws import timeline
 from scenarios.build.payload import Message
-from scenarios.build.population import Context
+from scenarios.build.population import Context, FloatArray
 from scenarios.build.world import Composed, World
 from scenarios.registry.components import construct, key_at, refusals_at
 from scenarios.schema.errors import PARAMETER_WARNINGS, UserError
+from scenarios.schema.work import Work
 from scenarios.schema.world import Compute, Opinions, Peers
 
 
@@ -91,12 +92,41 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         "training": training,
         "members": members,
         "learner": learner,
-        "tests": Tests(clients=world.population.count, law=test, streams=world.streams),
+        "tests": Tests(
+            clients=world.population.count,
+            law=test,
+            streams=world.streams,
+            evaluated=_evaluated(world),
+            sample=world.training.sample,
+            rounds_per_slot=slots.rounds,
+        ),
         "rounds_per_slot": slots.rounds,
         "reset_each_slot": slots.reset_each_slot,
         "recording": channels.recording,
     }
     return shared, channels
+
+
+def _evaluated(world: World) -> FloatArray | None:
+    """(K,) samples of training that are as much work as each client's test; None: it takes no such time. Raises UserError."""
+    section, key = world.scenario.opinions, "opinions.test_samples"
+    assert section is not None
+    if section.test_samples is None:
+        return None
+    if world.training.sample is None:
+        raise UserError(f"{key} = {section.test_samples!r}: takes time by a speed; give one in [compute], or leave it out")
+    count = world.population.count
+    if section.test_samples == "local":
+        if world.scenario.learner is None:
+            raise UserError(f"{key} = 'local': is of [learner]; without one give numbers of samples")
+        # A scenario that is only checked: its test set is not there.
+        samples = 0 if world.trained is None else world.trained.local_tests(section.local).shape[1]
+    else:
+        samples = world.population.values(section.test_samples, key)
+        if not np.min(samples) >= 0:
+            raise UserError(f"{key} = {float(np.min(samples))!r}: must be >= 0 samples")
+    share = Work().forward_share if world.scenario.work is None else world.scenario.work.forward_share
+    return np.array(np.broadcast_to(share * np.asarray(samples, np.float64), (count,)))
 
 
 def _opinion_learner(world: World) -> Any:

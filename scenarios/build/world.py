@@ -22,6 +22,7 @@ from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
 from scenarios.build.population import Population, resolve_parameters
 from scenarios.build.script.targets import Targets
+from scenarios.build.work import Training
 from scenarios.registry.components import Component, construct
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -53,6 +54,8 @@ class World:
     """Of privacy budgets."""
     truth: Truth
     """Expected latencies of all clients, over time."""
+    training: Training
+    """How much local training is, and how fast."""
     targets: Targets | None = None
     """Where the laws are kept that a script can change; None: there is no script."""
 

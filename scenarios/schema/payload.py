@@ -35,3 +35,7 @@ class Payload(Section):
     `learner.trained` names the parameters."""
     header_bytes: Annotated[int, Field(ge=0, le=10**12)] = 0
     """What every model and every update takes beside that."""
+    compress_s_per_byte: PerClientField = 0.0
+    """Time for each byte of the update as it is sent, after local training and as part of it."""
+    decompress_s_per_byte: PerClientField = 0.0
+    """Time for each byte of the model as it is sent, before local training and as part of it."""

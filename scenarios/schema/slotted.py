@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
-from scenarios.schema.per_client import PerClientField
-from scenarios.schema.section import Section, missing, problem
+from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
+from scenarios.schema.section import Section, missing, problem, refusal
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 
 if TYPE_CHECKING:
@@ -140,6 +140,15 @@ class Synthetic(Section):
     """The level before slot 1."""
 
 
+def _read_samples(value: Any) -> Any:
+    if isinstance(value, str) and value != "local":
+        raise refusal("must be 'local', or numbers of samples")
+    return value if isinstance(value, str) else read_per_client(value)
+
+
+_SAMPLES_JSON: dict[str, Any] = {"anyOf": [{"const": "local"}, PER_CLIENT_JSON]}
+
+
 class OpinionKeys(Section):
     """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""
 
@@ -147,6 +156,9 @@ class OpinionKeys(Section):
     """What a client tests on: an i.i.d. share of the test set, or samples of the labels it holds (with a learner)."""
     test: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
     """How long the test takes a client."""
+    test_samples: Annotated[Any, BeforeValidator(_read_samples), WithJsonSchema(_SAMPLES_JSON)] | None = None
+    """Samples of the test, each of which takes `work.forward_share` of the time of training on it, beside `test`; "local": all of
+    the local test set (with `[learner]`). Needs a speed in `[compute]`. Absent: the test takes `test` alone."""
     size_bytes: Whole = 8
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0

@@ -87,9 +87,27 @@ def test_with_a_learner_the_network_says_how_much() -> None:
         assert world.rounds("bytes_down", "bytes_up") == [sizes]
 
 
+def test_compressing_and_decompressing_take_time_by_the_byte_in_local_training() -> None:
+    # Client 0: 128 bytes down at 1/64 s, 96 up at 1/32 s: 2 + 3 s beside 1 s; client 1: 192/64 + 112/32 = 3 + 3.5.
+    codec = {"decompress_s_per_byte": 1 / 64, "compress_s_per_byte": [1 / 32, 1 / 32, 0.0]}
+    world = World([[0, 1]], **OWN | {"payload": OWN["payload"] | codec}).play()
+    assert sorted(world.rows("client", "download_end_s", "compute_end_s", "upload_end_s")) == [
+        (0, 2, 2 + 1 + 5, 8 + 6),
+        (1, 3, 3 + 1 + 6.5, 10.5 + 3.5),
+    ]
+    assert world.server.clients.medium.latency_s(1, 0.0, np.arange(3)).tolist() == [14, 14, 2 + 1 + 2 + 4]
+    # A change of the delay leaves them as they are.
+    changed = {"delay": OWN["compute"]["delay"], "changes": [{"at_s": 1.0, "delay": {"value_s": 3.0}}]}
+    world = World([[0]], **OWN | {"payload": OWN["payload"] | codec, "compute": changed, "server": {"per_round": 1}}).play()
+    assert world.rows("compute_end_s") == [(2 + 3 + 5,)]
+
+
 REFUSED = {
     "payload.up_bytes = -1.0 for client 1: must be >= 0 bytes": {"payload": {"up_bytes": [1.0, -1.0, 2.0]}},
     "payload.up_bytes: has 2 numbers for 3 clients": {"payload": {"up_bytes": [1.0, 2.0]}},
+    "payload.compress_s_per_byte = -1.0 for client 1: must be >= 0 seconds": {
+        "payload": {"up_bytes": 1.0, "down_bytes": 1.0, "compress_s_per_byte": [0.0, -1.0, 0.0]}
+    },
     "downlink.bandwidth_bytes_per_s: a message of 0 bytes takes no bandwidth; set payload.down_bytes": {
         "payload": {"up_bytes": 1.0}
     },

@@ -151,6 +151,66 @@ def test_warnings_know_the_work() -> None:
     assert build(parse(tables | {"server": server} | own)).cautions == ()
 
 
+SLOTS: dict[str, Any] = {
+    "name": "slots",
+    "rounds": 2,
+    "clients": {"count": 3, "data_sizes": 12},
+    "server": {"kind": "fl-fa", "per_round": 3},
+    "slots": {"rounds": 2},
+    "policy": {"kind": "all"},
+    "work": {},
+    "compute": {"samples_per_s": [12.0, 6.0, 4.0]},
+    "opinions": {"synthetic": {"worth": 0.5}, "test_samples": [36.0, 6.0, 6.0]},
+}
+
+
+def opinion_s(**changes: Any) -> list[Any]:
+    simulation, records = build(parse(override(SLOTS, changes))).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.run()
+    return [row.opinion_s for row in records.rounds]
+
+
+def test_tests_of_the_model_take_a_share_of_the_time_of_training() -> None:
+    # A third of 36 samples at 12 a second is 1 s, of 6 at 6 a third, of 6 at 4 a half; the slot waits for the last.
+    assert opinion_s() == pytest.approx([1.0, 1.0])
+    assert opinion_s(work={"forward_share": 0.5}) == pytest.approx([1.5, 1.5])
+    assert opinion_s(**{"opinions.test": {"kind": "constant", "value_s": 0.25}}) == pytest.approx([1.25, 1.25])
+    # From communication round 4, the last of slot 2, client 0 is half as fast.
+    changes = [{"at_round": 4, "samples_per_s": 6.0, "clients": [0]}]
+    assert opinion_s(**{"compute.changes": changes}) == pytest.approx([1.0, 2.0])
+    assert opinion_s(opinions={"synthetic": {"worth": 0.5}}) == [0.0, 0.0]
+    noisy = opinion_s(**{"compute.noise": {"kind": "gamma", "shape": 1.0}})
+    assert noisy[0] != noisy[1]
+
+
+def test_the_local_test_sets_size_is_known_with_a_learner() -> None:
+    pytest.importorskip("torch")
+    tables = override(
+        {name: table for name, table in SLOTS.items() if name != "work"},
+        {"learner": LEARNER | {"local_test_samples": 24}, "opinions": {"test_samples": "local"}, "clients": {"count": 3}},
+    )
+    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.run()
+    assert [row.opinion_s for row in records.rounds] == pytest.approx([24 / 3 / 4] * 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"opinions.test_samples": "own"}, "opinions.test_samples = \"own\": must be 'local', or numbers of samples"),
+        ({"opinions.test_samples": "local"}, "opinions.test_samples = 'local': is of [learner]"),
+        ({"opinions.test_samples": [1.0, -1.0, 0.0]}, "opinions.test_samples = -1.0: must be >= 0 samples"),
+        ({"compute": {}}, "opinions.test_samples = [36.0, 6.0, 6.0]: takes time by a speed"),
+    ],
+)
+def test_samples_of_tests_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        opinion_s(**changes)
+    assert message in str(caught.value)
+
+
 LEARNER: dict[str, Any] = {
     "data": {"kind": "digits", "samples": 130},
     "partition": {"kind": "dirichlet-sizes", "concentration": 3.0},
