@@ -94,7 +94,7 @@ def sizes_in_words(scenario: Scenario) -> str:
 
 def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray | float:
     """How long each client decompresses the model and compresses its update, in seconds; raises UserError."""
-    total: Any = 0.0
+    total: FloatArray | float = 0.0
     for name, size in (("decompress", sizes.down), ("compress", sizes.up)):
         key = f"payload.{name}_s_per_byte"
         each = population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key)
