@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients
 
 BoolArray = NDArray[np.bool_]
+Changes = Iterator[tuple[IntArray, FloatArray]]
 
 
 class Draws(Protocol):
@@ -63,6 +65,10 @@ class Always(Presence):
     def advance(self, now_s: float, draws: Draws) -> None:
         """Nothing changes."""
 
+    def changes(self, now_s: float, draws: Draws) -> Changes:
+        """There are none."""
+        return iter(())
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 
@@ -95,6 +101,11 @@ class Alternating(Presence, ABC):
         """
 
     def advance(self, now_s: float, draws: Draws) -> None:
+        for _ in self.changes(now_s, draws):
+            pass
+
+    def changes(self, now_s: float, draws: Draws) -> Changes:
+        """As `advance`, change by change: who (n,) came or went, and when (n,); all that are due take a step at once."""
         self._move_clock(now_s)
         due = self._due()
         if due.size and not self._sojourn[due[0]]:
@@ -103,10 +114,11 @@ class Alternating(Presence, ABC):
         while due.size:
             self._sojourn[due] += 1
             self.on[due] = ~self.on[due]
-            number = self._sojourn[due]
+            number, times_s = self._sojourn[due], self.next_change_s[due]
             for j in np.unique(number).tolist():
                 who = due[number == j]
                 self.next_change_s[who] = self._ends_s(who, -np.log1p(-draws.uniforms_at(j, who, len(self.on))))
+            yield due, times_s
             due = due[self.next_change_s[due] <= now_s]
 
     def state_dict(self) -> dict[str, Any]:

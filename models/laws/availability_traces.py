@@ -14,7 +14,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability import BoolArray, Draws, Presence
+from models.laws.availability import BoolArray, Changes, Draws, Presence
 from models.laws.availability_files import json_entries, numbers_only, read_intervals, refused
 from models.laws.delays import FloatArray, IntArray
 
@@ -44,11 +44,10 @@ class Recorded(Presence):
         self._restart()
 
     def _restart(self) -> None:
-        self._settle(np.arange(len(self.on)))
+        self._settle(np.arange(len(self.on)), self._now_s)
 
-    def _settle(self, who: IntArray) -> None:
-        """Presence of clients `who` (n,) at the present time, and their next changes."""
-        now = self._now_s
+    def _settle(self, who: IntArray, now: float | FloatArray) -> None:
+        """Presence of clients `who` (n,) at the time `now`, one for all or one each, and their next changes."""
         table = self._table_of[who]
         low, high, period = self._first[table], self._first[table + 1], self._periods[table]
         repeats = period < math.inf
@@ -80,7 +79,17 @@ class Recorded(Presence):
         self._move_clock(now_s)
         due = self._due()
         if due.size:
-            self._settle(due)
+            self._settle(due, now_s)
+
+    def changes(self, now_s: float, draws: Draws) -> Changes:
+        """As `advance`, change by change: who (n,) came or went, and when (n,); all that are due take a step at once."""
+        self._move_clock(now_s)
+        due = self._due()
+        while due.size:
+            times_s = self.next_change_s[due]
+            self._settle(due, times_s)
+            yield due, times_s
+            due = due[self.next_change_s[due] <= now_s]
 
     def state_dict(self) -> dict[str, Any]:
         return {"now_s": self._now_s}

@@ -13,7 +13,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability import Draws
+from models.laws.availability import Changes, Draws
 from models.laws.availability_files import json_entries, refused, times_of
 from models.laws.availability_traces import Recorded, tables_of
 from models.laws.delays import FloatArray, IntArray
@@ -58,15 +58,25 @@ class FedScale(Recorded):
             self.on[:] = False
             self.next_change_s[:] = 0.0
 
+    def _choose(self, now_s: float, draws: Draws) -> None:
+        """Settle which phone each client is; presence is then as of `now_s`."""
+        count = len(self.on)
+        uniforms = draws.uniforms_at(0, np.arange(count), count)
+        self._table_of = (uniforms * len(self._periods)).astype(np.int64)
+        self._drawn = True
+        self._move_clock(now_s)
+        self._restart()
+
     def advance(self, now_s: float, draws: Draws) -> None:
         if not self._drawn:
-            count = len(self.on)
-            uniforms = draws.uniforms_at(0, np.arange(count), count)
-            self._table_of = (uniforms * len(self._periods)).astype(np.int64)
-            self._drawn = True
-            self._move_clock(now_s)
-            self._restart()
+            self._choose(now_s, draws)
         super().advance(now_s, draws)
+
+    def changes(self, now_s: float, draws: Draws) -> Changes:
+        if not self._drawn:
+            self._choose(0.0, draws)
+            yield np.arange(len(self.on)), np.zeros(len(self.on))
+        yield from super().changes(now_s, draws)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"drawn": self._drawn, "table_of": self._table_of.copy()}

@@ -74,6 +74,10 @@ class Followed:
     presence: Availability
     draws: Draws
 
+    def changes(self, now_s: float) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Bring it up to `now_s`, change by change, as of `Availability`."""
+        return self.presence.changes(now_s, self.draws)
+
 
 class Energy:
     """Energy and batteries of the clients; to a server it is their availability: present, with enough charge.
@@ -90,6 +94,7 @@ class Energy:
         self.batteries = batteries
         self.charger = charger
         self.integral = PowerIntegral()
+        self._power_w, self._offset_j = self.integral.watts, self.integral.offset_j
         self.besides = Besides()
         self.attempts_j = [0.0] * 4
         """What attempts have drawn, by state."""
@@ -151,14 +156,14 @@ class Energy:
         """Bring presence, charges and what clients draw up to `now_s`."""
         batteries = self.batteries
         if batteries is None:
-            for who, times_s in changes(self.followed, now_s):
+            for who, times_s in self.followed.changes(now_s):
                 self._here[who] = self.presence.on[who]
                 self._rebase(who, times_s)
             return
-        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in changes(self.followed, now_s)]
+        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in self.followed.changes(now_s)]
         if self.charger is not None:
             at = self.charger.presence
-            told += [(1, who, times_s, at.on[who]) for who, times_s in changes(self.charger, now_s)]
+            told += [(1, who, times_s, at.on[who]) for who, times_s in self.charger.changes(now_s)]
         for kind, who, times_s, on in _in_order(told):
             if kind:
                 batteries.change(who, times_s, charging=on)
@@ -200,28 +205,29 @@ class Energy:
         """Put what `attempt` has drawn in its present state into its columns."""
         state = attempt.drawing
         if state:
-            seconds, watts = now - attempt.metered_s, attempt.watts
+            watts, seconds = attempt.watts, now - attempt.metered_s
             attempt.metered_s = now
             joules = watts[state] * seconds
-            self.attempts_j[state] += joules
-            self.displaced_j += watts[0] * seconds
-            if state == 2:
+            if state == COMPUTING:
                 attempt.compute_j += joules
-            elif state == 3:
+            elif state == SENDING:
                 attempt.send_j += joules
             else:
                 attempt.receive_j += joules
+            self.attempts_j[state] += joules
+            self.displaced_j += watts[IDLE] * seconds
 
     def change(self, attempt: Drawing, state: int, now: float) -> None:
-        """The client of `attempt` enters another state."""
-        before, watts, integral = attempt.drawing, attempt.watts, self.integral
+        """The client of `attempt` enters another state. Called in every phase of every update."""
+        before, watts, power_w, offset_j = attempt.drawing, attempt.watts, self._power_w, self._offset_j
         if before:
             self.account(attempt, now)
-        attempt.drawing, attempt.metered_s = state, now
+        attempt.drawing = state
+        attempt.metered_s = now
         # Out of a phase a client draws what it is told to by `_rebase`, which knows no phases.
-        old, new, elapsed_s, offset_j = watts[before], watts[state], now - integral.anchor_s, integral.offset_j
-        integral.watts[before] -= old
-        integral.watts[state] += new
+        old, new, elapsed_s = watts[before], watts[state], now - self.integral.anchor_s
+        power_w[before] -= old
+        power_w[state] += new
         offset_j[before] -= old * elapsed_s
         offset_j[state] += new * elapsed_s
         if self.batteries is not None:
@@ -346,16 +352,6 @@ class Energy:
             self.batteries.load_state_dict(state["batteries"])
         if self.charger is not None:
             self.charger.presence.load_state_dict(state["charger"])
-
-
-def changes(followed: Followed, now_s: float) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Bring presence up to `now_s`, change by change: who (n,) comes or goes, and when (n,); each client's in order."""
-    presence, draws = followed.presence, followed.draws
-    while (next_s := float(presence.next_change_s.min())) <= now_s:
-        who = np.flatnonzero(presence.next_change_s == next_s)
-        presence.advance(next_s, draws)
-        yield who, np.full(len(who), next_s)
-    presence.advance(now_s, draws)
 
 
 _Change = tuple[int, "IntArray", "FloatArray", "BoolArray"]

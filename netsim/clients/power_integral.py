@@ -74,7 +74,9 @@ class PowerIntegral:
         return {**sums, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
-        self.watts, self.offset_j, self._joules = (list(state[name]) for name in ("watts", "offset_j", "joules"))
+        # In place: whoever changes power often holds the lists.
+        for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
+            values[:] = state[name]
         self.anchor_s = state["anchor_s"]
         self._planned = [(one, np.array(watts), np.array(times_s)) for one, watts, times_s in state["planned"]]
 

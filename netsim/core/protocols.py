@@ -10,7 +10,7 @@ Protocol gives is then the class's (`scenarios.registry.protocols`), so that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
@@ -157,6 +157,18 @@ class Availability(Stateful, Protocol):
 
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s` (never earlier than before): changes at exactly `now_s` have happened."""
+
+    @optional
+    def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
+        """As `advance`, change by change: yields who (n,) came or went, and when (n,); `on` is then as it left them.
+
+        Each client's changes come in order of time. What is left out takes a step for each time at which anybody comes or goes.
+        """
+        while (next_s := float(self.next_change_s.min())) <= now_s:
+            due = np.flatnonzero(self.next_change_s == next_s)
+            self.advance(next_s, draws)
+            yield due, np.full(len(due), next_s)
+        self.advance(now_s, draws)
 
     @optional
     def notes(self) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from netsim.core.protocols import Availability
 from netsim.core.streams import Stream
 from scenarios.registry.kinds import BUILT_IN, resolve
 
@@ -130,3 +132,22 @@ def test_time_does_not_run_backwards(kind: str, arguments: dict[str, Any]) -> No
 def test_its_notes_are_plain_data(kind: str, arguments: dict[str, Any]) -> None:
     notes = made(kind, arguments).notes()
     assert json.loads(json.dumps(notes, allow_nan=False)) == notes
+
+
+@pytest.mark.parametrize(("kind", "arguments"), ALL)
+def test_changes_are_told_as_time_after_time_finds_them(kind: str, arguments: dict[str, Any]) -> None:
+    """All due at once, as the law does it, and one time after the other, as the Protocol does for a class of one's own."""
+    leap, slow = made(kind, arguments), made(kind, arguments)
+    told: list[list[tuple[int, float, bool]]] = [[], []]
+    for now in (0.0, 2e4, END_S):
+        for law, changes, found in ((leap, leap.changes, told[0]), (slow, partial(Availability.changes, slow), told[1])):
+            last: dict[int, float] = {}
+            for who, times in changes(now, stream()):
+                for client, time_s in zip(who.tolist(), times.tolist(), strict=True):
+                    assert last.get(client, -1.0) < time_s <= now
+                    last[client] = time_s
+                    found.append((client, time_s, bool(law.on[client])))
+        np.testing.assert_array_equal(leap.on, slow.on)
+        np.testing.assert_array_equal(leap.next_change_s, slow.next_change_s)
+    assert sorted(told[0]) == sorted(told[1])
+    assert (len(told[0]) > FEW) == (kind != "always")
