@@ -33,6 +33,9 @@ class Draws(Protocol):
 class Presence:
     """The two arrays and the clock that every law of presence keeps."""
 
+    settles = True
+    """It is changed by nobody from outside."""
+
     def __init__(self, clients: int) -> None:
         if clients < 1:
             raise ParameterError("clients", clients, "must be >= 1")

@@ -174,6 +174,14 @@ class Energy:
                 self._rebase(who, times_s)
         batteries.advance(now_s)
 
+    def moved(self, clients: IntArray, now_s: float) -> None:
+        """Clients (n,) came or went by an act from outside, all being brought up to `now_s`."""
+        on, times_s = self.presence.on[clients], np.full(len(clients), now_s)
+        if self.batteries is not None:
+            self.batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
+        self._here[clients] = on
+        self._rebase(clients, times_s)
+
     def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
         """From `times_s` (n,) on, `clients` (n,) draw something else while they are in no phase."""
         powers = self.powers

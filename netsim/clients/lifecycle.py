@@ -142,6 +142,12 @@ class UpdateLifecycle:
         """The attempt is over, by a decision of the server's."""
         self._end(update, outcome, self.clock.now)
 
+    def drop(self, update: Update) -> None:
+        """What is still being made, of no attempt at present, is lost."""
+        update.phase, update.due_s = ENDED, _EVER
+        if self._energy is not None:
+            self._energy.change(update, IDLE, self.clock.now)
+
     def schedule(self, update: Update) -> None:
         """Put the next step on the clock."""
         update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)

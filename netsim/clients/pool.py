@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.clients.lifecycle import UpdateLifecycle
-from netsim.clients.update import ENDED, FIELDS, OUTCOMES, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, WorkOfUpdate
+from netsim.clients.update import (
+    COMPUTE,
+    DOWNLOAD,
+    ENDED,
+    FIELDS,
+    OUTCOMES,
+    UPLOAD,
+    WAIT,
+    Drawn,
+    ModelDraws,
+    SendDraws,
+    Update,
+    WorkOfUpdate,
+)
+from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
@@ -85,6 +99,10 @@ class ClientPool:
         """Attempts begun, and models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Attempts ended so far."""
+        self.watchers: list[Callable[[], object]] = []
+        """Who is told when somebody has come or gone by an act from outside."""
+        self.returning: BoolArray | None = None
+        """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
         self._availability_draws = availability_draws
         self._settled, self._charged = False, energy is not None and energy.batteries is not None
 
@@ -102,7 +120,8 @@ class ClientPool:
             else:
                 self.energy.advance(self.clock.now)
             # A charge moves again as soon as its client is at work.
-            self._settled = not self._charged and self.presence.next_change_s.min() == _EVER
+            stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
+            self._settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
@@ -127,7 +146,10 @@ class ClientPool:
 
     def ever_selectable(self) -> BoolArray:
         """(K,) who is present or will come, and has budget left: all that can at most be selectable at once."""
-        return self.ever_here() & ~self.accountant.exhausted
+        here = self.ever_here()
+        if self.returning is not None and self.in_flight:
+            here |= self.returning
+        return here & ~self.accountant.exhausted
 
     def ever_here(self) -> BoolArray:
         """(K,) who is present with enough charge to be selected, or may come to be."""
@@ -235,6 +257,28 @@ class ClientPool:
             self.successes[client] += 1
         for follow in self.followers:
             follow(update)
+
+    def leave(self, clients: IntArray) -> None:
+        """Clients (n,) were taken away from outside: what they are making ends as aborted; what is finished they keep."""
+        self.moved(clients)
+        gone = [self.alive[client] for client in clients.tolist() if client in self.alive]
+        self._end_all([update for update in gone if update.client in self.in_flight], "aborted")
+        for update in gone:
+            # Between two rounds an update goes on though its attempt is over, and the next is not begun.
+            if update.phase in (DOWNLOAD, COMPUTE):
+                self.life.drop(update)
+                del self.alive[update.client]
+
+    def moved(self, clients: IntArray) -> None:
+        """Clients (n,) came or went by an act from outside: whoever waits for some looks again, as the last of this instant."""
+        now = self.clock.now
+        if self.energy is not None:
+            self.energy.moved(clients, now)
+        self.clock.call_at(now, self._tell_watchers, priority=LAST)
+
+    def _tell_watchers(self, payload: None) -> None:
+        for watch in list(self.watchers):
+            watch()
 
     def renew(self, name: Drawn) -> None:
         """The law of a phase, or of a link's losses, was replaced from outside: what has not begun is evaluated again, at the

@@ -154,6 +154,8 @@ class Availability(Stateful, Protocol):
     """(K,) who is present at the time of the last `advance`."""
     next_change_s: FloatArray
     """(K,) when each client next comes or goes; inf: never."""
+    settles: bool = True
+    """Whether presence stays as it is for good once nobody will come or go by `next_change_s`."""
 
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s` (never earlier than before): changes at exactly `now_s` have happened."""

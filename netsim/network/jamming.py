@@ -25,7 +25,8 @@ _NEVER = float("inf")
 class Jammer:
     """One jammer: its law, its reach, its budget, and what it does at present.
 
-    `dwell_rounds` or `dwell_s`: how long a dwell lasts. `start`: the round, or the time in seconds, of its first dwell.
+    `dwell_rounds` or `dwell_s`: how long a dwell lasts. `start`: the round, or the time in seconds, of its first dwell; inf: it
+    rests until it is started.
     `reach`: the sub-channels it can jam (None: all). `at_once`: how many of them at most in one dwell. `budget`: how many in all,
     each dwell counted (None: no end). Raises ValueError where one of these is out of its range.
     """
@@ -59,7 +60,8 @@ class Jammer:
             raise ParameterError("reach", reach, f"must name at least one sub-channel, each once, all from 0 to {channels - 1}")
         lowest = 1.0 if dwell_s is None else 0.0
         first = lowest if start is None else start
-        if not lowest <= first < _NEVER or (dwell_s is None and first != int(first)):
+        rests = first == _NEVER
+        if not (rests or (lowest <= first and (dwell_s is not None or first == int(first)))):
             allowed = "a round from 1 on" if dwell_s is None else ">= 0 seconds"
             raise ParameterError("start", start, f"must be {allowed}")
         self.name = name
@@ -69,15 +71,16 @@ class Jammer:
         self.budget = budget
         self.dwell_rounds = dwell_rounds
         self.dwell_s = dwell_s
-        self.start = first
         self.dwell = 0
         """Dwells begun."""
         self.spent = 0
         """Sub-channels times dwells so far."""
         self.jams: list[Jam] = []
         """What it jams at present."""
-        self.next_round = int(first) if dwell_s is None else None
+        self.next_round = None if rests or dwell_s is not None else int(first)
         self.next_s = _NEVER if dwell_s is None else first
+        # Dwells in seconds begin at multiples of their length, counted from here.
+        self._since = (first, 0)
         self._draws = draws
         self._begun: IntArray = np.zeros(channels, np.int64)
         self._delivered: IntArray = np.zeros(channels, np.int64)
@@ -98,7 +101,8 @@ class Jammer:
         if self.dwell_s is None:
             self.next_round = round + (self.dwell_rounds or 1)
         else:
-            self.next_s = self.start + self.dwell * self.dwell_s
+            since_s, dwell = self._since
+            self.next_s = since_s + (self.dwell - dwell) * self.dwell_s
         begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,
@@ -124,6 +128,23 @@ class Jammer:
             recorder.jam(JamRow(jam.round, jam.jammer, jam.channel, jam.start_s, time_s, jam.hit, jam.destroyed))
         self.jams = []
 
+    @property
+    def rests(self) -> bool:
+        """Whether no dwell of it is under way, and none will begin by itself."""
+        return not self.jams and self.next_round is None and self.next_s == _NEVER
+
+    def begin(self, round: int, time_s: float) -> None:
+        """Its dwells begin: with round `round`, or, counted in seconds, now."""
+        if self.dwell_s is None:
+            self.next_round = round
+        else:
+            self.next_s, self._since = time_s, (time_s, self.dwell)
+
+    def rest(self, time_s: float, spectrum: Spectrum, recorder: Recorder) -> None:
+        """Its present dwell ends now, and none follows until it begins again."""
+        self.stop(time_s, spectrum, recorder)
+        self.next_round, self.next_s = None, _NEVER
+
     def _checked(self, chosen: IntArray, allowed: int) -> list[int]:
         # A law may be the user's own: what it returns is checked before it can do harm.
         chosen = np.asarray(chosen)
@@ -145,6 +166,7 @@ class Jammer:
             "spent": self.spent,
             "next_round": self.next_round,
             "next_s": self.next_s,
+            "since": self._since,
             "begun": self._begun.copy(),
             "delivered": self._delivered.copy(),
             "jams": [{name: getattr(jam, name) for name in Jam.__slots__} for jam in self.jams],
@@ -155,6 +177,7 @@ class Jammer:
         self.law.load_state_dict(state["law"])
         self.dwell, self.spent = state["dwell"], state["spent"]
         self.next_round, self.next_s = state["next_round"], state["next_s"]
+        self._since = (state["since"][0], state["since"][1])
         self._begun, self._delivered = state["begun"].copy(), state["delivered"].copy()
         self.jams = []
         for saved in state["jams"]:
@@ -204,6 +227,33 @@ class Jammers:
                 if jammer.next_s == self.next_s:
                     jammer.decide(self._round, self.next_s, self._spectrum, self.recorder)
             self._arm()
+
+    def named(self, name: str) -> Jammer:
+        """The jammer of that name; raises ValueError where there is none."""
+        for jammer in self.all:
+            if jammer.name == name:
+                return jammer
+        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(one.name for one in self.all)}")
+
+    def start(self, name: str) -> None:
+        """Let a jammer begin: with the next round, or, with dwells in seconds, now. Raises ValueError unless it rests."""
+        jammer = self.named(name)
+        if not jammer.rests:
+            raise ParameterError("name", name, "this jammer is at work already; stop it before it is started again")
+        if not jammer.allowed:
+            raise ParameterError("name", name, f"this jammer has spent its budget of {jammer.budget}; give it more")
+        jammer.begin(self._round + 1, self._clock.now)
+        self._arm()
+        if self._round:
+            self.catch_up()
+
+    def halt(self, name: str) -> None:
+        """Let a jammer rest from now on. Raises ValueError where it does already."""
+        jammer = self.named(name)
+        if jammer.rests:
+            raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
+        jammer.rest(self._clock.now, self._spectrum, self.recorder)
+        self._arm()
 
     def _arm(self) -> None:
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)

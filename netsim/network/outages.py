@@ -18,7 +18,8 @@ from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, Fl
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
-CAUSES = ("channel", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery")
+CUT_OFF = "cut-off"
+CAUSES = ("channel", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery", CUT_OFF)
 """What else an update or a message may be lost to, or aborted by: no outage may have such a name."""
 
 
@@ -192,27 +193,101 @@ class ClientOutage:
         self.when.reach_end(time_s)
         return self.when.intervals.next_end(time_s)
 
+    def open_round(self, round: int, time_s: float) -> None:
+        """`round` begins at `time_s`."""
+        self.when.open_round(round, time_s)
+
+    def forget(self, before_s: float) -> None:
+        """No transmission is under way that began before `before_s`."""
+        self.when.intervals.forget(before_s)
+
+    def state_dict(self) -> State:
+        return self.when.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.when.load_state_dict(state)
+
+
+class CutOffs:
+    """Clients that are cut off from the server as a run goes, each until it is reconnected as often as it was cut off."""
+
+    name = CUT_OFF
+
+    def __init__(self) -> None:
+        self._intervals: dict[int, Intervals] = {}
+        self._times: dict[int, int] = {}
+
+    def cut(self, clients: IntArray, time_s: float) -> None:
+        """What clients (n,) send or are sent is lost from now on, what is under way included."""
+        for client in clients.tolist():
+            times = self._times[client] = self._times.get(client, 0) + 1
+            if times == 1:
+                self._intervals.setdefault(client, Intervals()).add(time_s)
+
+    def reconnect(self, clients: IntArray, time_s: float) -> None:
+        """Clients (n,) are no longer cut off; what is under way stays lost."""
+        for client in clients.tolist():
+            self._times[client] -= 1
+            if not self._times[client]:
+                self._intervals[client].close(time_s)
+
+    def destroys(self, client: int, start_s: float, end_s: float) -> bool:
+        """As of `ClientOutage`."""
+        intervals = self._intervals.get(client)
+        return intervals is not None and intervals.overlap(start_s, end_s)
+
+    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
+        """As of `ClientOutage`."""
+        hit = np.zeros(len(starts_s), np.bool_)
+        for client, intervals in self._intervals.items():
+            hit[client] = intervals.overlap(float(starts_s[client]), float(ends_s[client]))
+        return hit
+
+    def open_round(self, round: int, time_s: float) -> None:
+        """Nothing changes by itself."""
+
+    def forget(self, before_s: float) -> None:
+        """No transmission is under way that began before `before_s`."""
+        for intervals in self._intervals.values():
+            intervals.forget(before_s)
+
+    def state_dict(self) -> State:
+        """Who is cut off, and when clients were."""
+        return {"times": dict(self._times), "intervals": {client: list(those) for client, those in self._intervals.items()}}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._times = dict(state["times"])
+        self._intervals = {client: Intervals(those) for client, those in state["intervals"].items()}
+
 
 class ClientOutages:
     """All outages of a run; false where there are none."""
 
-    def __init__(self, outages: Sequence[ClientOutage] = ()) -> None:
+    def __init__(self, outages: Sequence[ClientOutage] = (), *, cut_offs: CutOffs | None = None) -> None:
         names = [outage.name for outage in outages]
         if len(set(names)) < len(names):
             raise ParameterError("name", names, "every outage needs a name of its own")
-        self._all = list(outages)
+        self._foreseen = list(outages)
+        self._all: list[ClientOutage | CutOffs] = [*outages] if cut_offs is None else [cut_offs, *outages]
         self._under_way: list[Callable[[], float]] = []
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
+    @property
+    def foreseeable(self) -> bool:
+        """Whether all of them are known to begin and end when they say; otherwise somebody may be cut off at any time."""
+        return len(self._foreseen) == len(self._all)
+
     def __iter__(self) -> Iterator[ClientOutage]:
-        return iter(self._all)
+        """Those of which it is known when they begin and end."""
+        return iter(self._foreseen)
 
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
         for outage in self._all:
-            outage.when.open_round(round, time_s)
+            outage.open_round(round, time_s)
 
     def remember_from(self, earliest_s: Callable[[], float]) -> None:
         """Others, too, have transmissions under way: `earliest_s` tells when the first of them began (inf: there is none)."""
@@ -222,7 +297,7 @@ class ClientOutages:
         """No transmission between server and clients is under way that began before `before_s`."""
         before_s = min((before_s, *(earliest_s() for earliest_s in self._under_way)))
         for outage in self._all:
-            outage.when.intervals.forget(before_s)
+            outage.forget(before_s)
 
     def cause(self, client: int, start_s: float, end_s: float) -> str | None:
         """The name of the first outage that a transmission of `client` over [start_s, end_s) meets, if it meets any."""
@@ -240,9 +315,9 @@ class ClientOutages:
 
     def state_dict(self) -> State:
         """Every outage's state by name."""
-        return {outage.name: outage.when.state_dict() for outage in self._all}
+        return {outage.name: outage.state_dict() for outage in self._all}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
         for outage in self._all:
-            outage.when.load_state_dict(state[outage.name])
+            outage.load_state_dict(state[outage.name])

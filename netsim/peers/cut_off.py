@@ -42,6 +42,8 @@ class CutOff:
 
     def quiet_until(self, time_s: float) -> float:
         """As of `Cuts`."""
+        if not self._clients.foreseeable:
+            return -math.inf
         quiet_s = self._schedule.quiet_until(time_s)
         return min((quiet_s, *(outage.quiet_until(time_s) for outage, links in self._links_of if links)))
 

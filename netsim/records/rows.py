@@ -132,7 +132,7 @@ class UpdateRow(NamedTuple):
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
     """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (its link's trace of
-    bandwidth was over), or an outage by its name. Of an aborted one battery: it ran empty."""
+    bandwidth was over), cut-off (by a script), or an outage by its name. Of an aborted one battery: it ran empty."""
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
     bytes_up: int = 0
@@ -218,7 +218,7 @@ class ScriptRow(NamedTuple):
     """The round under way, or the last that was; 0: none yet."""
     time_s: float
     action: str
-    """change, scale, restore, start, stop, take_away, bring_back, cut_off, reconnect, cut_links or heal_links."""
+    """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients)."""
     target: str
     """What it acted on: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
     entities: str | None

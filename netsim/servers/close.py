@@ -251,6 +251,7 @@ class BufferFull(_Ends):
         self.buffer = buffer
         self._woken: Event | None = None
         self._called_s = self._wake_s = -1.0
+        pool.watchers.append(self._wake)
         pool.life.takes_all = True
         pool.followers.append(self._ended)
 

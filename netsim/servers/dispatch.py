@@ -55,7 +55,9 @@ class _Presence:
                 # After everything else of that instant, so that it does not matter since when this call has been on the clock.
                 pool.clock.call_at(next_s, self.wake, priority=LAST)
             pool.followers.append(self.wake)
+            pool.watchers.append(self.wake)
             yield self._woken
+            pool.watchers.remove(self.wake)
             pool.followers.remove(self.wake)
         return now_able
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -149,6 +150,8 @@ def build_jammers(
         if section.links is not None and link_between is not None:
             with refusals_at(path, ("links",)):
                 given["reach"] = sorted({link_between(a, b) for a, b in section.links})
+        if section.start == "script":
+            given["start"] = math.inf
         given["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), {"channels": channels})
         draws = streams[f"jammer.{section.name}"]

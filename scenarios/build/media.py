@@ -7,7 +7,7 @@ import math
 from models.laws.availability import Markov
 from models.laws.channels import GilbertElliott
 from netsim.core.streams import Streams
-from netsim.network.outages import ClientOutage, ClientOutages, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
+from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
 from scenarios.build.population import Population
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
@@ -15,8 +15,10 @@ from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
 
 
-def build_outages(scenario: Scenario, streams: Streams, population: Population) -> ClientOutages:
-    """The outages of clients; raises UserError."""
+def build_outages(
+    scenario: Scenario, streams: Streams, population: Population, cut_offs: CutOffs | None = None
+) -> ClientOutages:
+    """The outages of clients, and what a script may cut off; raises UserError."""
     outages = []
     names = [section.name for section in scenario.outages]
     for i, section in enumerate(scenario.outages):
@@ -26,7 +28,7 @@ def build_outages(scenario: Scenario, streams: Streams, population: Population) 
         members = population.some(section.clients, f"{path}.clients")
         when = _when(section, streams, path)
         outages.append(ClientOutage(name=section.name, when=when, clients=population.count, members=members))
-    return ClientOutages(outages)
+    return ClientOutages(outages, cut_offs=cut_offs)
 
 
 def _when(section: OutageSection, streams: Streams, path: str) -> When:

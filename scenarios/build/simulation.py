@@ -103,6 +103,8 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     private, schedule = _schedule(scenario)
     present = resolve_parameters(scenario.availability, "availability", "availability", population)
     availability = construct(scenario.availability, "availability", "availability", present, {"clients": count})
+    if context.targets is not None:
+        availability = context.targets.absences(availability, count)
     world = World(
         scenario=scenario,
         streams=streams,
@@ -210,7 +212,9 @@ def _medium_of(
             access=access,
             down=carried[0].carrier,
             up=carried[1].carrier,
-            outages=build_outages(scenario, context.streams, context.population),
+            outages=build_outages(
+                scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
+            ),
             sizes=sizes,
             work=training.work,
             sample=training.sample,

@@ -26,6 +26,8 @@ def check_fit(scenario: Scenario) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
             raise problem(("jammers", i, "name"), name, "is used twice; give every jammer its own name")
+        if scenario.jammers[i].start == "script" and scenario.script is None:
+            raise problem(("jammers", i, "start"), "script", "without a script nobody starts it; name a script, or give a time")
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
     _protected(scenario)

@@ -191,8 +191,9 @@ class Jammer(Section):
     """A dwell lasts so many rounds; absent: 1, unless dwell_s is given."""
     dwell_s: Positive | None = None
     """A dwell lasts so many seconds, whatever the rounds do."""
-    start: NonNegative | None = None
-    """The round, or with dwell_s the time in seconds, of its first dwell; absent: from the beginning."""
+    start: NonNegative | Literal["script"] | None = None
+    """The round, or with dwell_s the time in seconds, of its first dwell; absent: from the beginning; "script": it rests until a
+    script starts it."""
 
     @model_validator(mode="after")
     def _one_dwell(self) -> Jammer:

@@ -18,6 +18,21 @@ def change_laws(world: netsim.World) -> netsim.Script:
     slow.restore()
 
 
+def act_on_clients(world: netsim.World) -> netsim.Script:
+    """Takes clients away, cuts others off, and lets a jammer work, until what it waits for has come."""
+    yield world.until_round(2)
+    away = world.take_away("a")
+    cut = world.cut_off([6, 7])
+    yield world.until_delivery(count=2) | world.after(1.0)
+    jamming = world.start_jammer("idle")
+    away.bring_back()
+    yield world.until_loss(cause="jammed", count=2) | world.after(4.0)
+    jamming.stop()
+    cut.reconnect()
+    ended = yield world.until_end()
+    world.take_away(ended.client)
+
+
 def nothing(world: netsim.World) -> netsim.Script:
     """Does nothing, and ends at once."""
     yield world.until_time(0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scenarios.schema.errors import UserError
+from scenarios.schema.errors import PARAMETER_ERRORS, UserError
 
 
 class DivergedError(UserError):
@@ -13,7 +13,7 @@ class DivergedError(UserError):
 
 
 class Journal:
-    """Entries, each a list of plain data that begins with its kind: "act", "read", "wait" and "woken".
+    """Entries, each a list of plain data that begins with its kind: "act", "refused", "read", "wait" and "woken".
 
     While a script is brought up to a checkpoint (`replay`), what it does is compared with the entries in place of being noted.
     """
@@ -40,6 +40,21 @@ class Journal:
             return True
         self._compare(list(entry))
         return False
+
+    def act(self, entry: list[Any], do: Callable[[], None]) -> bool:
+        """The script acts: `do` it, where it is new (True); raises UserError where it is, or was, refused."""
+        if not self.note("act", *entry):
+            assert self._next is not None
+            if self._next < len(self.entries) and self.entries[self._next][0] == "refused":
+                self._next += 1
+                raise UserError(self.entries[self._next - 1][1])
+            return False
+        try:
+            do()
+        except (UserError, *PARAMETER_ERRORS) as error:
+            self.entries.append(["refused", str(error)])
+            raise UserError(str(error)) from error
+        return True
 
     def read(self, name: str, value: Callable[[], Any]) -> Any:
         """The script looks at something: what it sees, or saw."""

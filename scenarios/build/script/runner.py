@@ -24,7 +24,7 @@ from netsim.core.protocols import State
 from netsim.records.sinks import NoRecorder, Recorder
 from scenarios.build.script.journal import DivergedError, Journal
 from scenarios.build.script.waits import Declared, Ended, Event, Opened, Reached, Wait
-from scenarios.schema.errors import UserError
+from scenarios.schema.errors import PARAMETER_ERRORS, UserError
 
 _EVER = float("inf")
 _MOST_AT_ONCE = 100_000
@@ -185,7 +185,7 @@ class ScriptRunner:
             return call()
         except (StopIteration, DivergedError):
             raise
-        except UserError as error:
+        except (UserError, *PARAMETER_ERRORS) as error:
             raise UserError(f"{self._place(error)}: {error}") from error
         except Exception as error:
             text = str(error).partition("\n")[0]

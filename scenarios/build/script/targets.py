@@ -16,7 +16,9 @@ import numpy as np
 
 from models.laws.changes import Piecewise
 from models.laws.channels import Bernoulli
-from netsim.core.protocols import FloatArray, IntArray
+from netsim.clients.absences import Absences
+from netsim.core.protocols import Availability, FloatArray, IntArray
+from netsim.network.outages import CutOffs
 from scenarios.schema.errors import UserError, did_you_mean
 
 _EVER = math.inf
@@ -220,7 +222,16 @@ class Targets:
 
     def __init__(self) -> None:
         self.all: dict[str, Target] = {}
+        self.cut_offs = CutOffs()
+        """The clients that it has cut off."""
+        self.absent: Absences
+        """The clients that it has taken away."""
         self._laws: dict[str, _Law] = {}
+
+    def absences(self, presence: Availability, clients: int) -> Absences:
+        """A presence from which a script may take clients away."""
+        self.absent = Absences(inner=presence, clients=clients)
+        return self.absent
 
     def law(
         self,

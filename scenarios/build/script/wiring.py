@@ -7,6 +7,7 @@ from functools import partial
 
 from netsim.clients.pool import ClientPool
 from netsim.clients.update import Drawn
+from netsim.network.jamming import Jammers
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
 from scenarios.build.script.runner import ScriptRunner
@@ -41,14 +42,26 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
         population=world.population,
         pool=pool,
         spectrum=None if composed.channels is None else composed.channels.spectrum,
+        jammers=_jammers(composed),
         slots=world.scenario.server.slotted,
         rng=world.streams.generator("script"),
     )
     runner.function = partial(function, given, **section.parameters())
+    # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
+    targets.absent.returns_s = lambda: runner.due_s
+    pool.returning = targets.absent.away
     _renewals(world, composed, pool)
     _tell_of_ends_and_rounds(runner, composed.server)
     _tell_of_declarations(runner, composed)
     return runner
+
+
+def _jammers(composed: Composed) -> Jammers | None:
+    """Those on the sub-channels, or on the links between clients; None where the scenario has none."""
+    found = composed.channels.jammers if composed.channels is not None else None
+    if composed.consensus is not None:
+        found = composed.consensus.jammers
+    return found or None
 
 
 def _renewals(world: World, composed: Composed, pool: ClientPool) -> None:

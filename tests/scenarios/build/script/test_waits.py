@@ -216,5 +216,5 @@ def test_a_change_that_is_taken_back_twice_is_refused():
         slow.restore()
         yield world.until_round(1)
 
-    with pytest.raises(UserError, match="this change was taken back already; restore it once"):
+    with pytest.raises(UserError, match="restore: this was taken back already; do it once"):
         recorded(THREE, script)

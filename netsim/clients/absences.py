@@ -1,0 +1,74 @@
+"""Presence from which clients can be taken away, and to which they are brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
+
+_NEVER = float("inf")
+
+
+class Absences:
+    """The presence that `inner` says, but for the clients that were taken away; `inner` goes on underneath.
+
+    `returns_s`: when somebody who was taken away may come back, as far as is known (inf: not known), so that servers wait.
+    """
+
+    settles = False
+    """Who was taken away may come back at any time."""
+
+    def __init__(self, *, inner: Availability, clients: int) -> None:
+        self.inner = inner
+        self.returns_s: Callable[[], float] = lambda: _NEVER
+        self.away: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) who was taken away, and is not brought back."""
+        self._times: IntArray = np.zeros(clients, np.int64)
+        self._somebody = False
+        self.on: BoolArray = inner.on
+        self.next_change_s: FloatArray = inner.next_change_s
+
+    def advance(self, now_s: float, draws: Draws) -> None:
+        """Bring both arrays up to `now_s`."""
+        self.inner.advance(now_s, draws)
+        self._show()
+
+    def _show(self) -> None:
+        inner = self.inner
+        self.on, self.next_change_s = inner.on, inner.next_change_s
+        if self._somebody:
+            self.on = inner.on & ~self.away
+            self.next_change_s = np.where(self.away, self.returns_s(), inner.next_change_s)
+
+    def take(self, clients: IntArray) -> None:
+        """Clients (n,) are away from now on, until they are brought back as often as they were taken."""
+        self._times[clients] += 1
+        self._note()
+
+    def bring_back(self, clients: IntArray) -> None:
+        """Clients (n,) that were taken away are where `inner` says."""
+        self._times[clients] -= 1
+        self._note()
+
+    def _note(self) -> None:
+        self.away[:] = self._times > 0
+        self._somebody = bool(self.away.any())
+        self._show()
+
+    def notes(self) -> dict[str, Any]:
+        """What a summary says of presence."""
+        return self.inner.notes()
+
+    def state_dict(self) -> State:
+        """Who was taken away, and the state underneath."""
+        return {"inner": self.inner.state_dict(), "times": self._times.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.inner.load_state_dict(state["inner"])
+        self._times = state["times"].copy()
+        self._note()

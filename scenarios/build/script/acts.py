@@ -1,0 +1,50 @@
+"""What a script has done and can take back, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scenarios.schema.errors import UserError
+
+
+class _Act:
+    def __init__(self, undo: Callable[[], None]) -> None:
+        self._undo: Callable[[], None] | None = undo
+
+    def _take_back(self, word: str) -> None:
+        if self._undo is None:
+            raise UserError(f"{word}: this was taken back already; do it once")
+        undo, self._undo = self._undo, None
+        undo()
+
+
+class Change(_Act):
+    """Parameters that a script has changed."""
+
+    def restore(self) -> None:
+        """From now on they are as they would be without it; other changes, and change points, stay in force."""
+        self._take_back("restore")
+
+
+class Jamming(_Act):
+    """A jammer that a script has started."""
+
+    def stop(self) -> None:
+        """Its present dwell ends now, and it rests."""
+        self._take_back("stop")
+
+
+class Absence(_Act):
+    """Clients that a script has taken away."""
+
+    def bring_back(self) -> None:
+        """From now on they are present again, if the scenario says so and no other absence is left."""
+        self._take_back("bring_back")
+
+
+class CutOff(_Act):
+    """Clients that a script has cut off from the server."""
+
+    def reconnect(self) -> None:
+        """What begins from now on gets through again; what was under way meanwhile is lost."""
+        self._take_back("reconnect")

@@ -1,0 +1,76 @@
+"""What a script gives and what is recorded of it, as plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from pydantic import ValidationError
+
+from netsim.core.protocols import FloatArray, IntArray
+from scenarios.schema.errors import UserError
+from scenarios.schema.per_client import read_per_client
+
+Some: TypeAlias = "int | str | Sequence[int] | IntArray | None"
+"""A client, a group's name, clients by their numbers; None: all. Of sub-channels likewise, but for names."""
+_LISTED = 32
+"""As many values of a parameter are written out in a record; of more the least, the mean and the largest."""
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy's as one of Python's; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def whole(name: str, value: Any, low: int) -> int:
+    """A whole number from `low` on; raises UserError."""
+    plain = plain_number(value)
+    if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
+        raise UserError(f"{name} = {value!r}: must be a whole number from {low} on")
+    return plain
+
+
+def listed(entities: IntArray | None) -> list[int] | None:
+    """Clients or sub-channels as plain data; None: all."""
+    return None if entities is None else entities.tolist()
+
+
+def plain(value: Any) -> Any:
+    """A value that a script gives, as plain data."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def read(value: Any, path: str) -> Any:
+    """A parameter's value, as a scenario file would have given it; raises UserError."""
+    given = plain(value)
+    if not isinstance(given, dict):
+        return given
+    try:
+        return read_per_client(given)
+    except (ValidationError, ValueError) as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{path} = {value!r}: {reason}") from error
+
+
+def told(some: Some, entities: IntArray | None) -> str | None:
+    """Whom a record names: as the script did, or by their numbers."""
+    if isinstance(some, str):
+        return some
+    return None if entities is None else json.dumps(entities.tolist())
+
+
+def shown(value: Any, entities: IntArray | None) -> str:
+    """A parameter of the entities concerned, as JSON."""
+    if not isinstance(value, np.ndarray):
+        return json.dumps(value)
+    numbers: FloatArray = value if entities is None else value[entities]
+    numbers = numbers[~np.isnan(numbers)]
+    if numbers.size and (numbers == numbers[0]).all():
+        return json.dumps(float(numbers[0]))
+    if len(numbers) <= _LISTED:
+        return json.dumps(numbers.tolist())
+    mean = math.fsum(numbers.tolist()) / len(numbers)
+    return json.dumps({"least": float(numbers.min()), "mean": mean, "largest": float(numbers.max())})
