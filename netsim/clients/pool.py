@@ -41,6 +41,9 @@ class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
     the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,)."""
 
+    returning: BoolArray | None = None
+    """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
+
     def __init__(
         self,
         *,
@@ -101,8 +104,6 @@ class ClientPool:
         """Attempts ended so far."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
-        self.returning: BoolArray | None = None
-        """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
         self._availability_draws = availability_draws
         self._settled, self._charged = False, energy is not None and energy.batteries is not None
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import netsim
 from netsim.records.rows import UpdateRow
 from netsim.records.sinks import MemoryRecorder
 from scenarios.schema.errors import UserError
@@ -272,6 +273,27 @@ def test_what_is_being_made_between_two_rounds_is_lost_with_its_client() -> None
     }
     assert ends["as it is"] == [(1, "late"), (2, "late"), (3, "delivered"), (4, "late"), (5, "late"), (6, "delivered")]
     assert ends["taken away"] == [(1, "late"), (3, "late"), (4, "late"), (5, "delivered"), (6, "late")]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_clients_that_are_away_draw_what_absent_ones_draw(server: str) -> None:
+    # 2 W idle, 5 W at work, 0.5 W away; the sum over attempts and idleness is checked against an integral of power in every run.
+    def script(world):
+        yield world.until_time(5.05)
+        away = world.take_away([1, 3])
+        yield world.until_time(9.05)
+        away.bring_back()
+
+    watts = {"energy": {"idle_w": 2.0, "compute_w": 5.0, "send_w": 5.0, "receive_w": 5.0, "off_w": 0.5}}
+    run = netsim.run(study(server, **watts), script=script)
+    assert run.summary["books"]["balanced"]
+    rounds = run.rounds
+    seconds = float(rounds["end_s"].iloc[-1])
+    idle_j = float(rounds["idle_j"].sum())
+    at_work_s = float((rounds["compute_j"] + rounds["send_j"] + rounds["receive_j"]).sum()) / 5.0
+    if server.startswith("fl-"):
+        return  # tests of the model draw as well
+    assert idle_j == pytest.approx(2.0 * (4 * seconds - at_work_s) - 1.5 * 8.0, rel=1e-9)
 
 
 def test_absences_may_overlap() -> None:
