@@ -61,12 +61,9 @@ class ClientPool:
         groups_of: Callable[[IntArray], Sequence[str | None]] = lambda clients: [None] * len(clients),
     ) -> None:
         self.count, self.clock, self.medium = clients, clock, medium
-        self._groups_of = groups_of
-        self.reports_phases = reports_phases
-        self.presence = availability
-        """Who is there."""
-        self.energy = energy
-        """What clients draw, and their batteries; None: it is not counted."""
+        self._groups_of, self.reports_phases = groups_of, reports_phases
+        self.presence, self.energy = availability, energy
+        """Who is there; what clients draw, and their batteries (None: it is not counted)."""
         self.accountant = accountant
         self.life = UpdateLifecycle(
             clock=clock,
