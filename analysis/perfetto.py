@@ -1,7 +1,7 @@
 """A run as a timeline for the Perfetto viewer (ui.perfetto.dev): JSON of the Trace Event Format, one event a line.
 
-One track for the rounds, one for each client with its downloads, computing, waits and uploads, one for each jammed sub-channel,
-and the messages between clients. A simulated second is a second of the viewer.
+One track for the rounds, one for each client with its downloads, computing, waits and uploads, and those of probes, one for each
+jammed sub-channel, and the messages between clients. A simulated second is a second of the viewer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _PHASES = (
 )
 _SAID = {
     "rounds": ("selected", "delivered", "lost", "late", "aborted", "in_flight", "accuracy", "loss", "reward", "version"),
+    "probes": ("round", "outcome", "cause", "version", "samples", "loss"),
     "clients": ("round", "outcome", "cause", "version", "age_rounds", "epsilon", "leak", "channel"),
 }
 _COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement")
-_TABLES: tuple[TableName, ...] = ("rounds", "clients", "jams", "messages")
+_TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
 
 
 def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None) -> int:
@@ -77,7 +78,7 @@ def _events(run: Run, first: int, last: int | None) -> Iterator[dict[str, Any]]:
     for process, name in _TRACKS.items():
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-    for table, of_row in zip(_TABLES, (_round, _part, _jam, _message), strict=True):
+    for table, of_row in zip(_TABLES, (_round, _part, _probe, _jam, _message), strict=True):
         for number, row in enumerate(_rows(run, table, first, last)):
             yield from of_row(row, number)
 
@@ -110,15 +111,23 @@ def _round(row: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
 
 
 def _part(row: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    client, said = row["client"], _said("clients", row)
+    yield from _of_client(row, _said("clients", row), "")
+
+
+def _probe(row: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    yield from _of_client(row, _said("probes", row), "probe: ")
+
+
+def _of_client(row: dict[str, Any], said: dict[str, Any], what: str) -> Iterator[dict[str, Any]]:
+    client = row["client"]
     for name, start, end in _PHASES:
         begun, over = row[start], row[end]
         if begun is None or (over is None and name == "wait"):
             continue
         # What had not ended as the run did ends there.
-        yield _slice(CLIENTS, client, name, begun, row["outcome_s"] if over is None else over, said)
+        yield _slice(CLIENTS, client, what + name, begun, row["outcome_s"] if over is None else over, said)
     if row["outcome"] != "in_flight":
-        marked = {"ph": "i", "s": "t", "name": row["outcome"], "pid": CLIENTS, "tid": client}
+        marked = {"ph": "i", "s": "t", "name": what + row["outcome"], "pid": CLIENTS, "tid": client}
         yield {**marked, "ts": _us(row["outcome_s"]), "args": said}
 
 

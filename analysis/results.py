@@ -84,6 +84,12 @@ class Run:
         return table
 
     @cached_property
+    def probes(self) -> pd.DataFrame:
+        """One row for each client that was asked for its loss; ValueError where the policy asks nobody."""
+        table: pd.DataFrame = self.arrow("probes").to_pandas()
+        return table
+
+    @cached_property
     def script(self) -> pd.DataFrame:
         """One row for each parameter that an act of the script changed; ValueError where the scenario has no script."""
         table: pd.DataFrame = self.arrow("script").to_pandas()

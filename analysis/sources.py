@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "script"]
+TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -24,7 +24,8 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
         *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges"),
         *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
-        *("message_bytes", "training_loss", "compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
+        *("message_bytes", "probes", "probes_answered", "probe_s", "training_loss"),
+        *("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
@@ -37,6 +38,11 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     ),
     "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
+    "probes": (
+        *("round", "client", "outcome", "sent_s", "outcome_s", "version", "samples", "loss"),
+        *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
+        *("bytes_down", "bytes_up", "cause", "compute_j", "send_j", "receive_j"),
+    ),
     "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
     "partition": ("client", "label", "samples"),
 }

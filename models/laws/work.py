@@ -140,9 +140,9 @@ class SecondsPerSample:
 
 
 class Times:
-    """A duration for each of `counts` (K,) times the duration of `law`, which is drawn once: the time of all samples."""
+    """`counts` (K,) times the duration of `law`, which is drawn once: the time of so many samples, or a share of a time."""
 
-    def __init__(self, *, counts: NDArray[np.int64], law: DelayLaw) -> None:
+    def __init__(self, *, counts: NDArray[np.int64] | FloatArray, law: DelayLaw) -> None:
         self._counts = counts
         self._law = law
         self.constant = law.constant

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, View
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View
 
 
-class All:
+class All(AsksNobody):
     """Selects every selectable client, however many a round was meant to have. It has no parameters."""
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(self) -> None:
         pass

@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist, squareform
 
 from models.errors import ParameterError
 from models.policies.clustered import ROUNDING, Distribution, distribution, draw_set
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
 
 MOST_CLIENTS = 10_000
 """More are refused: their distances would take more than 800 MB."""
@@ -75,7 +75,7 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
     return [distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
 
 
-class ClusteredBySimilarity:
+class ClusteredBySimilarity(AsksNobody):
     """Draws one client from each of m distributions made of clients with similar updates; see `models.policies.clustered`.
 
     Memory and state are 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered update
@@ -83,7 +83,6 @@ class ClusteredBySimilarity:
     """
 
     needs_updates = True
-    needs_losses = False
 
     def __init__(
         self,

@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.clustered import by_filling, draw_set
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
 
 
-class ClusteredBySize:
+class ClusteredBySize(AsksNobody):
     """Draws one client from each of m distributions that the sizes of the clients' data fill; see `models.policies.clustered`."""
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int, data_sizes: FloatArray) -> None:
         check_round(clients, per_round)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.exact import top_by_score
-from models.policies.protocols import IntArray, Outcome, State, Truth, View, check_round
+from models.policies.protocols import AsksNobody, IntArray, Outcome, State, Truth, View, check_round
 
 
-class Fastest:
+class Fastest(AsksNobody):
     """Selects the m selectable clients of lowest mean latency under the laws in force as the round begins; ties: lower client
     first."""
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int, truth: Truth) -> None:
         check_round(clients, per_round)

@@ -9,16 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.exact import best_set
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
 from models.policies.rewards import Rewards, Schedule
 from models.policies.ucb import Alpha, Beta, Gamma, TauMin
 
 
-class Genie:
+class Genie(AsksNobody):
     """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client."""
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(
         self,

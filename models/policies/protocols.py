@@ -58,6 +58,17 @@ class Truth(Protocol):
         """mu_k = E[tau_min/tau_k] at that round and time; shape (K,)."""
 
 
+class AsksNobody:
+    """A policy that wants no losses: neither those that come with updates, nor those of clients that are asked before."""
+
+    needs_losses = False
+    probes = False
+
+    def probe(self, view: View) -> IntArray:
+        """Nobody is asked for the loss of the present model."""
+        return np.zeros(0, np.int64)
+
+
 def check_round(clients: int, per_round: int) -> None:
     """Raise ValueError unless 1 <= `per_round` <= `clients`."""
     if clients < 1:

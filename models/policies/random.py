@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, View, check_round
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round
 
 
-class Random:
+class Random(AsksNobody):
     """Selects m selectable clients, every such set equally likely; all of them where they are no more than m."""
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(self, *, clients: int, per_round: int) -> None:
         check_round(clients, per_round)

@@ -17,7 +17,7 @@ from annotated_doc import Doc
 from models.detection.protocols import Detector
 from models.errors import ParameterError
 from models.policies.latency_means import LatencyMeans
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, View, check_at_least
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_at_least
 from models.policies.rewards import Rewards, Schedule, latency_ratio
 
 Unexplored = Literal["energy", "random"]
@@ -53,7 +53,7 @@ class Terms(NamedTuple):
     privacy: FloatArray
 
 
-class UcbPolicy(ABC):
+class UcbPolicy(ABC, AsksNobody):
     """Selects by ucb, generalization and privacy rewards. Subclasses say how, in `_search`.
 
     Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: a latency
@@ -68,7 +68,6 @@ class UcbPolicy(ABC):
     """
 
     needs_updates = False
-    needs_losses = False
 
     def __init__(
         self,

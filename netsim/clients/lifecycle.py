@@ -67,6 +67,8 @@ class UpdateLifecycle:
         """Whether the server takes every update, whichever round it was begun in."""
         self.on_end: Callable[[Update], None] = lambda update: None
         """Told of every attempt that ends, in the midst of the event that ended it."""
+        self.turn: Callable[[Update, float], None] = self.transmit
+        """Let the next in a queue transmit, whose life may be another's."""
         self._find = find
         self._energy = energy
         self._charge_on_upload = charge_on == "upload"
@@ -192,6 +194,11 @@ class UpdateLifecycle:
             if cause is not None or not arrives:
                 self._end(update, "lost", now, cause or "channel")
                 return
+        self.train(update, now)
+
+    def train(self, update: Update, now: float) -> None:
+        """Its client has the model."""
+        draws = update.model_draws
         update.compute_from(now)
         duration_s = draws.compute.at(update.place, now)
         if update.work_samples:
@@ -205,7 +212,7 @@ class UpdateLifecycle:
     def _offer(self, update: Update, now: float) -> None:
         """What is finished is sent, or waits for its turn."""
         if not self._waits or self._access.take(update):
-            self._transmit(update, now)
+            self.transmit(update, now)
         else:
             update.phase, update.phase_start_s = WAIT, now
             self._until_departure(update, IDLE, now)
@@ -252,7 +259,8 @@ class UpdateLifecycle:
         if self._charged and update.phase not in (ENDED, KEPT):
             self._watch(update)
 
-    def _transmit(self, update: Update, now: float) -> None:
+    def transmit(self, update: Update, now: float) -> None:
+        """It has access to the uplink."""
         update.upload_start_s = now
         self.uploads += 1
         self.sending += 1
@@ -354,4 +362,4 @@ class UpdateLifecycle:
         if phase == UPLOAD and self._waits:
             following = self._access.end(update, delivered=outcome == "delivered")
             if following is not None:
-                self._transmit(following, now)
+                self.turn(following, now)

@@ -29,6 +29,7 @@ from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
+    from netsim.clients.probes import Probes
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.core.streams import Stream
@@ -89,8 +90,8 @@ class ClientPool:
         """[K] when each client's last update arrived; 0 before the first."""
         self.successes: list[int] = [0] * clients
         """[K] updates delivered by each client."""
-        self.selections: list[int] = [0] * clients
-        """[K] attempts begun by each client."""
+        self.selections: IntArray = np.zeros(clients, np.int64)
+        """(K,) attempts begun by each client."""
         self.alive: dict[int, Update] = {}
         """The update that each client has, if it has one."""
         self.in_flight: dict[int, Update] = {}
@@ -101,10 +102,10 @@ class ClientPool:
         """Attempts ended so far."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
+        self.probes: Probes | None = None
+        """Who asks clients for their loss, beside their updates; None: nobody."""
         self._availability_draws = availability_draws
-        self.settled = False
-        """Whether it is known that nobody will ever come or go again."""
-        self._charged = energy is not None and energy.batteries is not None
+        self._settled, self._charged = False, energy is not None and energy.batteries is not None
 
     @property
     def availability(self) -> Availability | Energy:
@@ -114,14 +115,14 @@ class ClientPool:
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
         # Where nobody will ever come or go again, presence need not be asked for any more.
-        if not self.settled:
+        if not self._settled:
             if self.energy is None:
                 self.presence.advance(self.clock.now, self._availability_draws)
             else:
                 self.energy.advance(self.clock.now)
             # A charge moves again as soon as its client is at work.
             stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
-            self.settled = stays and not self._charged
+            self._settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
@@ -157,12 +158,19 @@ class ClientPool:
             return self.energy.ever_on()
         return self.presence.on | (self.presence.next_change_s < _EVER)
 
-    def start(self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None) -> list[Update]:
+    def start(
+        self,
+        round: int,
+        chosen: IntArray,
+        version: int,
+        steps: IntArray | None = None,
+        holders: frozenset[int] = frozenset(),
+    ) -> list[Update]:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
 
         `steps` (n,): how many local steps each is asked for that has no update yet; None: as planned. A client without an update
-        is sent the model; one that has kept its update sends that. One whose attempt has not ended drops its update, which ends
-        as aborted.
+        is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One whose
+        attempt has not ended drops its update, which ends as aborted.
         """
         now, alive = self.clock.now, self.alive
         listed = chosen.tolist()
@@ -185,8 +193,7 @@ class ClientPool:
                 alive[client] = Update(client, round, version, place, now, models, work, group)
             if medium.upload.looks_ahead and sent_to is chosen:
                 self._foresee(send, models, [alive[client] for client in fresh], now)
-        updates, selections = [], self.selections
-        in_flight, retry, energy = self.in_flight, self.life.retry, self.energy
+        updates, in_flight, retry, energy = [], self.in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
@@ -196,16 +203,20 @@ class ClientPool:
             if retry:
                 update.started_round = update.begun_round
             in_flight[client] = update
-            selections[client] += 1
             updates.append(update)
         self.busy[chosen] = True
+        self.selections[chosen] += 1
         self.started += len(updates)
         self.models_sent += len(fresh)
-        if len(fresh) == len(listed):
+        if len(fresh) == len(listed) and not holders:
             self.life.begin_all(updates, now)
             return updates
         for client in fresh:
-            self.life.begin(alive[client], now)
+            if client in holders:
+                self.models_sent -= 1
+                self.life.train(alive[client], now)
+            else:
+                self.life.begin(alive[client], now)
         for update in updates:
             if update.begun_round != round:
                 self.life.proceed(update, now)
@@ -285,9 +296,14 @@ class ClientPool:
         """The law of a phase, or of a link's losses, was replaced from outside: what has not begun is evaluated again, at the
         same uniforms.
         """
-        now, source = self.clock.now, getattr(self.medium, name)
+        self._renew(name, self.medium, self.alive.values())
+        if self.probes is not None:
+            self._renew(name, self.probes.medium, self.probes.under_way.values())
+
+    def _renew(self, name: Drawn, medium: Medium, updates: Iterable[Update]) -> None:
+        now, source = self.clock.now, getattr(medium, name)
         held: dict[int, ModelDraws | SendDraws] = {}
-        for update in self.alive.values():
+        for update in updates:
             draws = update.send_draws if name in SendDraws.DRAWN else update.model_draws
             held[id(draws)] = draws
         for draws in held.values():
@@ -310,7 +326,7 @@ class ClientPool:
             "last_delivery": self.last_delivery.copy(),
             "last_delivery_s": np.array(self.last_delivery_s),
             "successes": np.array(self.successes, np.int64),
-            "selections": np.array(self.selections, np.int64),
+            "selections": self.selections.copy(),
             "started": self.started,
             "models_sent": self.models_sent,
             "uploads": self.life.uploads,
@@ -333,7 +349,7 @@ class ClientPool:
         self.last_delivery = state["last_delivery"].copy()
         self.last_delivery_s = state["last_delivery_s"].tolist()
         self.successes = state["successes"].tolist()
-        self.selections = state["selections"].tolist()
+        self.selections = state["selections"].copy()
         self.started, self.models_sent = state["started"], state["models_sent"]
         self.life.uploads = state["uploads"]
         self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]

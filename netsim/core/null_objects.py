@@ -45,6 +45,10 @@ class NoLearner(_Stateless):
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
         return None
 
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """Nobody can know."""
+        return np.full(len(clients), np.nan)
+
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         return None
 
@@ -68,7 +72,7 @@ class NoWork:
 class NoTime:
     """A law of durations that are all zero, for ever."""
 
-    constant = fixed = True
+    constant = True
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         return np.zeros(len(entities))
@@ -79,6 +83,20 @@ class NoTime:
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
         """Itself."""
         return self, math.inf
+
+
+class NoAccountant(_Stateless):
+    """Nothing is released, and nothing spent."""
+
+    def __init__(self) -> None:
+        self.participations: IntArray = np.zeros(0, np.int64)
+        self.exhausted: BoolArray = np.zeros(0, np.bool_)
+
+    def charge(self, client: int) -> tuple[float, float]:
+        return float("nan"), float("nan")
+
+    def max_leak(self) -> float:
+        return 0.0
 
 
 class NoMeter(_Stateless):

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.core.reports import Reports
+from netsim.core.reports import NOBODY_PROBED, Probed, Reports
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -116,9 +116,6 @@ class BandwidthLaw(Protocol):
 class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""
 
-    fixed: bool = False
-    """Whether it is the same law for ever, whatever happens: then it need not be asked round after round."""
-
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
         """The law in force in `round` at `time_s`, and until when it stays so while the round lasts (inf: to its end)."""
 
@@ -193,6 +190,8 @@ class RoundView:
     """(K,) noisy updates each client has released so far: the T of the privacy leak (PAUSE eq. 7)."""
     rng: np.random.Generator
     """The policy's own stream of this round; not to be kept."""
+    probed: Probed = NOBODY_PROBED
+    """What came of the probes that the policy asked for in this round."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +234,16 @@ class SelectionPolicy(Stateful, Protocol):
     needs_updates: bool
     needs_losses: bool = False
     """Whether it wants the losses of `RoundOutcome.reports`."""
+    probes: bool = False
+    """Whether it asks clients for their loss before it selects; of the class, asked before there is an object."""
+
+    @optional
+    def probe(self, view: RoundView) -> IntArray:
+        """Distinct clients to ask for the loss of the present model before `select`; shape (d,), none: nobody is asked.
+
+        Asked once a round where the policy says that it `probes`; `view.selectable` marks who is present and not busy.
+        """
+        return np.zeros(0, np.int64)
 
     def select(self, view: RoundView) -> IntArray | Selection:
         """Distinct selectable clients; shape (n,). Fewer than m only where fewer are selectable."""
@@ -321,6 +330,9 @@ class Learner(Stateful, Protocol):
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         """Quality of the present model, or None where none is due at this round."""
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """(n,) mean loss of the present model on the clients' own samples, or on so many of each, drawn at (`round`, client)."""
 
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every round by a server that lets updates outlast it."""

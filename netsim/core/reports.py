@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,10 @@ class Reports:
     staleness: IntArray
     """(n,) aggregations that changed the model from the version sent to the client up to this one, not included; where nothing is
     trained, the rounds that closed in between."""
+    samples: IntArray
+    """(n,) samples that local training processed; -1 also where nobody knows (neither `[learner]` nor `[work]`)."""
+    steps: IntArray
+    """(n,) steps that it took; -1 likewise."""
     bytes_down: IntArray
     """(n,) bytes of the model that was sent for it."""
     bytes_up: IntArray
@@ -49,5 +54,28 @@ class Reports:
         )
 
 
-_COUNTS = ("staleness", "bytes_down", "bytes_up")
+_COUNTS = ("staleness", "samples", "steps", "bytes_down", "bytes_up")
 _MEASURES = ("elapsed_s", "download_s", "compute_s", "upload_s", "loss", "loss_rms")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What came of asking clients for their loss before a selection; each array has an entry a client, in the order asked."""
+
+    clients: IntArray
+    """(d,) who was asked."""
+    answered: BoolArray
+    """(d,) False where the model or the answer was lost, the client went away, or the answer was late."""
+    loss: FloatArray
+    """(d,) mean loss of the present model on the client's samples; NaN where it did not answer, and where nothing is trained."""
+    elapsed_s: FloatArray
+    """(d,) from sending the model to the arrival of the answer; NaN where it did not answer."""
+
+    @classmethod
+    def nobody(cls) -> Probed:
+        """Nobody was asked."""
+        none = np.zeros(0)
+        return cls(clients=np.zeros(0, np.int64), answered=np.zeros(0, np.bool_), loss=none, elapsed_s=none)
+
+
+NOBODY_PROBED = Probed.nobody()

@@ -77,16 +77,17 @@ class Stream:
 
 
 class Streams:
-    """The streams of one run, by name. A name is opened once and kept."""
+    """The streams of one run, by name. A name is opened once and kept. `prefix`: what all names begin with."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, prefix: str = "") -> None:
         self.seed = seed
+        self.prefix = prefix
         self._open: dict[str, Stream] = {}
 
     def __getitem__(self, name: str) -> Stream:
         stream = self._open.get(name)
         if stream is None:
-            stream = self._open[name] = Stream(seed=self.seed, name=name)
+            stream = self._open[name] = Stream(seed=self.seed, name=self.prefix + name)
         return stream
 
     def generator(self, name: str, *index: int) -> Generator:
@@ -94,9 +95,10 @@ class Streams:
         if len(index) > 3:
             raise ParameterError("index", index, "at most 3 numbers are allowed")
         counter = [_APART, *(i & _WORD for i in index), *([0] * (3 - len(index)))]
-        return Generator(Philox(key=np.array(_key(self.seed, name), np.uint64), counter=np.array(counter, np.uint64)))
+        key = np.array(_key(self.seed, self.prefix + name), np.uint64)
+        return Generator(Philox(key=key, counter=np.array(counter, np.uint64)))
 
     def integer_seed(self, name: str, *index: int) -> int:
         """A 63-bit seed at an address, for generators of other libraries (torch)."""
-        text = "/".join(str(i) for i in (self.seed, name, *index))
+        text = "/".join(str(i) for i in (self.seed, self.prefix + name, *index))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

@@ -17,7 +17,7 @@ import numpy as np
 
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
-from netsim.network.carriers import check_sizes
+from netsim.network.carriers import Beside, Carrier, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
@@ -96,15 +96,16 @@ class SharedMedium:
         """Seconds that messages of `clients` (n,) take that share with nobody, whenever they begin; shape (n,)."""
         return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
-    def join(self, client: int) -> None:
-        """The message of `client`, who has none under way, begins now."""
+    def join(self, client: int, size_bytes: float | None = None) -> None:
+        """The message of `client`, who has none under way, begins now; `size_bytes`: where it is of another size."""
+        size = float(self._sizes[client] if size_bytes is None else size_bytes)
         self._advance()
         limit = float(self._limits[client])
         group = next((one for one in self._active if one.limit == limit), None)
         if group is None:
             group = _Class(limit)
             insort(self._active, group, key=lambda one: one.limit)
-        heappush(group.queue, (group.served + float(self._sizes[client]), self._number, client))
+        heappush(group.queue, (group.served + size, self._number, client))
         group.count += 1
         self._members[client] = (group, self._number)
         self._number += 1
@@ -115,6 +116,9 @@ class SharedMedium:
         self._advance()
         self._remove(client)
         self._share()
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        return Beside(self, size_bytes)
 
     def timed(self, delays: Durations) -> Phases:
         return delays

@@ -45,8 +45,8 @@ class Carrier(Protocol):
     def __contains__(self, client: int) -> bool:
         """Whether a message of `client` is under way."""
 
-    def join(self, client: int) -> None:
-        """The message of `client`, which has none under way, begins now."""
+    def join(self, client: int, size_bytes: float | None = None) -> None:
+        """The message of `client`, which has none under way, begins now; `size_bytes`: where it is of another size."""
 
     def leave(self, client: int) -> None:
         """The message of `client` is aborted."""
@@ -66,6 +66,9 @@ class Carrier(Protocol):
     def renew(self) -> None:
         """A law was replaced from outside: what is under way is timed again."""
 
+    def beside(self, size_bytes: float | None) -> Carrier:
+        """For other messages on the same links, of one size for all clients (None: of the same sizes), while it carries these."""
+
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -84,7 +87,7 @@ class NoCarrier:
     def __contains__(self, client: int) -> bool:
         return False
 
-    def join(self, client: int) -> None:
+    def join(self, client: int, size_bytes: float | None = None) -> None:
         """Nobody joins."""
 
     def leave(self, client: int) -> None:
@@ -101,6 +104,73 @@ class NoCarrier:
 
     def renew(self) -> None:
         """Nothing changes."""
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        return NoCarrier()
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        return None
+
+
+class Beside:
+    """Other messages on the links of `carrier`, of `size_bytes` (None: of the same sizes); a client sends one or the other.
+
+    Its own state is who sends what: it is to be used for what has ended before a state is saved.
+    """
+
+    carries = True
+
+    def __init__(self, carrier: Carrier, size_bytes: float | None) -> None:
+        self.on_end: Callable[[int], None] = lambda client: None
+        self.on_stop: Callable[[int], None] = lambda client: None
+        self._carrier = carrier
+        self._size = size_bytes
+        self._mine: set[int] = set()
+        self._end_of_others, self._stop_of_others = carrier.on_end, carrier.on_stop
+        carrier.on_end, carrier.on_stop = self._end, self._stop
+
+    def __contains__(self, client: int) -> bool:
+        return client in self._mine
+
+    def join(self, client: int, size_bytes: float | None = None) -> None:
+        self._mine.add(client)
+        self._carrier.join(client, self._size if size_bytes is None else size_bytes)
+
+    def leave(self, client: int) -> None:
+        self._mine.remove(client)
+        self._carrier.leave(client)
+
+    def _end(self, client: int) -> None:
+        if client in self._mine:
+            self._mine.remove(client)
+            self.on_end(client)
+        else:
+            self._end_of_others(client)
+
+    def _stop(self, client: int) -> None:
+        if client in self._mine:
+            self._mine.remove(client)
+            self.on_stop(client)
+        else:
+            self._stop_of_others(client)
+
+    def timed(self, delays: Durations) -> Phases:
+        return delays
+
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        return self._carrier.alone_s(round, start_s, clients)
+
+    def open_round(self, round: int, time_s: float) -> None:
+        """The carrier is told by others."""
+
+    def renew(self) -> None:
+        """The carrier is told by others."""
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        return Beside(self._carrier, size_bytes)
 
     def state_dict(self) -> State:
         return {}
@@ -149,14 +219,17 @@ class VaryingLinks:
     def __contains__(self, client: int) -> bool:
         return client in self._under_way
 
-    def join(self, client: int) -> None:
+    def join(self, client: int, size_bytes: float | None = None) -> None:
         if self.clock.now >= self._until_s:
             self.renew()
-        self._under_way[client] = _Message(self.clock.now, float(self._sizes[client]))
+        self._under_way[client] = _Message(self.clock.now, float(self._sizes[client] if size_bytes is None else size_bytes))
         self._time([client])
 
     def leave(self, client: int) -> None:
         del self._under_way[client]
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        return Beside(self, size_bytes)
 
     def timed(self, delays: Durations) -> Phases:
         return delays

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.network.carriers import NoCarrier, check_sizes
+from netsim.network.carriers import Carrier, NoCarrier, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State
@@ -27,6 +27,10 @@ class KnownLinks(NoCarrier):
         super().__init__()
         self.law = law
         self.sizes = check_sizes(size_bytes, clients)
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        sizes = self.sizes if size_bytes is None else np.full(len(self.sizes), size_bytes)
+        return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 
     def timed(self, delays: Durations) -> Phases:
         return Transfers(delays=delays, links=self)
@@ -82,7 +86,9 @@ class TransferDraw:
 
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
-        return self._work_out(np.full(count, time_s), np.array(self._delays.values_at(time_s, count)))
+        delays_s = np.array(self._delays.values_at(time_s, count))
+        durations: list[float] = self._durations(np.full(count, time_s), delays_s, self._clients).tolist()
+        return durations
 
     def expire(self) -> bool:
         """The delays are drawn again, and what was foreseen with them."""
@@ -90,12 +96,9 @@ class TransferDraw:
 
     def foresee(self, starts_s: FloatArray) -> None:
         """Work out the durations of phases that begin at `starts_s` (n,), with the delays as they now stand."""
-        self._work_out(starts_s, np.array(self._delays.values_at(self._drawn_s, len(self._clients))))
-
-    def _work_out(self, starts_s: FloatArray, delays_s: FloatArray) -> list[float]:
-        durations_s: list[float] = self._durations(starts_s, delays_s, self._clients).tolist()
-        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s, strict=True))
-        return durations_s
+        delays_s = np.array(self._delays.values_at(self._drawn_s, len(self._clients)))
+        durations_s = self._durations(starts_s, delays_s, self._clients)
+        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s.tolist(), strict=True))
 
     def _durations(self, starts_s: FloatArray, delays_s: FloatArray, clients: IntArray) -> FloatArray:
         bytes_s = starts_s + delays_s

@@ -66,6 +66,41 @@ class Medium:
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 
+    def for_probes(
+        self,
+        *,
+        download: Timeline[DelayLaw],
+        compute: Timeline[DelayLaw],
+        sample: Timeline[DelayLaw] | None,
+        upload: Timeline[DelayLaw],
+        model_bytes: int | IntArray,
+        answer_bytes: int,
+        streams: Streams,
+    ) -> Medium:
+        """The same links for probes, with draws from `streams`: what has a state, or a place for one at a time, is shared.
+
+        `download`, `upload`: how long model and answer take, but for what carriers carry; `compute`: how long a client takes to
+        evaluate, beside the `sample` times of its samples.
+        """
+        probes = Medium(
+            clients=self.compute.clients,
+            download=download,
+            compute=compute,
+            upload=upload,
+            downlink=self.downlink.law,
+            uplink=self.uplink.law,
+            streams=streams,
+            access=self.access,
+            down=self.down.beside(None),
+            up=self.up.beside(answer_bytes),
+            outages=self.outages,
+            sizes=Sizes(down=model_bytes, up=answer_bytes),
+            sample=sample,
+        )
+        probes.downlink = self.downlink.beside(streams["downlink.loss"])
+        probes.uplink = self.uplink.beside(streams["uplink.loss"])
+        return probes
+
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""
         self.access.open_round(round, time_s)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.network.carriers import check_sizes
+from netsim.network.carriers import Beside, Carrier, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, BoolArray, FloatArray, IntArray, State, Timeline
@@ -109,7 +109,7 @@ class VaryingMedium:
         both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
         return np.array([_through_both(link, own, np.array([client]), start, size) - start for client, start, size in both])
 
-    def join(self, client: int) -> None:
+    def join(self, client: int, size_bytes: float | None = None) -> None:
         self._advance()
         who, now = np.array([client]), self._since_s
         if now >= self._until_s:
@@ -118,7 +118,7 @@ class VaryingMedium:
         if self._own is not None:
             limit, change_s, stop_s = self._own.rate(now, who), self._own.next_change_s(now, who), self._own.stops_s(who)
         self._clients.append(client)
-        self._left = np.append(self._left, self._sizes[client])
+        self._left = np.append(self._left, self._sizes[client] if size_bytes is None else size_bytes)
         self._limits = np.append(self._limits, limit)
         self._changes_s = np.append(self._changes_s, change_s)
         self._stops_s = np.append(self._stops_s, stop_s)
@@ -128,6 +128,9 @@ class VaryingMedium:
         self._advance()
         self._remove(self._clients.index(client))
         self._share()
+
+    def beside(self, size_bytes: float | None) -> Carrier:
+        return Beside(self, size_bytes)
 
     def timed(self, delays: Durations) -> Phases:
         return delays

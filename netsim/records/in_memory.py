@@ -12,11 +12,13 @@ from netsim.records.rows import (
     DETECTIONS,
     JAMS,
     MESSAGES,
+    PROBES,
     ROUNDS,
     SCRIPT,
     DetectionRow,
     JamRow,
     MessageRow,
+    ProbeRow,
     RoundRow,
     ScriptRow,
     UpdateRow,
@@ -70,6 +72,7 @@ class ArrowRecorder:
         jams: bool = False,
         detections: bool = False,
         messages: bool = False,
+        probes: bool = False,
         script: bool = False,
     ) -> None:
         self.tables: dict[str, pa.Table] = {}
@@ -79,6 +82,7 @@ class ArrowRecorder:
             "jams": jams,
             "detections": detections,
             "messages": messages,
+            "probes": probes,
             "script": script,
         }
         schemas = {
@@ -87,6 +91,7 @@ class ArrowRecorder:
             "jams": JAMS,
             "detections": DETECTIONS,
             "messages": MESSAGES,
+            "probes": PROBES,
             "script": SCRIPT,
         }
         self._schemas = {name: schemas[name] for name, kept in wanted.items() if kept}
@@ -111,6 +116,9 @@ class ArrowRecorder:
 
     def message(self, row: MessageRow) -> None:
         self._keep("messages", row)
+
+    def probe(self, row: ProbeRow) -> None:
+        self._keep("probes", row)
 
     def script(self, row: ScriptRow) -> None:
         self._keep("script", row)

@@ -76,6 +76,12 @@ class RoundRow(NamedTuple):
     """Of the messages sent: those that had been lost before."""
     message_bytes: int | None = None
     """Bytes of the messages sent between clients in the slot."""
+    probes: int | None = None
+    """Clients that were asked for their loss before the selection; where the policy asks any."""
+    probes_answered: int | None = None
+    """Those of them that answered in time."""
+    probe_s: float | None = None
+    """Seconds that the round spent on asking."""
     training_loss: float | None = None
     """Mean loss of the samples trained on since the model was last evaluated; null where it was not, or nobody asked."""
     compute_j: float | None = None
@@ -157,6 +163,37 @@ class UpdateRow(NamedTuple):
 
 LATER = ("loss", "loss_rms")
 """The columns of an attempt that are known only as its round closes."""
+
+
+class ProbeRow(NamedTuple):
+    """One probe: a client that was asked for its loss before a selection. Null means as of `UpdateRow`."""
+
+    round: int
+    client: int
+    outcome: str
+    sent_s: float
+    """When the model was sent."""
+    outcome_s: float
+    version: int
+    """The model's."""
+    samples: int | None
+    """Samples that the client evaluates; null: nobody says how many it holds."""
+    loss: float
+    """Mean loss of the model on them; null where there was no answer, and where nothing is trained."""
+    download_start_s: float = float("nan")
+    download_end_s: float = float("nan")
+    compute_start_s: float = float("nan")
+    """Of the evaluation."""
+    compute_end_s: float = float("nan")
+    upload_start_s: float = float("nan")
+    """Of the answer."""
+    upload_end_s: float = float("nan")
+    bytes_down: int = 0
+    bytes_up: int = 0
+    cause: str | None = None
+    compute_j: float | None = None
+    send_j: float | None = None
+    receive_j: float | None = None
 
 
 class JamRow(NamedTuple):
@@ -247,6 +284,7 @@ ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lo
 _NAMES = pa.dictionary(pa.int8(), pa.string())
 _GROUPS = pa.dictionary(pa.int32(), pa.string())
 CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES, "group": _GROUPS})
+PROBES = _schema("probes", ProbeRow, {"outcome": _NAMES, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))

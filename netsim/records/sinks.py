@@ -18,11 +18,13 @@ from netsim.records.rows import (
     FORMAT,
     JAMS,
     MESSAGES,
+    PROBES,
     ROUNDS,
     SCRIPT,
     DetectionRow,
     JamRow,
     MessageRow,
+    ProbeRow,
     RoundRow,
     ScriptRow,
     UpdateRow,
@@ -37,6 +39,7 @@ __all__ = [
     "FORMAT",
     "JAMS",
     "MESSAGES",
+    "PROBES",
     "ROUNDS",
     "SCRIPT",
     "DetectionRow",
@@ -45,6 +48,7 @@ __all__ = [
     "MessageRow",
     "NoRecorder",
     "ParquetRecorder",
+    "ProbeRow",
     "Recorder",
     "RoundRow",
     "ScriptRow",
@@ -83,6 +87,9 @@ class Recorder(Protocol):
     def message(self, row: MessageRow) -> None:
         """A message between clients has ended, or the run has ended before it."""
 
+    def probe(self, row: ProbeRow) -> None:
+        """A probe has ended, or the run has ended before it."""
+
     def script(self, row: ScriptRow) -> None:
         """A script has acted."""
 
@@ -108,6 +115,9 @@ class NoRecorder:
     def message(self, row: MessageRow) -> None:
         return None
 
+    def probe(self, row: ProbeRow) -> None:
+        return None
+
     def script(self, row: ScriptRow) -> None:
         return None
 
@@ -124,6 +134,7 @@ class MemoryRecorder:
         self.jams: list[JamRow] = []
         self.detections: list[DetectionRow] = []
         self.messages: list[MessageRow] = []
+        self.probes: list[ProbeRow] = []
         self.acts: list[ScriptRow] = []
 
     def round(self, row: RoundRow) -> None:
@@ -140,6 +151,9 @@ class MemoryRecorder:
 
     def message(self, row: MessageRow) -> None:
         self.messages.append(row)
+
+    def probe(self, row: ProbeRow) -> None:
+        self.probes.append(row)
 
     def script(self, row: ScriptRow) -> None:
         self.acts.append(row)
@@ -250,7 +264,13 @@ def _as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def table_files(
-    *, clients: bool = True, jams: bool = False, detections: bool = False, messages: bool = False, script: bool = False
+    *,
+    clients: bool = True,
+    jams: bool = False,
+    detections: bool = False,
+    messages: bool = False,
+    probes: bool = False,
+    script: bool = False,
 ) -> list[str]:
     """The files that a `ParquetRecorder` of these settings leaves in its folder."""
     wanted = {
@@ -259,6 +279,7 @@ def table_files(
         "jams": jams,
         "detections": detections,
         "messages": messages,
+        "probes": probes,
         "script": script,
     }
     return [f"{name}.parquet" for name, written in wanted.items() if written]
@@ -266,7 +287,8 @@ def table_files(
 
 class ParquetRecorder:
     """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
-    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `script.parquet` if `script`.
+    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `probes.parquet` if `probes`; `script.parquet`
+    if `script`.
 
     `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
     needs no checkpoint any more removes.
@@ -280,6 +302,7 @@ class ParquetRecorder:
         jams: bool = False,
         detections: bool = False,
         messages: bool = False,
+        probes: bool = False,
         script: bool = False,
     ) -> None:
         rounds = _Table(folder, "rounds", ROUNDS)
@@ -287,13 +310,15 @@ class ParquetRecorder:
         dwells = _Table(folder, "jams", JAMS) if jams else None
         declared = _Table(folder, "detections", DETECTIONS) if detections else None
         sent = _Table(folder, "messages", MESSAGES) if messages else None
+        asked = _Table(folder, "probes", PROBES) if probes else None
         acts = _Table(folder, "script", SCRIPT) if script else None
-        self._tables = [table for table in (rounds, updates, dwells, declared, sent, acts) if table is not None]
+        self._tables = [table for table in (rounds, updates, dwells, declared, sent, asked, acts) if table is not None]
         self.round = rounds.rows.append
         self.update = updates.rows.append if updates else NoRecorder().update
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message
+        self.probe = asked.rows.append if asked else NoRecorder().probe
         self.script = acts.rows.append if acts else NoRecorder().script
 
     def state_dict(self) -> State:

@@ -39,6 +39,19 @@ def _clients(chosen: IntArray, selectable: BoolArray) -> IntArray:
     return chosen.astype(np.int64, copy=False)
 
 
+def check_probe(asked: IntArray, idle: BoolArray) -> IntArray:
+    """The clients a policy wants to probe, as int64; raises AnswerError for what no policy may return."""
+    asked = np.asarray(asked)
+    if asked.ndim != 1 or (asked.dtype.kind not in "iu" and len(asked)):
+        raise AnswerError("policy", "probe", asked, "expected a 1-d array of client indices")
+    listed = asked.tolist()
+    if listed and (min(listed) < 0 or max(listed) >= len(idle) or not idle[asked].all()):
+        raise AnswerError("policy", "probe", asked, "every client must be present and not busy")
+    if len(set(listed)) < len(listed):
+        raise AnswerError("policy", "probe", asked, "no client may be named twice")
+    return asked.astype(np.int64, copy=False)
+
+
 def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
     """The sub-channel of each client as a list; raises AnswerError for what no scheduler may return."""
     channels = np.asarray(channels)

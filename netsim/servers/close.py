@@ -189,6 +189,8 @@ class End(NamedTuple):
     compute_end_s: float
     upload_start_s: float
     upload_end_s: float
+    samples: int | None
+    steps: int | None
     bytes_down: int
     bytes_up: int
 

@@ -20,7 +20,8 @@ from netsim.core.protocols import (
     SelectionPolicy,
     State,
 )
-from netsim.servers.checks import check_selection
+from netsim.core.reports import NOBODY_PROBED
+from netsim.servers.checks import check_probe, check_selection
 from netsim.servers.loop import ClosedRound, NobodyLeftError
 from netsim.servers.reports import told
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.streams import Streams
+    from netsim.servers.probing import Probing
 
 _EVER = float("inf")
 _NOBODY: IntArray = np.zeros(0, np.int64)
+_NO_HOLDERS: frozenset[int] = frozenset()
 
 
 class _Presence:
@@ -78,7 +81,7 @@ class PolicyDispatch:
     `need`: how many selectable clients a round waits for (0: none; a round may then pass with nobody). `reselect_busy`: a busy
     client may be selected, which aborts its old update. `carry_over`: latencies are told of the attempts that ended in the round,
     whenever they began; otherwise of those begun in it, where one that was not delivered is told as the time after which the
-    server stopped waiting.
+    server stopped waiting. `probing`: asks clients for their loss, for a policy that does so; None: nobody asks.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class PolicyDispatch:
         need: int,
         reselect_busy: bool = False,
         carry_over: bool = False,
+        probing: Probing | None = None,
     ) -> None:
         self.pool = pool
         self.policy = policy
@@ -107,7 +111,10 @@ class PolicyDispatch:
         self._selectable: BoolArray
         self._chosen: IntArray
         self._steps: IntArray | None = None
+        self._probing = probing
+        self._probed = NOBODY_PROBED
         self._draws = streams["policy"]
+        self._rng: np.random.Generator
         self._presence = _Presence(pool)
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
@@ -117,28 +124,46 @@ class PolicyDispatch:
         if not (self._selectable.any() or pool.in_flight or pool.ever_selectable().any()):
             raise NobodyLeftError
 
+    def prepare(self, number: int) -> Generator[Any, Any, None]:
+        """The policy may ask clients for their loss, which takes time; then again, until `need` clients are selectable."""
+        self._rng, self._probed = self._draws.generator(number), NOBODY_PROBED
+        if self._probing is None:
+            return
+        pool = self.pool
+        idle = pool.selectable(busy_too=False)
+        if not idle.any():
+            return
+        view = RoundView(number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
+        asked = check_probe(self.policy.probe(view), idle)
+        if len(asked):
+            self._probed = yield from self._probing.ask(number, asked, self.learner.version)
+            yield from self.wait(number)
+
     def choose(self, number: int, start_s: float) -> IntArray:
         selectable = self._selectable
         if not selectable.any():
             self._chosen = _NOBODY
             return self._chosen
         participations = self.pool.accountant.participations.copy()
-        self.view = RoundView(number, start_s, selectable, participations, self._draws.generator(number))
+        self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
         self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable)
         return self._chosen
 
     def send(self, number: int) -> None:
-        chosen = self._chosen
-        self.attempts = self.pool.start(number, chosen, self.learner.version, self._steps) if len(chosen) else []
+        holders = _NO_HOLDERS if self._probing is None else self._probing.holders
+        chosen, version = self._chosen, self.learner.version
+        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else []
 
     def tell(self, closed: ClosedRound) -> None:
         if not closed.attempts:
             return
-        start_s, end_s = closed.start_s, closed.end_s
+        end_s = closed.end_s
         if self.carry_over:
             latency_s = [attempt.outcome_s - attempt.selected_s for attempt in closed.attempts]
         else:
-            latency_s = [(end_s if attempt.censored else attempt.outcome_s) - start_s for attempt in closed.attempts]
+            latency_s = [
+                (end_s if attempt.censored else attempt.outcome_s) - attempt.selected_s for attempt in closed.attempts
+            ]
         self.outcome = told(closed, np.array(latency_s), phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 
@@ -186,6 +211,10 @@ class MembersDispatch:
         need = len(self.members) if self.whole else 1
         self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), among, need)
 
+    def prepare(self, number: int) -> Generator[Any, Any, None]:
+        """Nobody is asked for anything."""
+        yield from ()
+
     def choose(self, number: int, start_s: float) -> IntArray:
         there = self._selectable[self.members]
         self._chosen = self.members[there]
@@ -232,6 +261,10 @@ class KeepAtWork:
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is waited for."""
+        yield from ()
+
+    def prepare(self, number: int) -> Generator[Any, Any, None]:
+        """Nobody is asked for anything."""
         yield from ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -290,8 +323,6 @@ class Everyone:
         self.round_s = round_s
         self.attempts: list[Update] = []
         self._chosen: IntArray
-        self._for_good: BoolArray | None = None
-        """Who is present, once nobody will come or go; `_chosen` then stays."""
 
     def _present(self) -> BoolArray:
         pool = self.pool
@@ -302,19 +333,18 @@ class Everyone:
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until somebody is present; a round of fixed length does not wait past its end."""
         pool = self.pool
-        present = self._present()
-        if present is self._for_good:
-            return
-        while not present.any():
+        while not (present := self._present()).any():
             next_s = float(pool.availability.next_change_s.min())
             if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
                 raise NobodyLeftError
             if self.round_s is not None and next_s >= number * self.round_s:
                 break
             yield pool.clock.event_at(next_s)
-            present = self._present()
         self._chosen = np.flatnonzero(present)
-        self._for_good = present if pool.settled and present.any() else None
+
+    def prepare(self, number: int) -> Generator[Any, Any, None]:
+        """Nobody is asked for anything."""
+        yield from ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         return self._chosen

@@ -57,6 +57,10 @@ class Attempt(Protocol):
     @property
     def upload_end_s(self) -> float: ...
     @property
+    def samples(self) -> int | None: ...
+    @property
+    def steps(self) -> int | None: ...
+    @property
     def bytes_down(self) -> int: ...
     @property
     def bytes_up(self) -> int: ...
@@ -97,8 +101,11 @@ class Dispatch(Stateful, Protocol):
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Let time pass until round `number` may open; raises NobodyLeftError where it never can."""
 
+    def prepare(self, number: int) -> Generator[Any, Any, None]:
+        """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
+
     def choose(self, number: int, start_s: float) -> IntArray:
-        """The round opens: who takes part from the beginning, (n,)."""
+        """Who takes part from the beginning, (n,), now that it is `start_s`."""
 
     def send(self, number: int) -> None:
         """Begin the attempts of those chosen."""
@@ -196,9 +203,10 @@ class RoundLoop:
         pool.medium.open_round(number, start_s)
         for instrument in self.instruments:
             instrument.open(number)
-        chosen = self.dispatch.choose(number, start_s)
+        yield from self.dispatch.prepare(number)
+        chosen = self.dispatch.choose(number, self.clock.now)
         self.assignment.open(number, chosen)
-        self.close.open(number, start_s, len(chosen))
+        self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
         self.dispatch.send(number)
         yield from self.close.wait()

@@ -42,6 +42,8 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
         reports.staleness[places] = [closed.number - attempt.begun_round for attempt in arrived]
     else:
         reports.staleness[places] = [version - attempt.version for attempt in arrived]
+    reports.samples[places] = [-1 if attempt.samples is None else attempt.samples for attempt in arrived]
+    reports.steps[places] = [-1 if attempt.steps is None else attempt.steps for attempt in arrived]
     reports.bytes_down[places] = [attempt.bytes_down for attempt in arrived]
     reports.bytes_up[places] = [attempt.bytes_up for attempt in arrived]
     reports.elapsed_s[places] = [attempt.outcome_s - attempt.selected_s for attempt in arrived]

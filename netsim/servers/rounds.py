@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Evaluation, Learner, State
     from netsim.records.sinks import Recorder
     from netsim.servers.loop import ClosedRound, RoundLoop
+    from netsim.servers.probing import Probing
 
 _NAN = float("nan")
 # Every column, in order: NaN, or its default, where nobody has anything to say of it.
@@ -29,7 +30,10 @@ class Book:
 
     def _now(self) -> dict[str, Any]:
         pool, life = self._pool, self._pool.life
-        return {"selected": pool.started, **pool.ended, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up}
+        down, up = life.bytes_down, life.bytes_up
+        if pool.probes is not None:
+            down, up = down + pool.probes.life.bytes_down, up + pool.probes.life.bytes_up
+        return {"selected": pool.started, **pool.ended, "bytes_down": down, "bytes_up": up}
 
     def counts(self) -> dict[str, int]:
         """Since the start of the run, and what is in flight."""
@@ -132,7 +136,7 @@ class AttemptRows:
 
 
 class RoundServer:
-    """Rounds one after the other, each a record. `recording`: who else writes records."""
+    """Rounds one after the other, each a record. `recording`: who else writes records; `probing`: who asks before selections."""
 
     def __init__(
         self,
@@ -141,6 +145,7 @@ class RoundServer:
         recorder: Recorder,
         rows_at_close: bool = False,
         recording: Sequence[Recording] = (),
+        probing: Probing | None = None,
     ) -> None:
         self.loop = loop
         self.recorder = recorder
@@ -148,7 +153,8 @@ class RoundServer:
         """The round that will be the run's last, so that its model is evaluated."""
         self.rows = AttemptRows(loop=loop, recorder=recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
-        self._recording = [self.rows, *recording]
+        self._probing = probing
+        self._recording = [self.rows, *recording, *([] if probing is None else [probing])]
 
     @property
     def round(self) -> int:
@@ -213,6 +219,8 @@ class RoundServer:
     def record_unfinished(self) -> None:
         """The run is over: record what has not ended as such."""
         self.rows.unfinished()
+        if self._probing is not None:
+            self._probing.stop()
         self.loop.pool.medium.access.stop()
 
     def state_dict(self) -> State:

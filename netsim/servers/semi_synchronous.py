@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import Learner, SelectionPolicy
     from netsim.core.streams import Streams
+    from netsim.servers.probing import Probing
 
 
 def semi_synchronous_server(
@@ -31,6 +32,7 @@ def semi_synchronous_server(
     streams: Streams,
     round_s: float,
     channels: OwnLinks | None = None,
+    probing: Probing | None = None,
     retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
     """Round t ends at t times `round_s` seconds; `retain` as of `RoundLoop`.
@@ -38,15 +40,18 @@ def semi_synchronous_server(
     Raises ValueError unless `round_s` is > 0 and finite.
     """
     channels = channels or OwnLinks()
-    dispatch = PolicyDispatch(pool=pool, policy=policy, learner=learner, streams=streams, need=0, carry_over=True)
+    asking = [] if probing is None else [probing]
+    dispatch = PolicyDispatch(
+        pool=pool, policy=policy, learner=learner, streams=streams, need=0, carry_over=True, probing=probing
+    )
     loop = RoundLoop(
         clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=FixedLengthCarryOver(pool=pool, round_s=round_s),
         learner=learner,
-        instruments=channels.instruments,
+        instruments=[*channels.instruments, *asking],
         assignment=channels.assignment,
         retain=retain,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording, probing=probing)

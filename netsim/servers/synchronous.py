@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import Learner, RewardMeter, SelectionPolicy
     from netsim.core.streams import Streams
+    from netsim.servers.probing import Probing
 
 
 def synchronous_server(
@@ -32,6 +33,7 @@ def synchronous_server(
     need: int,
     meter: RewardMeter,
     channels: OwnLinks | None = None,
+    probing: Probing | None = None,
     reselect_busy: bool = False,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
@@ -41,8 +43,9 @@ def synchronous_server(
     in their own time), "cancel" cancels them as the round closes.
     """
     channels = channels or OwnLinks()
+    asking = [] if probing is None else [probing]
     dispatch = PolicyDispatch(
-        pool=pool, policy=policy, learner=learner, streams=streams, need=need, reselect_busy=reselect_busy
+        pool=pool, policy=policy, learner=learner, streams=streams, need=need, reselect_busy=reselect_busy, probing=probing
     )
     loop = RoundLoop(
         clock=pool.clock,
@@ -50,8 +53,8 @@ def synchronous_server(
         dispatch=dispatch,
         close=WhenEnded(pool=pool, rule=wait),
         learner=learner,
-        instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments],
+        instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *asking],
         assignment=channels.assignment,
         straggle=stragglers == "finish",
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording, probing=probing)

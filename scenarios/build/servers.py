@@ -27,6 +27,7 @@ def synchronous(world: World) -> Composed:
         need=section.per_round if section.when_short == "wait" else 1,
         meter=world.meter(section.per_round),
         channels=channels,
+        probing=world.probing(pool),
         reselect_busy=section.reselect_busy,
         stragglers=section.stragglers,
     )
@@ -62,6 +63,7 @@ def semi_synchronous(world: World) -> Composed:
         streams=world.streams,
         round_s=section.round_s,
         channels=channels,
+        probing=world.probing(pool),
         retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)

@@ -117,11 +117,13 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
         learner=trained if trained is not None else NoLearner(),
         trained=trained,
         sizes=sent,
-        training=training,
         rounds=context.rounds,
         data_sizes=sizes,
         schedule=schedule,
         truth=truth,
+        context=context,
+        delays=delays,
+        training=training,
         targets=context.targets,
     )
     composed = COMPOSERS[scenario.server.kind](world)

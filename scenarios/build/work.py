@@ -165,11 +165,11 @@ class _Speed:
 
 
 class TimeOfWork:
-    """The timeline of how long the planned work of each client takes, beside `compute.delay`."""
+    """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time."""
 
-    def __init__(self, samples: Sequence[int], each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
+    def __init__(self, samples: Sequence[int] | FloatArray, each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
         self._each = each
-        self._counts = np.array(samples, np.int64)
+        self._counts = np.array(samples)
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, Times]] = {}
         self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]

@@ -18,9 +18,11 @@ from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
 from netsim.peers.consensus import ConsensusPhase
 from netsim.servers.instruments import Detections
+from netsim.servers.probing import Probing
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
-from scenarios.build.population import Population, resolve_parameters
+from scenarios.build.population import Context, Population, resolve_parameters
+from scenarios.build.probes import build_probing
 from scenarios.build.script.targets import Targets
 from scenarios.build.work import Training
 from scenarios.registry.components import Component, construct
@@ -54,8 +56,12 @@ class World:
     """Of privacy budgets."""
     truth: Truth
     """Expected latencies of all clients, over time."""
+    context: Context
+    """What laws are built with."""
+    delays: dict[str, Any]
+    """How long the phases of an update take, by key."""
     training: Training
-    """How much local training is, and how fast."""
+    """How much clients train, and how long a sample takes."""
     targets: Targets | None = None
     """Where the laws are kept that a script can change; None: there is no script."""
 
@@ -109,6 +115,10 @@ class World:
     def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:
         """The object of `[policy]`, which has what the server asks for by `protocol`; raises UserError."""
         return self.component(self.scenario.method, "policy", "policy", self._supplied(per_round, per_model), protocol)
+
+    def probing(self, pool: ClientPool) -> Probing | None:
+        """Who asks clients of `pool` for their loss, for a policy that does; raises UserError."""
+        return build_probing(self, pool)
 
     def meter(self, per_round: int) -> RewardMeter:
         """What measures the policy's reward; raises UserError."""

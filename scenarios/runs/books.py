@@ -20,7 +20,10 @@ from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
 from scenarios.schema.errors import BooksError
 
-SUMMED = ("selected", *OUTCOMES, "bytes_down", "bytes_up", "jam_dwells", "messages", "messages_delivered", "messages_lost")
+SUMMED = (
+    *("selected", *OUTCOMES, "bytes_down", "bytes_up", "probes", "probes_answered"),
+    *("jam_dwells", "messages", "messages_delivered", "messages_lost"),
+)
 """Columns of `rounds.parquet` that add up over rounds, and that servers count over the whole run (`Server.counts`)."""
 OpenTables = Mapping[TableName, Callable[[], AbstractContextManager[OpenTable]]]
 """The tables that a run left, each with what opens it."""
@@ -38,13 +41,17 @@ class Accounts:
 
     attempts_j: Mapping[str, float]
     """What attempts drew, by column."""
+    probes_j: Mapping[str, float]
+    """What probes drew; empty where there are none."""
     accounts: Mapping[str, tuple[float, float]]
     """By column of a round: what is accounted for, and the integral."""
 
     @classmethod
-    def of(cls, energy: Energy, now_s: float) -> Accounts:
-        """At the end of a run, at `now_s`."""
-        return cls({name: energy.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}, energy.accounts(now_s))
+    def of(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
+        """At the end of a run, at `now_s`; `probes_j`: what of it probes drew."""
+        both = {name: energy.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
+        attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in both.items()}
+        return cls(attempts_j, probes_j, energy.accounts(now_s))
 
     def _differ(self, first_j: float, second_j: float) -> bool:
         whole_j = sum(integral for _, integral in self.accounts.values())
@@ -58,12 +65,12 @@ class Accounts:
             if self._differ(booked, integral)
         ]
 
-    def differences(self, table_j: Mapping[str, float]) -> list[str]:
-        """Where sums over the client table are not what attempts drew."""
+    def differences(self, table_j: Mapping[str, float], drawn_j: Mapping[str, float]) -> list[str]:
+        """Where sums over a table are not what attempts, or probes, drew."""
         return [
-            f"{name} adds up to {joules!r}, not {self.attempts_j[name]!r}"
+            f"{name} adds up to {joules!r}, not {drawn_j[name]!r}"
             for name, joules in table_j.items()
-            if self._differ(joules, self.attempts_j[name])
+            if self._differ(joules, drawn_j[name])
         ]
 
 
@@ -84,6 +91,7 @@ def audit(
     checks: dict[TableName, Callable[[OpenTable], list[str]]] = {
         "rounds": lambda file: _rounds(file, counts, summed, rounds),
         "clients": lambda file: _clients(file, counts, max_leak, energy),
+        "probes": lambda file: _probes(file, counts, energy),
         "jams": lambda file: _rows(file, counts["jam_dwells"]),
         "messages": lambda file: _messages(file, counts),
     }
@@ -134,21 +142,39 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
 
 
 def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
-    rows, leak, sent = Counter[str](), 0.0, dict.fromkeys(_BYTES, 0)
-    joules = dict.fromkeys(_JOULES if energy is not None else (), 0.0)
-    for table in file.pieces(["outcome", "leak", *_BYTES, *joules]):
-        for name in joules:
-            joules[name] += float(table[name].to_numpy().sum())
-        for name in _BYTES:
-            sent[name] += int(table[name].to_numpy().sum())
-        rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
+    leak = 0.0
+    rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(_JOULES if energy is not None else (), 0.0)
+    for table in file.pieces(["outcome", "leak", *sent, *joules]):
+        _add_up(table, rows, sent, joules)
         leaks = table["leak"].drop_null().to_numpy()
         leak = max(leak, float(leaks.max(initial=0.0)))
     begun, outcomes = _UPDATES
-    problems = _differences({begun: rows.total()} | {name: rows[name] for name in outcomes} | sent, counts)
+    of_attempts = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
+    found = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
+    problems = _differences(found, {**counts, **of_attempts})
     if not math.isclose(leak, max_leak, rel_tol=_CLOSE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
-    return problems + ([] if energy is None else energy.differences(joules))
+    return problems + ([] if energy is None else energy.differences(joules, energy.attempts_j))
+
+
+def _probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None) -> list[str]:
+    drawn_j = energy.probes_j if energy is not None else {}
+    rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(drawn_j, 0.0)
+    for table in file.pieces(["outcome", *sent, *joules]):
+        _add_up(table, rows, sent, joules)
+    found = {"probes": rows.total(), "probes_answered": rows["delivered"]}
+    found |= {f"probe_{name}": count for name, count in sent.items()}
+    expected = {name: counts.get(name, 0) for name in found}
+    return _differences(found, expected) + ([] if energy is None else energy.differences(joules, drawn_j))
+
+
+def _add_up(table: Any, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:
+    """Add the outcomes, bytes and joules of a piece of a table of attempts or probes."""
+    for name in joules:
+        joules[name] += float(table[name].to_numpy().sum())
+    for name in sent:
+        sent[name] += int(table[name].to_numpy().sum())
+    rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
 
 
 def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:

@@ -17,7 +17,8 @@ def energy_accounts(built: Built) -> Accounts | None:
     if energy is None:
         return None
     built.clients.advance()
-    return Accounts.of(energy, built.simulation.clock.now)
+    probes = built.clients.probes
+    return Accounts.of(energy, built.simulation.clock.now, {} if probes is None else probes.joules)
 
 
 def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, 
         "per_delivered_j": total_j / delivered if delivered else None,
         **spent,
         "attempts_j": sum(accounts.attempts_j.values()),
+        **({"probes_j": sum(accounts.probes_j.values())} if accounts.probes_j else {}),
         "besides_j": sum(energy.besides.up_to(built.simulation.clock.now)),
         "after_last_round_j": total_j - sum(totals.rounds_j.values()),
     }

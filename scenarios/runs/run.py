@@ -199,6 +199,7 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "jams": bool(scenario.jammers),
         "detections": scenario.scheduler is not None,
         "messages": scenario.output.messages_table,
+        "probes": scenario.probes,
         "script": scenario.script is not None,
     }
 

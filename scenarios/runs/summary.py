@@ -17,7 +17,7 @@ from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
-from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, Recorder, RoundRow, ScriptRow, UpdateRow
+from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow, UpdateRow
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
@@ -31,6 +31,8 @@ from scenarios.schema.scenario import Scenario
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
+_OF_PROBES = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_up")
+"""More of them, where a policy asks clients for their loss."""
 
 
 @dataclass
@@ -94,6 +96,7 @@ class Summing:
         self.update: Callable[[UpdateRow], None] = inner.update
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
+        self.probe: Callable[[ProbeRow], None] = inner.probe
         self.script: Callable[[ScriptRow], None] = inner.script
 
     def round(self, row: RoundRow) -> None:
@@ -142,7 +145,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         "aoi": _aoi(built, scenario, totals),
         "sub_channels": _sub_channels(built, scenario, totals),
         "groups": _groups(built, scenario),
-        "totals": {name: counts[name] for name in _TOTALS},
+        "totals": {name: counts[name] for name in (*_TOTALS, *_OF_PROBES) if name in counts},
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
         "energy": None if energy is None else energy_notes(built, totals, energy),
@@ -171,7 +174,7 @@ def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
     population = Population(scenario.clients)
     if not population.grouped:
         return None
-    begun, delivered = np.array(built.clients.selections), np.array(built.clients.successes)
+    begun, delivered = built.clients.selections, np.array(built.clients.successes)
     return {
         name: {
             "clients": len(members),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
+from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
 from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
 
@@ -30,6 +31,7 @@ def check_fit(scenario: Scenario) -> None:
             raise problem(("jammers", i, "start"), "script", "without a script nobody starts it; name a script, or give a time")
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
+    check_probes(scenario)
     _protected(scenario)
     _amounts(scenario)
     sizes = scenario.clients.data_sizes

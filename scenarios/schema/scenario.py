@@ -13,6 +13,7 @@ from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
 from scenarios.schema.payload import Payload
+from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
 from scenarios.schema.section import Section, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
@@ -132,6 +133,8 @@ class Scenario(Section):
     """How rounds go."""
     policy: component_of("policy") | None = None  # type: ignore[valid-type]
     """Who is selected (synchronous server)."""
+    probe: Probe | None = None
+    """How a policy that asks clients for their loss before it selects asks them. Absent: over the links, with the defaults."""
     scheduler: component_of("scheduler") | None = None  # type: ignore[valid-type]
     """Who is given which sub-channel (asynchronous server)."""
     channels: Channels | None = None
@@ -182,6 +185,11 @@ class Scenario(Section):
     def method(self) -> Any:
         """The component that decides: who is selected, or who is given which sub-channel."""
         return self.scheduler if self.server.decider == "scheduler" else self.policy
+
+    @property
+    def probes(self) -> bool:
+        """Whether the policy asks clients for their loss before it selects."""
+        return asks(self)
 
     @model_validator(mode="before")
     @classmethod

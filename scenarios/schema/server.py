@@ -29,7 +29,16 @@ class Server(Component):
     limits: ClassVar[Literal["update", "transmission"]] = "update"
     """What must fit into that time: download, training and upload, or the upload alone, as what is cut off is sent again."""
 
+    probes: ClassVar[bool] = False
+    """Whether a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
+    why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
+
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
+
+    @property
+    def longest_probe_s(self) -> float | None:
+        """What asking for losses must take less than, in seconds; None: there is no limit."""
+        return None
 
     @property
     def limit_s(self) -> float | None:

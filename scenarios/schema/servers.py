@@ -45,6 +45,7 @@ class Synchronous(Server):
     later one waits until the sub-channel is free."""
 
     waits_for_all: ClassVar[bool] = True
+    probes: ClassVar[bool] = True
 
     def check(self, scenario: Scenario) -> None:
         """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""
@@ -121,6 +122,11 @@ class Buffered(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
+    why_no_probes: ClassVar[str] = (
+        "the buffered server selects one client at a time while others are at work; set server.kind = 'synchronous' or "
+        "'semi-synchronous'"
+    )
+
     def check(self, scenario: Scenario) -> None:
         """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
@@ -157,6 +163,13 @@ class SemiSynchronous(Server):
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
+
+    probes: ClassVar[bool] = True
+
+    @property
+    def longest_probe_s(self) -> float:
+        """A round."""
+        return self.round_s
 
     def check(self, scenario: Scenario) -> None:
         """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""

@@ -58,6 +58,37 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
         (0, "delivered", 2.75),
         (1, "delivered", 4.25),
     ]
+
+
+def test_probes_are_on_the_clients_track(tmp_path: Path) -> None:
+    # An evaluation takes a third of 3 s. Client 0 then has the model.
+    run(
+        parse(
+            {
+                "name": "asked",
+                "rounds": 1,
+                "clients": {"count": 2},
+                "server": {"per_round": 1},
+                "policy": {"kind": "tests.helpers.asking:Asking", "asked": [[0]], "rounds": [[0]]},
+                "downlink": {"delay": {"kind": "constant", "value_s": 0.25}},
+                "compute": {"delay": {"kind": "constant", "value_s": 3.0}},
+                "uplink": {"delay": {"kind": "constant", "value_s": 0.5}},
+            }
+        ),
+        tmp_path / "run",
+    )
+    write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json")
+    events = events_of(tmp_path / "trace.json")
+    assert [(e["name"], e["ts"] / 1e6, e["dur"] / 1e6) for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) == (2, 0)] == [
+        ("compute", 1.75, 3.0),
+        ("wait", 4.75, 0.0),
+        ("upload", 4.75, 0.5),
+        ("probe: download", 0.0, 0.25),
+        ("probe: compute", 0.25, 1.0),
+        ("probe: wait", 1.25, 0.0),
+        ("probe: upload", 1.25, 0.5),
+    ]
+    assert [(e["name"], e["ts"] / 1e6) for e in events if e["ph"] == "i"] == [("delivered", 5.25), ("probe: delivered", 1.75)]
     assert {e["name"]: e["args"] for e in events if e["ph"] == "C"}["in_flight"] == {"in_flight": 0}
 
 

@@ -112,6 +112,11 @@ FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]
         {"availability": {"kind": "markov", "mean_on_s": 2.0, "mean_off_s": 1.0}},
         lambda records, simulation: any(row.outcome == "aborted" for row in records.updates),
     ),
+    "losses asked for before a selection": (
+        {"policy": {"kind": "tests.helpers.asking:Highest"}, "probe.deadline_s": 0.5},
+        lambda records, simulation: {row.outcome for row in records.probes} >= {"delivered", "late"}
+        and sum(row.probes or 0 for row in records.rounds) == len(records.probes),
+    ),
     "budgets of privacy that run out": (
         {"privacy": {"sensitivity": 0.1, "schedule": {"kind": "explicit", "epsilons": [3.0, 2.0]}}},
         lambda records, simulation: bool(simulation.server.clients.accountant.exhausted.any()),

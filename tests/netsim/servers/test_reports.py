@@ -61,6 +61,7 @@ def test_where_nothing_arrived_nothing_is_told() -> None:
         [[2, 0, 1]],
         server={"per_round": 3, "deadline_s": 4.0},
         payload={"down_bytes": 30, "up_bytes": 7},
+        work={"steps": 6, "batch_size": 4},
         downlink=constant(0.25, 0.5, 0.25),
         compute=constant(1.0, 9.0, 1.0),
         uplink=constant(0.5, 0.5, 0.5) | {"channel": {"kind": "bernoulli", "success": [1.0, 1.0, 0.0]}},
@@ -70,6 +71,8 @@ def test_where_nothing_arrived_nothing_is_told() -> None:
     told = outcome.reports
     assert outcome.censored.tolist() == [True, False, True]
     assert told.staleness.tolist() == [-1, 0, -1]
+    assert told.samples.tolist() == [-1, 24, -1]
+    assert told.steps.tolist() == [-1, 6, -1]
     assert told.bytes_down.tolist() == [-1, 30, -1]
     assert told.bytes_up.tolist() == [-1, 7, -1]
     np.testing.assert_array_equal(told.elapsed_s, [NAN, 1.75, NAN])

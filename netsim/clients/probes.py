@@ -1,0 +1,155 @@
+"""Probes: before a server selects, it sends clients the model and asks them for their loss; what they answer is small.
+
+A probe leads the life of an update (`netsim.clients.lifecycle`), over the same links, and with draws of its own, so that asking
+changes no update. What is computed is an evaluation; nothing is released that privacy would be spent on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from simpy.events import Event
+
+from netsim.clients.lifecycle import UpdateLifecycle
+from netsim.clients.update import OUTCOMES, WAIT, ModelDraws, SendDraws, Update
+from netsim.core.clock import LAST
+from netsim.core.errors import ParameterError
+from netsim.core.null_objects import NoAccountant
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import IntArray, State
+    from netsim.network.medium import Medium
+
+_JOULES = ("compute_j", "send_j", "receive_j")
+
+
+class Probes:
+    """Asks clients of `pool`, all at once, and waits until each has answered or failed, at most `deadline_s` seconds.
+
+    `medium`: the pool's links, with the draws, sizes and durations of probes. `evaluated` (K,): samples that each client
+    evaluates; None: nobody knows. Who has not answered by the deadline is told to stop: its probe is late. Raises
+    ValueError for a deadline that is not > 0.
+    """
+
+    def __init__(self, *, pool: ClientPool, medium: Medium, evaluated: IntArray | None, deadline_s: float | None = None) -> None:
+        if deadline_s is not None and not deadline_s > 0:
+            raise ParameterError("deadline_s", deadline_s, "must be > 0 seconds")
+        self.pool = pool
+        self.medium = medium
+        self.evaluated = evaluated
+        self.deadline_s = deadline_s
+        self.under_way: dict[int, Update] = {}
+        """The probe of each client that has one."""
+        self.ends: list[Update] = []
+        """Those of the present round that have ended, in this order."""
+        self.started = 0
+        """Probes begun so far."""
+        self.ended = dict.fromkeys(OUTCOMES, 0)
+        """Probes ended so far."""
+        self.joules = dict.fromkeys(_JOULES, 0.0)
+        """What probes have drawn, by column, where energy is counted."""
+        self.life = UpdateLifecycle(
+            clock=pool.clock,
+            medium=medium,
+            accountant=NoAccountant(),
+            find=lambda client: self.under_way[client],
+            energy=pool.energy,
+        )
+        self.life.takes_all = True
+        self.life.on_end = self._ended
+        self._over: Event | None = None
+        self._due_s = 0.0
+        self._alarm_set = False
+        pool.probes = self
+        self._share_turns()
+
+    def _share_turns(self) -> None:
+        """Probes and updates wait in one queue: whose turn it is may be either."""
+        mine, others = self.life, self.pool.life
+
+        def turn(sender: Update, now: float) -> None:
+            (mine if sender.client in self.under_way else others).transmit(sender, now)
+
+        mine.turn = others.turn = turn
+
+    def ask(self, round: int, clients: IntArray, version: int) -> Generator[Any, Any, list[Update]]:
+        """Probe `clients` (n,), who are present and not busy, in `round`; their probes, ended, in the same order."""
+        pool, now = self.pool, self.pool.clock.now
+        departures = pool.presence.next_change_s[clients].tolist()
+        models, sends = ModelDraws.drawn(self.medium, round, now, clients), SendDraws.drawn(self.medium, round, now, clients)
+        asked = []
+        self.ends = []
+        samples = [None] * len(clients) if self.evaluated is None else self.evaluated[clients].tolist()
+        for place, client in enumerate(clients.tolist()):
+            probe = Update(client, round, version, place, now, models, (0, samples[place], None))
+            probe.attempt(round, 0, departures[place], now, sends, place, None)
+            if pool.energy is not None:
+                pool.energy.begin(probe, now)
+            self.under_way[client] = probe
+            asked.append(probe)
+        pool.busy[clients] = True
+        self.started += len(asked)
+        for probe in asked:
+            self.life.begin(probe, now)
+        if self.under_way:
+            self._over = pool.clock.event()
+            if self.deadline_s is not None:
+                self._due_s = now + self.deadline_s
+                self._set_alarm()
+            yield self._over
+        return asked
+
+    def _set_alarm(self) -> None:
+        # One alarm at a time: that of a round whose probes were answered early rings into a later one, and is then set again.
+        if not self._alarm_set:
+            self._alarm_set = True
+            # After everything else of that instant: who answers exactly at the deadline is in time.
+            self.pool.clock.call_at(self._due_s, self._ring, priority=LAST)
+
+    def _ring(self, payload: None) -> None:
+        self._alarm_set = False
+        if self._over is None:
+            return
+        if self.pool.clock.now < self._due_s:
+            self._set_alarm()
+            return
+        # Those first who wait in a queue, as where attempts are cut.
+        for probe in sorted(self.under_way.values(), key=lambda probe: probe.phase != WAIT):
+            self.life.cut(probe, "late")
+
+    def _ended(self, probe: Update) -> None:
+        self.ended[probe.outcome] += 1
+        self.ends.append(probe)
+        self._add_up(probe)
+        del self.under_way[probe.client]
+        self.pool.busy[probe.client] = False
+        if not self.under_way and self._over is not None:
+            over, self._over = self._over, None
+            over.succeed()
+
+    def _add_up(self, probe: Update) -> None:
+        if self.pool.energy is not None:
+            for name in _JOULES:
+                self.joules[name] += getattr(probe, name)
+
+    def unfinished(self) -> list[Update]:
+        """The run is over: those under way, with what they have drawn up to now."""
+        energy = self.pool.energy
+        for probe in self.under_way.values():
+            if energy is not None:
+                energy.account(probe, self.pool.clock.now)
+            self._add_up(probe)
+        return list(self.under_way.values())
+
+    def state_dict(self) -> State:
+        """Counts: at the close of a round nobody is being asked."""
+        life = self.life
+        counts = {"started": self.started, "uploads": life.uploads, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up}
+        return counts | {"ended": dict(self.ended), "joules": dict(self.joules)}
+
+    def load_state_dict(self, state: State) -> None:
+        life = self.life
+        self.started, self.ended, self.joules = state["started"], dict(state["ended"]), dict(state["joules"])
+        life.uploads, life.bytes_down, life.bytes_up = state["uploads"], state["bytes_down"], state["bytes_up"]

@@ -1,0 +1,178 @@
+"""Asking clients for their loss before a policy selects: over the links, which takes time and bytes, or by a free oracle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.core.reports import Probed
+from netsim.records.rows import ProbeRow
+from netsim.records.sinks import NoRecorder, Recorder
+from netsim.servers.loop import ClosedRound, Instrument
+
+if TYPE_CHECKING:
+    from netsim.clients.probes import Probes
+    from netsim.clients.update import Update
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import FloatArray, IntArray, Learner, State
+
+_NAN = float("nan")
+
+
+class Probing(Instrument, ABC):
+    """Asks, records each probe, and counts: columns `probes`, `probes_answered` and `probe_s` of a round.
+
+    `samples`: a client evaluates the model on so many of its samples (None: on all). The losses are those of the learner, and
+    only of the clients that answered. `evaluated` (K,): how many those are; None: nobody knows.
+    """
+
+    def __init__(self, *, clock: Clock, learner: Learner, samples: int | None, evaluated: IntArray | None) -> None:
+        self.clock = clock
+        self.learner = learner
+        self.samples = samples
+        self.evaluated = evaluated
+        self.recorder: Recorder = NoRecorder()
+        self.holders: frozenset[int] = frozenset()
+        """Clients that hold the present model since they were probed in this round."""
+        self.asked = 0
+        """Probes so far."""
+        self.answered = 0
+        """Those of them that were answered."""
+        self._spent_s = 0.0
+        self._before = (0, 0)
+
+    @abstractmethod
+    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
+        """Ask `clients` (n,) in round `number` for the loss of the model, `version`."""
+
+    def stop(self) -> None:
+        """The run is over: record what has not ended."""
+
+    def losses_of(self, number: int, clients: IntArray, answered: Any) -> FloatArray:
+        """(n,) what `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
+        losses = np.full(len(clients), _NAN)
+        losses[answered] = self.learner.losses_of(clients[answered], number, self.samples)
+        return losses
+
+    def count(self, client: int) -> int | None:
+        """Samples that `client` evaluates; None: nobody knows."""
+        return None if self.evaluated is None else int(self.evaluated[client])
+
+    def open(self, number: int) -> None:
+        self._spent_s = 0.0
+        self.holders = frozenset()
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        asked, answered = self._before
+        self._before = (self.asked, self.answered)
+        return {"probes": self.asked - asked, "probes_answered": self.answered - answered, "probe_s": self._spent_s}
+
+    def counts(self) -> dict[str, int]:
+        return {"probes": self.asked, "probes_answered": self.answered}
+
+    def state_dict(self) -> State:
+        return {"asked": self.asked, "answered": self.answered}
+
+    def load_state_dict(self, state: State) -> None:
+        self.asked, self.answered = self._before = state["asked"], state["answered"]
+
+
+class TimedProbing(Probing):
+    """By `probes`, over the links. Who answered holds the model, and is not sent it again if it is then selected, unless
+    `reuse_model` is False.
+    """
+
+    def __init__(self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True) -> None:
+        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=probes.evaluated)
+        self.probes = probes
+        self.reuse_model = reuse_model
+
+    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
+        start_s = self.clock.now
+        self.asked += len(clients)
+        asked = yield from self.probes.ask(number, clients, version)
+        answered = np.array([not probe.censored for probe in asked], np.bool_)
+        losses = self.losses_of(number, clients, answered)
+        self.answered += int(np.count_nonzero(answered))
+        self._spent_s += self.clock.now - start_s
+        told = dict(zip(clients.tolist(), losses.tolist(), strict=True))
+        self._record(told)
+        elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
+        if self.reuse_model:
+            self.holders = frozenset(clients[answered].tolist())
+        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s)
+
+    def _record(self, losses: dict[int, float]) -> None:
+        ends, self.probes.ends = self.probes.ends, []
+        for probe in ends:
+            self.recorder.probe(self._row(probe, losses.get(probe.client, _NAN)))
+
+    def _row(self, probe: Update, loss: float = _NAN) -> ProbeRow:
+        return ProbeRow(
+            round=probe.round,
+            client=probe.client,
+            outcome=probe.outcome,
+            sent_s=probe.selected_s,
+            download_start_s=probe.download_start_s,
+            download_end_s=probe.download_end_s,
+            compute_start_s=probe.compute_start_s,
+            compute_end_s=probe.compute_end_s,
+            upload_start_s=probe.upload_start_s,
+            upload_end_s=probe.upload_end_s,
+            outcome_s=probe.outcome_s,
+            version=probe.version,
+            samples=self.count(probe.client),
+            loss=loss,
+            bytes_down=probe.bytes_down,
+            bytes_up=probe.bytes_up,
+            cause=probe.cause,
+            compute_j=probe.compute_j,
+            send_j=probe.send_j,
+            receive_j=probe.receive_j,
+        )
+
+    def counts(self) -> dict[str, int]:
+        life = self.probes.life
+        return super().counts() | {"probe_bytes_down": life.bytes_down, "probe_bytes_up": life.bytes_up}
+
+    def stop(self) -> None:
+        self._record({})
+        now = self.clock.now
+        for probe in self.probes.unfinished():
+            self.recorder.probe(self._row(probe)._replace(outcome="in_flight", outcome_s=now))
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {"probes": self.probes.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.probes.load_state_dict(state["probes"])
+
+
+class FreeProbing(Probing):
+    """By an oracle: everyone asked answers at once, and nothing is sent."""
+
+    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
+        yield from ()
+        answered = np.ones(len(clients), np.bool_)
+        losses = self.losses_of(number, clients, answered)
+        self.asked += len(clients)
+        self.answered += len(clients)
+        now = self.clock.now
+        for client, loss in zip(clients.tolist(), losses.tolist(), strict=True):
+            self.recorder.probe(
+                ProbeRow(
+                    round=number,
+                    client=client,
+                    outcome="delivered",
+                    sent_s=now,
+                    outcome_s=now,
+                    version=version,
+                    samples=self.count(client),
+                    loss=loss,
+                )
+            )
+        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)))

@@ -1,0 +1,75 @@
+"""The `[probe]` table: how clients are asked for their loss before a policy selects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, model_validator
+
+from scenarios.registry.kinds import is_own, resolve
+from scenarios.schema.section import Section, problem
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+
+Positive = Annotated[float, Field(gt=0)]
+_OF_TIME = ("deadline_s", "forward_share", "answer_bytes", "reuse_model")
+
+
+class Probe(Section):
+    """How clients are asked for their loss, for a policy that asks before it selects (`probes = True`).
+
+    A probe takes the download of the model, its evaluation on samples of the client, and the upload of a small answer, over the
+    same links as updates; it may be lost. Who has answered tells the mean loss on its samples, which is NaN without a learner.
+    """
+
+    timed: bool = True
+    """false: the answers are known at once and nothing is sent, the free oracle of some papers."""
+    deadline_s: Positive | None = None
+    """An answer that comes later than this after the models were sent is late, and its client stops; absent: the server waits
+    until every probe has ended."""
+    samples: Annotated[int, Field(ge=1)] | None = None
+    """A client evaluates the model on so many of its samples, drawn anew for every probe; absent: on all of them."""
+    forward_share: Annotated[float, Field(ge=0, le=1)] = 1 / 3
+    """What evaluating a sample takes of the time of training on it."""
+    answer_bytes: Annotated[int, Field(ge=1)] = 8
+    """Size of an answer; `payload.header_bytes` comes on top."""
+    reuse_model: bool = True
+    """A client that answered and is then selected has the model, and is not sent it again; false: it is."""
+
+    @model_validator(mode="after")
+    def _free_or_timed(self) -> Probe:
+        for name in _OF_TIME if not self.timed else ():
+            if name in self.model_fields_set:
+                raise problem((name,), getattr(self, name), "leave it out: with timed = false nothing is sent")
+        return self
+
+
+def asks(scenario: Scenario) -> bool:
+    """Whether the policy asks clients for their loss before it selects."""
+    # A policy that learns from opinions is not asked whom to probe: all clients test the model after every slot.
+    if scenario.policy is None or scenario.server.slotted:
+        return False
+    return bool(resolve("policy", scenario.policy.kind).probes)
+
+
+def check_probes(scenario: Scenario) -> None:
+    """Raise a pydantic refusal where probes make no sense."""
+    policy, server, probe = scenario.policy, scenario.server, scenario.probe or Probe()
+    if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
+        why = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
+        raise problem(("policy", "kind"), policy.kind, why)
+    if policy is None or not asks(scenario):
+        if scenario.probe is not None:
+            who = "there is no policy" if policy is None else f"policy.kind = {policy.kind!r} does not ask for losses"
+            raise problem(("probe",), "..", f"{who} (probes = True of its class); leave it out")
+        return
+    if not server.probes:
+        raise problem(("policy", "kind"), policy.kind, f"asks clients for their loss before it selects: {server.why_no_probes}")
+    if probe.timed and scenario.channels is not None:
+        why = "a probe has no sub-channel, as these are assigned to those selected; set it to false, or leave [channels] out"
+        raise problem(("probe", "timed"), True, why)
+    limit_s = server.longest_probe_s
+    if probe.timed and limit_s is not None and not (probe.deadline_s or limit_s) < limit_s:
+        why = f"must be given, and be less than server.round_s = {limit_s}: rounds of fixed length do not wait for answers"
+        raise problem(("probe", "deadline_s"), probe.deadline_s, why)

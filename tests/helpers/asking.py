@@ -1,0 +1,46 @@
+"""Policies that ask clients for their loss before they select."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from netsim.core.protocols import RoundView
+from tests.helpers.small_worlds import Script
+
+
+class Asking(Script):
+    """Asks and selects as written out."""
+
+    probes = True
+
+    def __init__(self, *, rounds: list[list[int]], asked: list[list[int]]) -> None:
+        super().__init__(rounds=rounds)
+        self._asked = asked
+        self.asking: list[RoundView] = []
+
+    def probe(self, view: RoundView) -> Any:
+        self.asking.append(view)
+        return np.array(self._asked[view.round - 1], np.int64)
+
+
+class Highest(Script):
+    """Asks two at random and takes the one that told the higher loss."""
+
+    probes = True
+
+    def __init__(self) -> None:
+        super().__init__(rounds=[])
+        self.told: list[Any] = []
+
+    def probe(self, view: RoundView) -> Any:
+        able = np.flatnonzero(view.selectable)
+        return view.rng.choice(able, min(2, len(able)), replace=False)
+
+    def select(self, view: RoundView) -> Any:
+        self.told.append(view.probed)
+        there = view.probed.answered & view.selectable[view.probed.clients]
+        if not there.any():
+            return np.flatnonzero(view.selectable)[:1]
+        return view.probed.clients[there][[int(np.argmax(view.probed.loss[there]))]]

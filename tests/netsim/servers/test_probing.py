@@ -1,0 +1,400 @@
+"""Probes before a selection: times, bytes and losses by hand, under both servers that select round by round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis import open_run
+from netsim.records.sinks import MemoryRecorder
+from scenarios.build.simulation import build
+from scenarios.runs.reading import override, parse
+from scenarios.runs.run import run
+from scenarios.schema.errors import UserError
+from tests.helpers.random_worlds import copied, same
+from tests.helpers.small_worlds import constant
+
+NAN = float("nan")
+
+
+def world(asked: list[list[int]], rounds: list[list[int]], clients: int = 3, **tables: Any) -> dict[str, Any]:
+    scenario: dict[str, Any] = {
+        "name": "asked",
+        "rounds": len(rounds),
+        "clients": {"count": clients},
+        "server": {"per_round": 1, "when_short": "proceed"},
+        "policy": {"kind": "tests.helpers.asking:Asking", "rounds": rounds, "asked": asked},
+        "payload": {"down_bytes": 1000, "up_bytes": 500, "header_bytes": 2},
+        # An evaluation takes a third: probes are answered at 1.75, 2 and 2.75 s.
+        "downlink": constant(0.25, 0.5, 0.25),
+        "compute": constant(3.0, 3.0, 6.0),
+        "uplink": constant(0.5, 0.5, 0.5),
+    }
+    for name, table in tables.items():
+        scenario[name] = scenario.get(name, {}) | table if isinstance(table, dict) else table
+    return scenario
+
+
+def played(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
+    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.run()
+    simulation.close()
+    return simulation, records
+
+
+def probes(records: MemoryRecorder, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(row, column) for column in columns) for row in records.probes]
+
+
+def test_a_probe_is_download_evaluation_and_a_small_answer() -> None:
+    simulation, records = played(world([[2, 0, 1]], [[0]]))
+    # In the order in which they end.
+    assert probes(records, "client", "outcome", "sent_s", "download_end_s", "compute_end_s", "upload_end_s", "outcome_s") == [
+        (0, "delivered", 0, 0.25, 1.25, 1.75, 1.75),
+        (1, "delivered", 0, 0.5, 1.5, 2, 2),
+        (2, "delivered", 0, 0.25, 2.25, 2.75, 2.75),
+    ]
+    assert probes(records, "bytes_down", "bytes_up") == [(1002, 10)] * 3
+    # Selected at 2.75 s, client 0 has the model: it trains for 3 s and sends for half a second.
+    (update,) = records.updates
+    assert (update.selected_s, update.compute_start_s, update.upload_start_s, update.outcome_s) == (2.75, 2.75, 5.75, 6.25)
+    assert np.isnan([update.download_start_s, update.download_end_s]).all()
+    assert (update.bytes_down, update.bytes_up) == (0, 502)
+    (row,) = records.rounds
+    assert (row.start_s, row.end_s, row.probes, row.probes_answered, row.probe_s) == (0, 6.25, 3, 3, 2.75)
+    assert (row.bytes_down, row.bytes_up, row.selected, row.delivered) == (3 * 1002, 3 * 10 + 502, 1, 1)
+    policy = simulation.server.loop.dispatch.policy
+    told = policy.seen[0].probed
+    assert told.clients.tolist() == [2, 0, 1]
+    assert told.answered.all()
+    np.testing.assert_array_equal(told.elapsed_s, [2.75, 1.75, 2.0])
+    # Nothing is trained.
+    assert np.isnan(told.loss).all()
+    assert (policy.asking[0].time_s, policy.seen[0].time_s) == (0, 2.75)
+    # From the selection, which is what a policy asks for.
+    assert policy.outcomes[0].latency_s.tolist() == [3.5]
+
+
+def test_the_model_is_sent_again_where_it_is_not_kept() -> None:
+    _, records = played(world([[0, 1, 2]], [[0]], probe={"reuse_model": False}))
+    (update,), (row,) = records.updates, records.rounds
+    assert (update.download_start_s, update.download_end_s, update.outcome_s) == (2.75, 3.0, 6.5)
+    assert row.bytes_down == 4 * 1002
+
+
+def test_who_was_not_asked_is_sent_the_model() -> None:
+    _, records = played(world([[0]], [[1]]))
+    (update,) = records.updates
+    assert (update.selected_s, update.download_start_s, update.download_end_s, update.bytes_down) == (1.75, 1.75, 2.25, 1002)
+
+
+def test_a_probe_that_is_late_and_one_that_comes_at_the_deadline() -> None:
+    simulation, records = played(world([[0, 1, 2]], [[0]], probe={"deadline_s": 2.0}))
+    # Client 2 evaluates from 0.25 s on and is told to stop; client 1 is in time.
+    assert probes(records, "client", "outcome", "compute_end_s", "upload_start_s", "outcome_s", "bytes_up")[:2] == [
+        (0, "delivered", 1.25, 1.25, 1.75, 10),
+        (1, "delivered", 1.5, 1.5, 2.0, 10),
+    ]
+    late = records.probes[2]
+    assert (late.client, late.outcome, late.compute_end_s, late.outcome_s, late.bytes_up) == (2, "late", 2.0, 2.0, 0)
+    told = simulation.server.loop.dispatch.view.probed
+    assert told.answered.tolist() == [True, True, False]
+    np.testing.assert_array_equal(told.elapsed_s, [1.75, 2.0, NAN])
+    # A deadline is from the selection on, and the late client is free.
+    assert records.updates[0].selected_s == 2.0
+    assert records.rounds[0].probes_answered == 2
+
+
+def test_a_probe_that_is_lost_and_one_whose_client_leaves(tmp_path: Path) -> None:
+    trace = tmp_path / "presence.csv"
+    trace.write_text("client,on_s,off_s\n0,0,100\n1,0,100\n2,0,1\n")
+    simulation, records = played(
+        world(
+            [[0, 1, 2]],
+            [[1]],
+            uplink={"channel": {"kind": "bernoulli", "success": [1.0, 0.0, 1.0]}},
+            availability={"kind": "trace", "path": str(trace)},
+        )
+    )
+    assert probes(records, "client", "outcome", "outcome_s", "cause") == [
+        (2, "aborted", 1.0, None),
+        (0, "delivered", 1.75, None),
+        (1, "lost", 2.0, "channel"),
+    ]
+    view = simulation.server.loop.dispatch.view
+    assert view.selectable.tolist() == [True, True, False]
+    # Whose answer was lost has the model, but the server does not know it.
+    assert records.updates[0].bytes_down == 1002
+
+
+def test_stragglers_and_probes_wait_in_one_queue() -> None:
+    # One sub-channel. Round 1 closes at its deadline, 2 s; client 1 sends from 2.5 to 4.5 s. In round 2 client 0 is asked: it
+    # gets the model by 2.25 s, evaluates until 3.25 s, and sends its answer from 4.5 to 6.5 s.
+    _, records = played(
+        world(
+            [[], [0]],
+            [[1], [0]],
+            downlink=constant(0.25, 0.5, 0.25),
+            compute=constant(3.0, 2.0, 3.0),
+            uplink=constant(2.0, 2.0, 2.0) | {"sub_channels": 1},
+            server={"deadline_s": 2.0},
+        )
+    )
+    assert probes(records, "round", "client", "compute_end_s", "upload_start_s", "outcome_s") == [(2, 0, 3.25, 4.5, 6.5)]
+    assert [(row.round, row.client, row.outcome, row.outcome_s) for row in records.updates[:1]] == [(1, 1, "late", 4.5)]
+
+
+def test_stragglers_and_answers_share_the_servers_link() -> None:
+    # 100 bytes a second. Client 1 begins to send 502 bytes at 1 s; round 1 closes at its deadline, 2 s. In round 2 client 0 has
+    # evaluated at 3 s, when 200 of those are through: its answer of 10 bytes takes 0.2 s at half the rate, up to 3.2 s. The other
+    # upload has lost 10 bytes of rate to it, and ends 0.1 s later, 5.02 + 0.1 + 1 s.
+    _, records = played(
+        world(
+            [[], [0], []],
+            [[1], [0], [2]],
+            downlink=constant(0.0, 0.0, 0.0),
+            compute=constant(3.0, 1.0, 5.0),
+            uplink={"delay": {"kind": "constant", "value_s": 0.0}, "shared": {"bandwidth_bytes_per_s": 100.0}},
+            server={"deadline_s": 2.0},
+        )
+    )
+    ((client, outcome, sent_s, upload_s, end_s),) = probes(records, "client", "outcome", "sent_s", "upload_start_s", "outcome_s")
+    assert (client, outcome, sent_s, upload_s) == (0, "delivered", 2, 3)
+    assert end_s == pytest.approx(3.2)
+    (late,) = [row for row in records.updates if row.client == 1]
+    assert (late.outcome, late.outcome_s) == ("late", pytest.approx(6.12))
+
+
+@pytest.mark.parametrize(
+    "uplink",
+    [
+        {"bandwidth_bytes_per_s": 10.0},
+        {"bandwidth": {"kind": "trace", "path": "rates.csv"}},
+        {"bandwidth_bytes_per_s": 10.0, "changes": [{"at_round": 2, "bandwidth_bytes_per_s": 1.0}]},
+    ],
+)
+def test_an_answer_crosses_the_clients_own_link_whatever_its_bandwidth_is(
+    uplink: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rates.csv").write_text("time_s,bytes_per_s\n0,10\n50,10\n")
+    tables = world([[0, 1, 2]], [[0]], payload={"up_bytes": 20, "header_bytes": 2}, uplink=uplink)
+    _, records = played(tables)
+    # A second of evaluation, half a second of delay and a second for 10 bytes.
+    assert probes(records, "client", "outcome_s")[:2] == [(0, pytest.approx(2.75)), (1, pytest.approx(3.0))]
+    assert records.updates[0].outcome_s == pytest.approx(3.75 + 3.0 + 0.5 + 2.2)
+
+
+def test_an_evaluation_takes_a_share_of_the_time_of_its_samples() -> None:
+    # 12 and 30 samples at 10 a second: 1.2 and 3 s of training a pass, 0.3 and 0.75 s of evaluation, and 0.1 s of overhead.
+    tables = world(
+        [[0, 1]],
+        [[0]],
+        clients=2,
+        downlink=constant(0.25, 0.25),
+        compute={"delay": {"kind": "constant", "value_s": 0.1}, "samples_per_s": 10.0},
+        uplink=constant(0.5, 0.5),
+        work={"epochs": 2, "batch_size": 4},
+        probe={"forward_share": 0.25},
+    )
+    tables["clients"] = {"count": 2, "data_sizes": [12.0, 30.0]}
+    _, records = played(tables)
+    assert probes(records, "client", "samples", "compute_end_s") == [(0, 12, pytest.approx(0.65)), (1, 30, pytest.approx(1.1))]
+    _, records = played(override(tables, {"probe.samples": 20}))
+    assert probes(records, "client", "samples", "compute_end_s") == [(0, 12, pytest.approx(0.65)), (1, 20, pytest.approx(0.85))]
+    # Where the whole training is one latency: of two passes over 12 samples a quarter of half of it.
+    lumped = override(tables, {"compute": {"delay": {"kind": "constant", "value_s": 8.0}}})
+    _, records = played(lumped)
+    assert probes(records, "client", "compute_end_s") == [(0, 1.25), (1, 1.25)]
+
+
+def test_a_client_that_is_at_work_is_not_asked() -> None:
+    # Client 1 works for long; in round 2 it is busy.
+    tables = world([[], [1]], [[1], [0]], compute=constant(3.0, 30.0, 3.0), server={"deadline_s": 2.0, "reselect_busy": True})
+    with pytest.raises(Exception, match=r"probe returned array\(\[1\]\); every client must be present and not busy"):
+        played(tables)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fragment"),
+    [([[0, 0]], "no client may be named twice"), ([[7]], "every client must be present and not busy")],
+)
+def test_an_answer_that_no_policy_may_give_is_told(answer: list[list[int]], fragment: str) -> None:
+    with pytest.raises(Exception, match=fragment):
+        played(world(answer, [[0]]))
+
+
+def test_a_free_oracle_takes_neither_time_nor_bytes() -> None:
+    simulation, records = played(world([[2, 0]], [[0]], probe={"timed": False}))
+    assert probes(records, "client", "outcome", "sent_s", "outcome_s", "bytes_down") == [
+        (2, "delivered", 0, 0, 0),
+        (0, "delivered", 0, 0, 0),
+    ]
+    (row,) = records.rounds
+    assert (row.end_s, row.bytes_down, row.bytes_up, row.probes, row.probes_answered, row.probe_s) == (3.75, 1002, 502, 2, 2, 0)
+    assert simulation.server.loop.dispatch.view.probed.answered.all()
+
+
+def test_rounds_of_fixed_length_hold_probes_and_updates() -> None:
+    # Probes are answered by 1.75 and 2 s; the updates end at 5.5 and 5.5 s, in the round that ends at 8 s.
+    _, records = played(
+        world(
+            [[0, 1], [0]],
+            [[0, 1], [0]],
+            probe={"deadline_s": 3.0},
+        )
+        | {"server": {"kind": "semi-synchronous", "per_round": 2, "round_s": 8.0}}
+    )
+    ends = [(row.client, row.selected_s, row.outcome_s) for row in records.updates]
+    assert ends == [(0, 2, 5.5), (1, 2, 5.5), (0, 9.75, 13.25)]
+    assert [(row.start_s, row.end_s, row.probes) for row in records.rounds] == [(0, 8, 2), (8, 16, 1)]
+
+
+LEARNER: dict[str, Any] = {
+    "data": {"kind": "digits", "samples": 90},
+    "partition": {"kind": "label-dirichlet", "concentration": 0.3},
+    "network": {"kind": "mlp", "hidden": [6]},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+    "batch_size": 8,
+}
+ROUGH: dict[str, Any] = {
+    "name": "rough",
+    "rounds": 8,
+    "clients": {"count": 8},
+    "server": {"per_round": 1, "deadline_s": 3.0},
+    "policy": {"kind": "tests.helpers.asking:Highest"},
+    "probe": {"deadline_s": 1.2, "samples": 5},
+    "downlink": {
+        "delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.3},
+        "channel": {"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.6},
+    },
+    "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.3, "mean_excess_s": 1.2}},
+    "uplink": {
+        "delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.3},
+        "channel": {"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.6},
+        "sub_channels": 2,
+    },
+    "availability": {"kind": "markov", "mean_on_s": 8.0, "mean_off_s": 2.0},
+    "payload": {"down_bytes": 100, "up_bytes": 50},
+    "learner": LEARNER,
+}
+SEMI = {"server": {"kind": "semi-synchronous", "per_round": 1, "round_s": 2.0}}
+
+
+def test_the_losses_are_the_present_models_of_those_that_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation, records = build(parse(ROUGH)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    learner = simulation.server.learner
+    losses_of, seen = learner.losses_of, []
+
+    def noting(clients: Any, round: int, samples: int | None) -> Any:
+        losses = losses_of(clients, round, samples)
+        seen.append((round, learner.version, samples, dict(zip(clients.tolist(), losses.tolist(), strict=True))))
+        return losses
+
+    monkeypatch.setattr(learner, "losses_of", noting)
+    simulation.run()
+    by_round = {round: told for round, _, _, told in seen}
+    assert all(samples == 5 for _, _, samples, _ in seen)
+    answered = [row for row in records.probes if row.outcome == "delivered"]
+    assert all(row.loss == by_round[row.round][row.client] for row in answered)
+    assert sum(len(told) for told in by_round.values()) == len(answered) < len(records.probes)
+    assert all(np.isnan(row.loss) for row in records.probes if row.outcome != "delivered")
+    # The one that told the higher loss was selected.
+    for told, row in zip(simulation.server.loop.dispatch.policy.told, records.rounds, strict=True):
+        there = by_round.get(row.round, {})
+        chosen = [update.client for update in records.updates if update.round == row.round]
+        if len(there) == 2 and told.answered.all() and chosen and chosen[0] in there:
+            assert there[chosen[0]] == max(there.values())
+    assert {row.outcome for row in records.probes} >= {"delivered", "late", "lost"}
+
+
+@pytest.mark.parametrize("kind", ["synchronous", "semi-synchronous"])
+def test_books_balance_and_a_run_goes_on_from_a_saved_state(kind: str) -> None:
+    tables = override(ROUGH, {}) | (SEMI if kind == "semi-synchronous" else {})
+    simulation, expected = played(tables)
+    counts = simulation.server.counts()
+    assert counts["bytes_down"] == sum(row.bytes_down for row in [*expected.updates, *expected.probes])
+    assert counts["bytes_up"] == sum(row.bytes_up for row in [*expected.updates, *expected.probes])
+    assert counts["bytes_down"] == sum(row.bytes_down for row in expected.rounds)
+    assert counts["probes"] == len(expected.probes) == sum(row.probes for row in expected.rounds)
+    for after in (1, 3, 6):
+        first, before = build(parse(tables)).simulation, MemoryRecorder()
+        first.record_to(before)
+        first.run(until_round=after)
+        second, rest = build(parse(tables)).simulation, MemoryRecorder()
+        second.record_to(rest)
+        second.load_state_dict(copied(first.state_dict()))
+        second.run()
+        second.close()
+        for table in ("rounds", "updates", "probes"):
+            assert same(getattr(before, table) + getattr(rest, table), getattr(expected, table)), table
+
+
+ENERGY = {"idle_w": 0.5, "compute_w": 5.0, "send_w": 2.0, "receive_w": 1.0}
+
+
+def test_a_probe_draws_power_in_every_phase() -> None:
+    _, records = played(world([[0, 2]], [[0]], probe={"deadline_s": 2.0}, energy=ENERGY))
+    # Client 0 receives for 0.25 s, evaluates for 1 s and sends for 0.5 s; client 2 is told to stop 1.75 s into its evaluation.
+    assert probes(records, "client", "receive_j", "compute_j", "send_j") == [(0, 0.25, 5.0, 1.0), (2, 0.25, 8.75, 0.0)]
+    (update,) = records.updates
+    assert (update.receive_j, update.compute_j, update.send_j) == (0.0, 15.0, 1.0)
+
+
+@pytest.mark.parametrize("battery", [{}, {"battery": {"capacity_j": 40.0, "threshold": 0.2}}])
+@pytest.mark.parametrize("ending", [{}, {"time_limit_s": 11.0}])
+def test_the_books_of_a_run_on_disk_balance(battery: dict[str, Any], ending: dict[str, Any], tmp_path: Path) -> None:
+    # It would end with an error if they did not.
+    summary = run(parse(ROUGH | {"energy": ENERGY | battery} | ending), tmp_path / "out")
+    assert summary["books"]["tables"] == ["rounds", "clients", "probes"]
+    opened = open_run(tmp_path / "out")
+    assert summary["energy"]["probes_j"] == pytest.approx(opened.probes[["compute_j", "send_j", "receive_j"]].to_numpy().sum())
+    assert summary["energy"]["probes_j"] > 0
+    assert summary["totals"]["probes"] == len(opened.probes)
+
+
+def test_asking_changes_no_draw_of_any_update() -> None:
+    """Updates take what they would take unasked: common random numbers across policies."""
+    plain = world([[], []], [[0], [1]], compute={"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 2.0}})
+    asking = override(plain, {"policy.asked": [[0, 1], [2]], "probe.reuse_model": False})
+    _, without = played(plain)
+    _, along = played(asking)
+    assert [row.compute_end_s - row.compute_start_s for row in along.updates] == pytest.approx(
+        [row.compute_end_s - row.compute_start_s for row in without.updates]
+    )
+    assert all(row.compute_end_s > row.compute_start_s for row in along.probes)
+
+
+def test_a_run_that_ends_while_clients_are_asked_leaves_the_probes() -> None:
+    _, records = played(world([[0, 1, 2]], [[0]], time_limit_s=1.9))
+    assert probes(records, "client", "outcome", "outcome_s") == [
+        (0, "delivered", 1.75),
+        (1, "in_flight", 1.9),
+        (2, "in_flight", 1.9),
+    ]
+    assert (records.rounds, records.updates) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"policy": {"kind": "random"}, "probe": {"deadline_s": 1.0}}, "probe = .*'random' does not ask for losses"),
+        ({"server": {"kind": "buffered", "concurrency": 2}}, "policy.kind = .*the buffered server selects one client at a time"),
+        ({"probe": {"timed": False, "deadline_s": 1.0}}, "probe.deadline_s = 1.0: leave it out: with timed = false"),
+        ({"probe": {"deadline_s": 0.0}}, "probe.deadline_s = 0.0"),
+        ({"probe": {"answer_bytes": 0}}, "probe.answer_bytes = 0"),
+        (SEMI, "probe.deadline_s.*less than server.round_s = 2.0"),
+        (
+            {"channels": {"count": 3}, "scheduler": {"kind": "random"}},
+            "probe.timed = true: a probe has no sub-channel",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], fragment: str) -> None:
+    with pytest.raises(UserError, match=fragment):
+        parse(world([[0]], [[0]]) | changes)
