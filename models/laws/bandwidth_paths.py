@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Annotated, Literal
@@ -30,33 +31,33 @@ More = Callable[[int, int], tuple[FloatArray, FloatArray]]
 
 
 class _Path:
-    """The bandwidth of one client, as far as it has been asked for."""
+    """The bandwidth of one client, as far as it has been asked for; lists, in which a single look-up is faster than in arrays."""
 
     __slots__ = ("_more", "rates", "sums", "times")
 
     def __init__(self, more: More) -> None:
         self._more = more
-        self.rates: FloatArray = np.zeros(0)
-        self.times: FloatArray = np.zeros(1)
+        self.rates: list[float] = []
+        self.times: list[float] = [0.0]
         """When each step begins, and when the last one ends."""
-        self.sums: FloatArray = np.zeros(1)
+        self.sums: list[float] = [0.0]
         """Bytes carried by then."""
 
-    def reach(self, time_s: float = 0.0, total_bytes: float = 0.0) -> None:
+    def reach(self, time_s: float, total_bytes: float = 0.0) -> None:
         """Draw on until `time_s` has passed and so many bytes have been carried."""
-        while not (self.times[-1] > time_s and self.sums[-1] >= total_bytes and len(self.rates)):
+        while self.times[-1] <= time_s or self.sums[-1] < total_bytes:
             count = len(self.rates)
             durations, rates = self._more(count, max(2 * count, _FIRST))
-            self.times = np.append(self.times, self.times[-1] + np.cumsum(durations))
-            self.sums = np.append(self.sums, self.sums[-1] + np.cumsum(durations * rates))
-            self.rates = np.append(self.rates, rates)
+            self.times += (self.times[-1] + np.cumsum(durations)).tolist()
+            self.sums += (self.sums[-1] + np.cumsum(durations * rates)).tolist()
+            self.rates += rates.tolist()
 
     def step(self, time_s: float) -> tuple[float, float, float]:
         """Of the step in which a time lies: bytes carried by that time, rate, end."""
         self.reach(time_s)
-        j = int(np.searchsorted(self.times, time_s, "right")) - 1
-        rate = float(self.rates[j])
-        return float(self.sums[j]) + (time_s - float(self.times[j])) * rate, rate, float(self.times[j + 1])
+        j = bisect_right(self.times, time_s) - 1
+        rate = self.rates[j]
+        return self.sums[j] + (time_s - self.times[j]) * rate, rate, self.times[j + 1]
 
     def end_s(self, start_s: float, size_bytes: float) -> float:
         """When a transfer that begins at `start_s` is through."""
@@ -64,8 +65,8 @@ class _Path:
             return start_s
         target = self.step(start_s)[0] + size_bytes
         self.reach(start_s, target)
-        j = int(np.searchsorted(self.sums, target * _REACHED, "left")) - 1
-        return max(float(self.times[j] + (target - self.sums[j]) / self.rates[j]), start_s)
+        j = bisect_left(self.sums, target * _REACHED) - 1
+        return max(self.times[j] + (target - self.sums[j]) / self.rates[j], start_s)
 
 
 class _Paths:

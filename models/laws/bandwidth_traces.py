@@ -7,6 +7,8 @@ among these sums, O(log n) for a trace of n steps, however many of them the tran
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,12 +17,16 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.laws.bandwidth import Draws
 from models.laws.bandwidth_files import Points, packet_files, step_files
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick
+from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
 
 AfterEnd = Literal["repeat", "hold", "stop"]
 Offset = Literal["none", "random"]
 _NEVER = math.inf
 _REACHED = 1.0 - 1e-14
+
+
+def _quiet() -> AbstractContextManager[object]:
+    return np.errstate(divide="ignore", invalid="ignore")
 
 
 class Steps:
@@ -58,26 +64,31 @@ class Steps:
         """(N,) bytes that a trace has carried as each of its steps begins."""
         self._total = self._sums[self._last - 1] + carried[self._last - 1]
         """(T,) bytes of each whole trace."""
+        paused = after_end != "repeat" or not self._rates.all()
+        self._pauses: Callable[[], AbstractContextManager[object]] = _quiet if paused else nullcontext
+        """Around divisions by rates, where one may be 0."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
         x, _ = self._within(start_s, trace, entities)
-        total, length = self._total[trace], self._length[trace]
+        first, total, length = self._first[trace], self._total[trace], self._length[trace]
         target = self._carried(x, trace) + size_bytes / pick(self._scale, entities)
-        whole = np.zeros_like(target)
-        if self._repeats:
+        beyond: FloatArray | float = 0.0
+        if self._repeats and (target > total).any():
             # The first instant at which the sum is reached: where it is a whole number of traces, the end of the last of them.
             whole = np.maximum(np.ceil(target / total) - 1.0, 0.0)
             target = np.minimum(target - whole * total, total)
+            beyond = whole * length
         # A sum that is reached but for rounding is reached, or what ends with a step would wait for the end of a pause after it.
-        j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, self._first[trace])
+        j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, first)
         rate = self._rates[j]
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with self._pauses():
             y = self._times[j] + (target - self._sums[j]) / rate
-        never = (target > total) & (self._stops | (rate == 0.0))
-        y = np.minimum(y, length) if self._repeats else np.where(never, _NEVER, y)
-        # Durations are added to the start, not to the beginning of a trace that may lie far back.
-        return np.asarray(np.where(size_bytes > 0.0, start_s + np.maximum(whole * length + (y - x), 0.0), start_s))
+        if not self._repeats:
+            y = np.where((target > total) & (self._stops | (rate == 0.0)), _NEVER, y)
+        # Durations are added to the start, not to the beginning of a trace that may lie far back. NaN is what has no bytes, in a
+        # pause.
+        return np.asarray(start_s + np.fmax(beyond + (y - x), 0.0))
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
@@ -107,41 +118,42 @@ class Steps:
     def mean_rate(self, entities: IntArray) -> FloatArray:
         """In the long run: of the whole trace; of one that is held, its last."""
         whole = self._total / self._length if self._repeats or self._stops else self._rates[self._last - 1]
-        return np.asarray(whole[self._trace(entities)] * pick(self._scale, entities))
+        return whole[self._trace(entities)] * spread(self._scale, entities)
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
         peaks = np.maximum.reduceat(self._rates, self._first)
-        return np.asarray(peaks[self._trace(entities)] * pick(self._scale, entities))
+        return np.asarray(peaks[self._trace(entities)] * spread(self._scale, entities))
 
     def stops_s(self, entities: IntArray) -> FloatArray:
         if not self._stops:
             return np.full(len(entities), _NEVER)
-        return np.asarray(np.maximum(self._length[self._trace(entities)] - pick(self._offset, entities), 0.0))
+        return np.maximum(self._length[self._trace(entities)] - spread(self._offset, entities), 0.0)
 
-    def _trace(self, entities: IntArray) -> IntArray:
-        return np.zeros(len(entities), np.int64) if self._which is None else self._which[entities]
+    def _trace(self, entities: IntArray) -> IntArray | int:
+        """The number of each one's trace; one number where all follow one."""
+        return 0 if self._which is None else self._which[entities]
 
-    def _within(self, time_s: FloatArray, trace: IntArray, entities: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _within(self, time_s: FloatArray, trace: IntArray | int, entities: IntArray) -> tuple[FloatArray, FloatArray]:
         """Where in its trace each client is at a time, and how many whole traces lie behind it."""
         x = np.asarray(time_s + pick(self._offset, entities))
         if not self._repeats:
             return x, np.zeros_like(x)
         length = self._length[trace]
         turn = np.floor(x / length)
-        return np.clip(x - turn * length, 0.0, length), turn
+        return np.maximum(x - turn * length, 0.0), turn
 
-    def _carried(self, x: FloatArray, trace: IntArray) -> FloatArray:
+    def _carried(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
         """Bytes carried from the beginning of the trace to `x` within it, before they are scaled."""
         if self._stops:
             x = np.minimum(x, self._length[trace])
         j = self._search(self._times, trace, x, "right") - 1
         return np.asarray(self._sums[j] + (x - self._times[j]) * self._rates[j])
 
-    def _search(self, values: FloatArray, trace: IntArray, x: FloatArray, side: Literal["left", "right"]) -> IntArray:
+    def _search(self, values: FloatArray, trace: IntArray | int, x: FloatArray, side: Literal["left", "right"]) -> IntArray:
         """The position of the first step, in each one's trace, whose value is not below `x` ("right": is above it)."""
-        if len(self._first) == 1:
-            return np.searchsorted(values, x, side)
-        low, high = self._first[trace], self._last[trace]
+        if self._which is None:
+            return values.searchsorted(x, side)
+        low, high = np.asarray(self._first[trace]), self._last[trace]
         while (open_ := low < high).any():
             middle = (low + high) // 2
             found = values[np.minimum(middle, len(values) - 1)]

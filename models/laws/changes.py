@@ -21,6 +21,7 @@ LawT = TypeVar("LawT")
 class Unchanging(Generic[LawT]):
     """One law for the whole run."""
 
+    fixed = True
     unit: Literal["rounds", "seconds"] = "rounds"
     starts: Sequence[float] = ()
     """There is no change point."""
@@ -44,6 +45,7 @@ class Piecewise(Generic[LawT]):
     strictly increasing, one fewer than the laws.
     """
 
+    fixed = False
     segment_means = None
     """Not known of laws in general."""
 

@@ -24,6 +24,8 @@ Unit = Literal["rounds", "seconds"]
 class Stationary:
     """Independent rounds: sub-channel k is Good with probability `means[k]`, or one drawn uniformly from [`low`, `high`]."""
 
+    fixed = True
+
     def __init__(
         self,
         *,
@@ -57,6 +59,8 @@ class PiecewiseStationary:
     Raises:
         ValueError: a breakpoint lies past the horizon, or `means` has not one row more than there are breakpoints.
     """
+
+    fixed = False
 
     def __init__(
         self,

@@ -90,8 +90,8 @@ class ClientPool:
         """[K] when each client's last update arrived; 0 before the first."""
         self.successes: list[int] = [0] * clients
         """[K] updates delivered by each client."""
-        self.selections: IntArray = np.zeros(clients, np.int64)
-        """(K,) attempts begun by each client."""
+        self.selections: list[int] = [0] * clients
+        """[K] attempts begun by each client."""
         self.alive: dict[int, Update] = {}
         """The update that each client has, if it has one."""
         self.in_flight: dict[int, Update] = {}
@@ -105,7 +105,9 @@ class ClientPool:
         self.probes: Probes | None = None
         """Who asks clients for their loss, beside their updates; None: nobody."""
         self._availability_draws = availability_draws
-        self._settled, self._charged = False, energy is not None and energy.batteries is not None
+        self.settled = False
+        """Whether it is known that nobody will ever come or go again."""
+        self._charged = energy is not None and energy.batteries is not None
 
     @property
     def availability(self) -> Availability | Energy:
@@ -115,14 +117,14 @@ class ClientPool:
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
         # Where nobody will ever come or go again, presence need not be asked for any more.
-        if not self._settled:
+        if not self.settled:
             if self.energy is None:
                 self.presence.advance(self.clock.now, self._availability_draws)
             else:
                 self.energy.advance(self.clock.now)
             # A charge moves again as soon as its client is at work.
             stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
-            self._settled = stays and not self._charged
+            self.settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
@@ -193,7 +195,8 @@ class ClientPool:
                 alive[client] = Update(client, round, version, place, now, models, work, group)
             if medium.upload.looks_ahead and sent_to is chosen:
                 self._foresee(send, models, [alive[client] for client in fresh], now)
-        updates, in_flight, retry, energy = [], self.in_flight, self.life.retry, self.energy
+        updates, selections = [], self.selections
+        in_flight, retry, energy = self.in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
@@ -203,9 +206,9 @@ class ClientPool:
             if retry:
                 update.started_round = update.begun_round
             in_flight[client] = update
+            selections[client] += 1
             updates.append(update)
         self.busy[chosen] = True
-        self.selections[chosen] += 1
         self.started += len(updates)
         self.models_sent += len(fresh)
         if len(fresh) == len(listed) and not holders:
@@ -326,7 +329,7 @@ class ClientPool:
             "last_delivery": self.last_delivery.copy(),
             "last_delivery_s": np.array(self.last_delivery_s),
             "successes": np.array(self.successes, np.int64),
-            "selections": self.selections.copy(),
+            "selections": np.array(self.selections, np.int64),
             "started": self.started,
             "models_sent": self.models_sent,
             "uploads": self.life.uploads,
@@ -349,7 +352,7 @@ class ClientPool:
         self.last_delivery = state["last_delivery"].copy()
         self.last_delivery_s = state["last_delivery_s"].tolist()
         self.successes = state["successes"].tolist()
-        self.selections = state["selections"].copy()
+        self.selections = state["selections"].tolist()
         self.started, self.models_sent = state["started"], state["models_sent"]
         self.life.uploads = state["uploads"]
         self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]

@@ -72,7 +72,7 @@ class NoWork:
 class NoTime:
     """A law of durations that are all zero, for ever."""
 
-    constant = True
+    constant = fixed = True
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         return np.zeros(len(entities))

@@ -116,6 +116,9 @@ class BandwidthLaw(Protocol):
 class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""
 
+    fixed: bool = False
+    """Whether it is the same law for ever, whatever happens: then it need not be asked round after round."""
+
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
         """The law in force in `round` at `time_s`, and until when it stays so while the round lasts (inf: to its end)."""
 

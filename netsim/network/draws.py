@@ -182,12 +182,17 @@ class Durations:
         self._draws = draws
         self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
         self._no_time: Certain[float] = Certain(0.0)
+        self._never = False
+        """Whether it is known that nothing will ever take time."""
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
+        if self._never:
+            return self._no_time
         law, until_s = self.law.at(round, time_s)
         if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
+        self._never = self.law.fixed
         return self._no_time
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
@@ -227,6 +232,8 @@ class Survivals:
         self._current: ChannelLaw | None = None
         self._spared: Spared[ChannelLaw] = Spared(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
+        self._never = self._still = False
+        """Whether it is known that nothing will ever be lost, and that no sub-channel will ever have a state."""
 
     def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
         """The law in force in `round` at `time_s`, and until when it is."""
@@ -246,15 +253,21 @@ class Survivals:
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let every sub-channel move on to `round`."""
+        if self._still:
+            return
         law, _ = self.in_force(round, time_s)
         if not law.memoryless:
             law.step(self._state_draws.uniforms(round, self.clients))
+        self._still = law.memoryless and self.law.fixed
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
         """Whether the transmissions of `clients` (n,) in `round` survive."""
+        if self._never:
+            return self._no_loss
         law, until_s = self.in_force(round, time_s)
         if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
+        self._never = self.law.fixed
         return self._no_loss
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[bool]:

@@ -86,9 +86,7 @@ class TransferDraw:
 
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
-        delays_s = np.array(self._delays.values_at(time_s, count))
-        durations: list[float] = self._durations(np.full(count, time_s), delays_s, self._clients).tolist()
-        return durations
+        return self._work_out(np.full(count, time_s), np.array(self._delays.values_at(time_s, count)))
 
     def expire(self) -> bool:
         """The delays are drawn again, and what was foreseen with them."""
@@ -96,9 +94,12 @@ class TransferDraw:
 
     def foresee(self, starts_s: FloatArray) -> None:
         """Work out the durations of phases that begin at `starts_s` (n,), with the delays as they now stand."""
-        delays_s = np.array(self._delays.values_at(self._drawn_s, len(self._clients)))
-        durations_s = self._durations(starts_s, delays_s, self._clients)
-        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s.tolist(), strict=True))
+        self._work_out(starts_s, np.array(self._delays.values_at(self._drawn_s, len(self._clients))))
+
+    def _work_out(self, starts_s: FloatArray, delays_s: FloatArray) -> list[float]:
+        durations_s: list[float] = self._durations(starts_s, delays_s, self._clients).tolist()
+        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s, strict=True))
+        return durations_s
 
     def _durations(self, starts_s: FloatArray, delays_s: FloatArray, clients: IntArray) -> FloatArray:
         bytes_s = starts_s + delays_s

@@ -323,6 +323,8 @@ class Everyone:
         self.round_s = round_s
         self.attempts: list[Update] = []
         self._chosen: IntArray
+        self._for_good: BoolArray | None = None
+        """Who is present, once nobody will come or go; `_chosen` then stays."""
 
     def _present(self) -> BoolArray:
         pool = self.pool
@@ -333,14 +335,19 @@ class Everyone:
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until somebody is present; a round of fixed length does not wait past its end."""
         pool = self.pool
-        while not (present := self._present()).any():
+        present = self._present()
+        if present is self._for_good:
+            return
+        while not present.any():
             next_s = float(pool.availability.next_change_s.min())
             if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
                 raise NobodyLeftError
             if self.round_s is not None and next_s >= number * self.round_s:
                 break
             yield pool.clock.event_at(next_s)
+            present = self._present()
         self._chosen = np.flatnonzero(present)
+        self._for_good = present if pool.settled and present.any() else None
 
     def prepare(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is asked for anything."""

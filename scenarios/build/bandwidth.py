@@ -44,6 +44,8 @@ class Carried:
 class _Expected:
     """The expected time of the bytes, over time: of who shares with nobody, at the mean bandwidth of the law in force."""
 
+    fixed = False
+
     def __init__(self, own: OwnBandwidth | None, shared: BandwidthLaw | None, sizes: FloatArray) -> None:
         self._own, self._sizes = own, sizes
         self._most = math.inf if shared is None else float(shared.mean_rate(_LINK)[0])

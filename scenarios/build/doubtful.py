@@ -133,7 +133,7 @@ class Ended(Protocol):
 class Tried(Protocol):
     """The clients of a run that is over: how many attempts each (K,) began, and how many of its updates were delivered."""
 
-    selections: IntArray
+    selections: list[int]
     successes: list[int]
 
 
@@ -151,7 +151,7 @@ def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> lis
     for i, (name, members) in enumerate(Population(scenario.clients).members.items()):
         if successes[members].any():
             continue
-        tried = bool(clients.selections[members].any())
+        tried = bool(np.array(clients.selections)[members].any())
         # A short run, such as a trial, leaves somebody out whatever the policy.
         if tried or run.counts["selected"] >= _ENOUGH * scenario.clients.count:
             why = "each was lost, late, aborted or still under way at the end" if tried else "it was never selected"

@@ -13,6 +13,7 @@ from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
+from scenarios.build.files import data_file
 from scenarios.build.payload import Message
 from scenarios.build.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.build.script.targets import Overlay, Segment
@@ -137,13 +138,20 @@ class Law:
         supplied: dict[str, Any] = {"clients": self._clients}
         if "draws" in injected(self._group):
             supplied["draws"] = self._context.streams[self._path]
-        laws = [construct(one.component, self._group, path or one.path, dict(one.keywords), supplied) for one in self._inner]
+        group = self._group
+        laws = [construct(one.component, group, path or one.path, _with_file(one.keywords), supplied) for one in self._inner]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
         for i, one in enumerate(self._inner):
             group_of[one.members] = i
         return _GROUPED[self._group](laws=laws, group_of=group_of)
+
+
+def _with_file(keywords: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a law; a file that one of them names may be one that comes along."""
+    path = keywords.get("path")
+    return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
 
 
 @dataclass

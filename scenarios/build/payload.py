@@ -92,16 +92,16 @@ def sizes_in_words(scenario: Scenario) -> str:
     return ", ".join(told) if np.any(sizes.down) or np.any(sizes.up) else ""
 
 
-def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray | float:
-    """How long each client decompresses the model and compresses its update, in seconds; raises UserError."""
-    total: FloatArray | float = 0.0
+def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
+    """How long each client decompresses the model and compresses its update, in seconds, () or (K,); raises UserError."""
+    total: FloatArray = np.zeros(())
     for name, size in (("decompress", sizes.down), ("compress", sizes.up)):
         key = f"payload.{name}_s_per_byte"
         each = population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key)
         if not np.min(each) >= 0:
             whose = f" for client {np.argmin(each)}" if np.ndim(each) else ""
             raise UserError(f"{key} = {float(np.min(each))!r}{whose}: must be >= 0 seconds")
-        total = total + each * size
+        total = np.asarray(total + each * size, np.float64)
     return total
 
 

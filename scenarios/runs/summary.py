@@ -174,7 +174,7 @@ def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
     population = Population(scenario.clients)
     if not population.grouped:
         return None
-    begun, delivered = built.clients.selections, np.array(built.clients.successes)
+    begun, delivered = np.array(built.clients.selections), np.array(built.clients.successes)
     return {
         name: {
             "clients": len(members),

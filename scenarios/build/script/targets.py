@@ -71,6 +71,7 @@ class Target(Protocol):
 class _Law:
     """A timeline that overlays are laid over. What was in force at an earlier time is still known: of the round under way."""
 
+    fixed = False
     segment_means: FloatArray | None = None
     """Not known: a script changes what was planned."""
 
