@@ -12,6 +12,7 @@ that is cut off, at either end.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,12 @@ from netsim.network.draws import Survivals
 from netsim.peers.cut_off import CutOff
 from netsim.peers.link_outages import Cuts, Outages
 from netsim.peers.messages import KEPT, Message, MessageDraws, MessageHandler, PeerGraph
+from netsim.peers.transfers import Transfers
 from netsim.records.sinks import MessageRow, NoRecorder, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
-    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+    from netsim.core.protocols import BandwidthLaw, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
     from netsim.network.outages import ClientOutages
     from netsim.peers.jammed_links import JammedLinks
@@ -39,7 +41,8 @@ class PeerLinks:
 
     A message takes distance / `speed_km_per_s` + bytes / `bandwidth_bytes_per_s` + a draw of `delay`, and survives if `channel`
     lets it; the state of a channel with memory moves on once a slot. `max_resends`: how often a lost message is sent again.
-    `bandwidth_bytes_per_s` a number or one a client (K,). Raises ValueError where one of these is out of its range.
+    `bandwidth_bytes_per_s` a number or one a client (K,); where it changes in time, `bandwidth` is the senders' law in its
+    place: the bytes follow the delay, and each message has all of it. Raises ValueError where one of these is out of its range.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class PeerLinks:
         streams: Streams,
         speed_km_per_s: float = _EVER,
         bandwidth_bytes_per_s: float | FloatArray = _EVER,
+        bandwidth: BandwidthLaw | None = None,
         max_resends: int = 0,
         resend_after_s: float = 0.0,
         outages: Cuts | None = None,
@@ -61,9 +65,9 @@ class PeerLinks:
     ) -> None:
         if not speed_km_per_s > 0:
             raise ParameterError("speed_km_per_s", speed_km_per_s, "must be > 0 km/s")
-        bandwidth = np.broadcast_to(np.asarray(bandwidth_bytes_per_s, np.float64), (graph.clients,))
-        if not (bandwidth > 0).all():
-            raise ParameterError("bandwidth_bytes_per_s", float(bandwidth.min()), "must be > 0 bytes/s")
+        rates = np.broadcast_to(np.asarray(bandwidth_bytes_per_s, np.float64), (graph.clients,))
+        if not (rates > 0).all():
+            raise ParameterError("bandwidth_bytes_per_s", float(rates.min()), "must be > 0 bytes/s")
         if not 0 <= max_resends < 1000:
             raise ParameterError("max_resends", max_resends, "must be between 0 and 999")
         if not 0 <= resend_after_s < _EVER:
@@ -84,7 +88,8 @@ class PeerLinks:
         self.recording = False
         """Whether every message is told to the recorder."""
         self.propagation_s: FloatArray = graph.distance_km / speed_km_per_s
-        self.bandwidth_bytes_per_s: FloatArray = bandwidth[graph.source]
+        self.bandwidth_bytes_per_s: FloatArray = rates[graph.source]
+        self._transfers = None if bandwidth is None else Transfers(graph=graph, law=bandwidth, propagation_s=self.propagation_s)
         self.survivals = Survivals(
             clients=graph.clients, law=channel, draws=streams["peers.loss"], state_draws=streams["peers.state"]
         )
@@ -114,7 +119,7 @@ class PeerLinks:
 
         Up to there the closed forms of `models.peers.wave` hold.
         """
-        if self.jammed is not None or self.recording:
+        if self.jammed is not None or self.recording or self._transfers is not None:
             return -_EVER
         return min(draws.lossless_until(time_s), self.cuts.quiet_until(time_s))
 
@@ -135,6 +140,8 @@ class PeerLinks:
         """
         assert self.bytes_over is not None
         seconds = self.bytes_over / self.bandwidth_bytes_per_s
+        if self._transfers is not None:
+            seconds = self._transfers.seconds()
         self.bytes_over[:] = 0
         clients = self.graph.clients
         sent, received = (np.bincount(ends, seconds, clients) for ends in (self.graph.source, self.graph.target))
@@ -202,8 +209,16 @@ class PeerLinks:
         delays, goods = handler.draws.of(edges, key, attempt, now)
         number, flying, jammed = self.sent, self.flying, self.jammed
         arrive, call_at = self._arrive, self.clock.call_at
-        for edge, delay_s, good in zip(edges, delays, goods, strict=False):
-            due_s = now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)
+        ends: Iterable[tuple[float, bool | None]]
+        if self._transfers is not None:
+            ends = self._transfers.ends(now, edges, size_bytes, delays, goods)
+        else:
+            dues_s = [
+                now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)
+                for edge, delay_s in zip(edges, delays, strict=False)
+            ]
+            ends = zip(dues_s, goods, strict=False)
+        for edge, (due_s, good) in zip(edges, ends, strict=True):
             message = Message(handler, label, edge, key, attempt, tries, size_bytes, content, now, due_s, good, number)
             flying[number] = message
             number += 1
@@ -258,7 +273,7 @@ class PeerLinks:
         cause = None
         if outcome == "lost":
             cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
-            cause = "jammed" if message.jammed else cut or "channel"
+            cause = "jammed" if message.jammed else cut or ("trace-end" if message.good is None else "channel")
         return MessageRow(
             message.label[1],
             message.label[0],

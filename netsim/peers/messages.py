@@ -81,7 +81,7 @@ class Message:
         content: Any,
         sent_s: float,
         due_s: float,
-        good: bool,
+        good: bool | None,
         number: int,
     ) -> None:
         self.handler = handler
@@ -99,5 +99,6 @@ class Message:
         self.sent_s = sent_s
         self.due_s = due_s
         self.good: bool | None = good
+        """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
         self.jammed: bool | None = False
         self.number = number

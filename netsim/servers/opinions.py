@@ -1,4 +1,7 @@
-"""Opinions of a model: all clients test it, and may upload what they found."""
+"""Opinions of a model: all clients test it, and may upload what they found.
+
+When a slot's opinions arrive is worked out as the tests begin, since nothing else depends on the way there.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.core.clock import Clock
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoTime
+from netsim.network.carriers import NoCarrier
 from netsim.network.draws import Durations, Survivals
+from netsim.servers.sending import Sending, all_at_once, one_by_one
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
+    from netsim.network.carriers import Carrier
     from netsim.network.outages import ClientOutages
 
 
@@ -58,7 +65,8 @@ class OpinionUplink:
 
     A lost opinion is sent again `resend_after_s` after it would have arrived, at most `max_resends` times. The server waits for
     all that may still come, at most `wait_s` after the last test. The laws are those in force as the tests begin; an outage of
-    `outages` that an opinion meets on its way destroys it.
+    `outages` that an opinion meets on its way destroys it. `carrier_on`: makes what carries the bytes, on a clock of its own for
+    every slot; by default they take no time beside the delay.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class OpinionUplink:
         resend_after_s: float = 0.0,
         wait_s: float | None = None,
         outages: ClientOutages | None = None,
+        carrier_on: Callable[[Clock], Carrier] = lambda clock: NoCarrier(),
     ) -> None:
         if max_resends < 0:
             raise ParameterError("max_resends", max_resends, "must be >= 0")
@@ -87,28 +96,35 @@ class OpinionUplink:
         self._max_resends, self._resend_after_s = max_resends, resend_after_s
         self._wait_s = math.inf if wait_s is None else wait_s
         self._outages = outages or None
+        self._carrier_on = carrier_on
         self.on_sending: Callable[[IntArray, FloatArray, FloatArray], None] = lambda clients, start_s, end_s: None
         """Told of every sending: of which clients (n,), from when (n,) to when (n,)."""
 
     def send(self, slot: int, ready_s: FloatArray, now_s: float) -> tuple[float, BoolArray]:
         """When the server goes on, and whose opinion (K,) it then has; opinions set out at `ready_s` (K,), all >= `now_s`."""
         self._channel.open_round(slot, now_s)
-        time_s = np.array(ready_s)
-        waiting = np.ones(len(time_s), np.bool_)
-        for attempt in range(self._max_resends + 1):
-            address = slot * (self._max_resends + 1) + attempt
-            delay_s = np.array(self._delay.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
-            start_s = time_s + (self._resend_after_s if attempt else 0.0)
-            time_s = np.where(waiting, start_s + delay_s, time_s)
-            self.on_sending(self._everyone[waiting], start_s[waiting], time_s[waiting])
-            arrives = np.array(self._channel.draw(address, now_s, self._everyone).values_at(now_s, len(self._everyone)))
-            if self._outages is not None:
-                arrives &= ~self._outages.destroyed(start_s, time_s)
-            waiting &= ~arrives
-            if not waiting.any():
-                break
-        end_s = min(float(time_s.max()), float(ready_s.max()) + self._wait_s)
-        return end_s, ~waiting & (time_s <= end_s)
+        clock = Clock(now_s)
+        carrier = self._carrier_on(clock)
+        carrier.open_round(slot, now_s)
+        limit_s = float(ready_s.max()) + self._wait_s
+        sending = Sending(
+            max_resends=self._max_resends,
+            resend_after_s=self._resend_after_s,
+            draws=lambda attempt: self._draw(slot * (self._max_resends + 1) + attempt, now_s),
+            outages=self._outages,
+            on_sending=self.on_sending,
+        )
+        if carrier.carries:
+            time_s, arrived = one_by_one(sending, clock, carrier, ready_s, limit_s)
+        else:
+            time_s, arrived = all_at_once(sending, lambda start_s: carrier.alone_s(slot, start_s, self._everyone), ready_s)
+        end_s = min(float(time_s.max()), limit_s)
+        return end_s, arrived & (time_s <= end_s)
+
+    def _draw(self, address: int, now_s: float) -> tuple[FloatArray, BoolArray]:
+        everyone = self._everyone
+        delays_s = np.array(self._delay.draw(address, now_s, everyone).values_at(now_s, len(everyone)))
+        return delays_s, np.array(self._channel.draw(address, now_s, everyone).values_at(now_s, len(everyone)))
 
     def state_dict(self) -> State:
         """The state of the channel."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from scenarios.build.population import Context, Population
 from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.schema.world import Downlink
+from scenarios.schema.world import Downlink, VaryingLink
 
 OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw]
 _LINK: IntArray = np.zeros(1, np.int64)
@@ -35,6 +36,8 @@ class Carried:
     """How the bytes of one direction travel."""
 
     carrier: Carrier
+    another: Callable[[Clock], Carrier]
+    """Makes one like it that stands on another clock."""
     expected: tuple[Timeline[DelayLaw], ...] = ()
     """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
@@ -139,7 +142,7 @@ def varies(section: Downlink, context: Context) -> bool:
 def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
     """What carries `message` over the link at `path`; raises UserError."""
     if not varies(section, context):
-        return Carried(NoCarrier())
+        return Carried(NoCarrier(), lambda clock: NoCarrier())
     own = _own(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
@@ -148,7 +151,11 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
     scripted = context.targets is not None and own is not None
-    carrier = _carrier(own, shared, clock, sizes, scripted=scripted)
+
+    def another(clock: Clock) -> Carrier:
+        return _carrier(own, shared, clock, sizes, scripted=scripted)
+
+    carrier = another(clock)
     if context.targets is not None and own is not None:
         context.targets.after_change(f"{path}.bandwidth", carrier.renew)
     expected = _Expected(own, shared, sizes)
@@ -157,10 +164,20 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
         if not takes_s.max() <= LONGEST_S:
             shown = f"takes {takes_s.max():g} s on average for client {takes_s.argmax()}"
             raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
-    return Carried(carrier=carrier, expected=(expected,), least_s=_least_s(own, shared, sizes))
+    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=_least_s(own, shared, sizes))
 
 
-def _own(section: Downlink, path: str, context: Context) -> OwnBandwidth | None:
+def senders_law(section: VaryingLink, path: str, context: Context) -> BandwidthLaw | None:
+    """The clients' own bandwidth as one law over all time; None: unlimited. Raises UserError where it changes in rounds."""
+    own = _own(section, path, context)
+    if own is None or len(own.laws) == 1:
+        return None if own is None else own.laws[0]
+    if own.unit != "seconds":
+        raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
+    return Successive(laws=own.laws, starts_s=list(own.starts))
+
+
+def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
     """The clients' own bandwidth over time; None: unlimited."""
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     first: _Number | _Component

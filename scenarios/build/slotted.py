@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from models.laws.bandwidth import Constant as ConstantBandwidth
 from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
+from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
@@ -30,6 +32,7 @@ from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import OpinionUplink, Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
+from scenarios.build.bandwidth import build_carrier, senders_law, varies
 from scenarios.build.channels import build_jammers, channels_and_pool
 from scenarios.build.laws import timeline
 from scenarios.build.payload import Message
@@ -152,15 +155,18 @@ def _opinion_learner(world: World) -> Any:
 
 
 def _uplink(section: Opinions, streams: Streams, context: Context, outages: ClientOutages | None) -> OpinionUplink:
+    message = Message(section.size_bytes, "opinions.size_bytes")
+    carried = build_carrier(section, "opinions", context, Clock(), message)
     return OpinionUplink(
         clients=context.population.count,
-        delay=timeline(section, "delay", "opinions", context, Message(section.size_bytes, "opinions.size_bytes")),
+        delay=timeline(section, "delay", "opinions", context, None if varies(section, context) else message),
         channel=timeline(section, "channel", "opinions", context),
         streams=streams,
         max_resends=section.max_resends,
         resend_after_s=section.resend_after_s,
         wait_s=section.wait_s,
         outages=outages,
+        carrier_on=carried.another,
     )
 
 
@@ -222,28 +228,27 @@ def _links(
         _made(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
         outages.append(outage)
     jammed = JammedLinks(graph=graph) if scenario.jammers else None
-    if any(change.bandwidth_bytes_per_s is not None for change in section.changes):
-        raise UserError("peers.changes: the bandwidth of peer links cannot change; change delay or channel")
-    bandwidth: Any = math.inf
-    if section.bandwidth_bytes_per_s is not None:
-        bandwidth = context.population.values(section.bandwidth_bytes_per_s, "peers.bandwidth_bytes_per_s")
-        bandwidth = np.broadcast_to(np.asarray(bandwidth, np.float64), (graph.clients,))
-    # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
-    plain = section.model_copy(update={"bandwidth_bytes_per_s": None})
+    bandwidth = senders_law(section, "peers", context)
+    number: Any = math.inf
+    if bandwidth is None or isinstance(bandwidth, ConstantBandwidth):
+        number = math.inf if bandwidth is None else bandwidth.mean_rate(np.arange(graph.clients))
+        bandwidth = None
     links = _made(
         PeerLinks,
         "peers",
         {
             "speed_km_per_s": section.speed_km_per_s,
-            "bandwidth_bytes_per_s": bandwidth,
+            "bandwidth_bytes_per_s": number,
             "max_resends": section.max_resends,
             "resend_after_s": section.resend_after_s,
         },
         {
             "clock": world.clock,
             "graph": graph,
-            "delay": timeline(plain, "delay", "peers", context),
-            "channel": timeline(plain, "channel", "peers", context),
+            # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
+            "bandwidth": bandwidth,
+            "delay": timeline(section, "delay", "peers", context),
+            "channel": timeline(section, "channel", "peers", context),
             "streams": streams,
             "outages": Outages(graph=graph, outages=outages),
             "client_outages": client_outages,

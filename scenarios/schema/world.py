@@ -234,16 +234,14 @@ class SharedLink(Section):
         return self
 
 
-class Downlink(Link):
-    """A link between server and clients: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
+class VaryingLink(Link):
+    """A link whose bandwidth may change in time."""
 
     bandwidth: component_of("bandwidth") | None = None  # type: ignore[valid-type]
     """What a client sends or receives in a second, where that changes in time: in place of `bandwidth_bytes_per_s`."""
-    shared: SharedLink | None = None
-    """A bandwidth that all clients share. Absent: nobody slows down another."""
 
     @model_validator(mode="after")
-    def _one_bandwidth(self) -> Downlink:
+    def _one_bandwidth(self) -> VaryingLink:
         if self.bandwidth is None:
             for i, change in enumerate(self.changes):
                 if change.bandwidth:
@@ -257,6 +255,13 @@ class Downlink(Link):
                 reason = "leave it out where the link has a bandwidth; change its parameters by changes.bandwidth"
                 raise problem(("changes", i, "bandwidth_bytes_per_s"), change.bandwidth_bytes_per_s, reason)
         return self
+
+
+class Downlink(VaryingLink):
+    """A link between server and clients: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
+
+    shared: SharedLink | None = None
+    """A bandwidth that all clients share. Absent: nobody slows down another."""
 
 
 class Uplink(Downlink):
@@ -333,12 +338,23 @@ class Channels(Link):
         return self
 
 
-class Peers(PeerKeys, Link):
+class Peers(PeerKeys, VaryingLink):
     """The links between clients (fl-da). A message takes distance over speed, bytes over bandwidth and a delay.
 
-    A parameter that differs between clients is the sender's.
+    A parameter that differs between clients is the sender's. Every message has all of its sender's bandwidth.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_one_medium(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "shared" in value:
+            reason = "links between clients have no part that all of them share; give bandwidth_bytes_per_s or bandwidth"
+            raise problem(("shared",), value["shared"], reason)
+        return value
 
-class Opinions(OpinionKeys, Link):
-    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""
+
+class Opinions(OpinionKeys, Downlink):
+    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each.
+
+    Opinions that share a bandwidth (`shared`) share it with each other, and not with updates.
+    """

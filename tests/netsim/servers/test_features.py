@@ -132,29 +132,39 @@ def _summed(records: MemoryRecorder, column: str) -> int:
     return sum(getattr(row, column) or 0 for row in records.rounds)
 
 
-def _cells() -> list[tuple[str, str, bool]]:
-    rows = [line.strip("| \n").split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    head = next(i for i, row in enumerate(rows) if row[0].strip() == "feature")
-    kinds = [cell.strip(" `") for cell in rows[head][1:]]
-    cells = []
-    for row in rows[head + 2 :]:
-        feature = re.sub(r" \(`.*", "", row[0].strip())
-        cells += [(feature, kind, cell.strip() == "yes") for kind, cell in zip(kinds, row[1:], strict=True)]
-    return cells
+def _cells() -> tuple[list[tuple[str, str, bool]], ...]:
+    """Of each table of features: feature, column, whether it works."""
+    tables: list[list[tuple[str, str, bool]]] = []
+    kinds: list[str] = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        first, *cells = [cell.strip() for cell in line.strip("| \n").split("|")]
+        if not line.startswith("|") or not cells or cells[0].startswith("-"):
+            continue
+        if first == "feature":
+            kinds = [re.sub(r" \(`.*", "", cell).strip("`") for cell in cells]
+            tables.append([])
+        elif tables:
+            feature = re.sub(r" \(`.*", "", first)
+            tables[-1] += [(feature, kind, cell == "yes") for kind, cell in zip(kinds, cells, strict=True)]
+    return tuple(tables)
 
 
-CELLS = _cells()
+CELLS, BESIDES = _cells()
 
 
-def _tables(feature: str, kind: str) -> dict[str, Any]:
-    world = {
+def _world(kind: str) -> dict[str, Any]:
+    world: dict[str, Any] = {
         "name": "features",
         "rounds": ROUNDS,
         "clients": {"count": 9},
         "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.5}},
         "uplink": {"delay": {"kind": "constant", "value_s": 0.04}},
     }
-    return override(world | SERVERS[kind], FEATURES[feature][0])
+    return world | SERVERS[kind]
+
+
+def _tables(feature: str, kind: str) -> dict[str, Any]:
+    return override(_world(kind), FEATURES[feature][0])
 
 
 def _built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
@@ -163,16 +173,69 @@ def _built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
     return simulation, records
 
 
+# Opinions and messages between clients: the server, the table of their keys, and what they are sent over at first.
+LINKS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "opinions": ("fl-fa", "opinions", {"opinions.size_bytes": 20, "opinions.delay": {"kind": "constant", "value_s": 0.1}}),
+    "messages between clients": ("fl-da", "peers", {"belief.message_bytes": 20, "output.messages_table": True}),
+}
+OF_LINKS: dict[str, tuple[dict[str, Any], Callable[[list[float]], bool], str | None]] = {
+    "losses and bursts": ({"channel": {"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.4}}, any, "channel"),
+    "sent again when lost": (
+        {"channel": {"kind": "bernoulli", "success": 0.7}, "max_resends": 9, "resend_after_s": 0.3},
+        lambda lasts_s: max(lasts_s) > 0.4,
+        None,
+    ),
+    "outages of groups of clients": (
+        {"outages": [{"name": "mast", "clients": [0, 1, 2, 3], "mean_up_s": 0.4, "mean_down_s": 0.4}]},
+        any,
+        "mast",
+    ),
+    "a bandwidth of each client": ({"bandwidth_bytes_per_s": 80.0}, lambda lasts_s: min(lasts_s) >= 0.25, None),
+    "a bandwidth that changes in time": (
+        {"bandwidth": {"kind": "markov-levels", **LEVELS}},
+        lambda lasts_s: max(lasts_s) - min(lasts_s) > 0.2,
+        None,
+    ),
+    "change points of a bandwidth, in seconds": (
+        {"bandwidth_bytes_per_s": 200.0, "changes": [{"at_s": 4.0, "bandwidth_bytes_per_s": 20.0}]},
+        lambda lasts_s: min(lasts_s) < 0.25 and max(lasts_s) >= 1.0,
+        None,
+    ),
+    "change points of a bandwidth, in rounds": (
+        {"bandwidth_bytes_per_s": 200.0, "changes": [{"at_round": 5, "bandwidth_bytes_per_s": 20.0}]},
+        lambda lasts_s: min(lasts_s) < 0.25 and max(lasts_s) >= 1.0,
+        None,
+    ),
+    "traces of bandwidth that end": (
+        {"bandwidth": {"kind": "trace", "time_s": [0.0], "bytes_per_s": [100.0], "end_s": 9.03, "after_end": "stop"}},
+        any,
+        "trace-end",
+    ),
+    "a bandwidth that all share": ({"shared": {"bandwidth_bytes_per_s": 300.0}}, lambda lasts_s: max(lasts_s) > 0.4, None),
+    "jammers of these links": (
+        {"jammers": [{"name": "jammer", "law": {"kind": "random"}, "at_once": 9, "dwell_s": 0.01}]},
+        any,
+        "jammed",
+    ),
+}
+
+
+def _link_tables(feature: str, link: str) -> dict[str, Any]:
+    kind, section, first = LINKS[link]
+    changes = OF_LINKS[feature][0]
+    apart = {"outages", "jammers"}
+    given = {key if key in apart else f"{section}.{key}": value for key, value in changes.items()}
+    return override(_world(kind) | {"rounds": 6}, first | given)
+
+
 def test_the_table_names_every_feature_and_every_server() -> None:
     assert {(feature, kind) for feature, kind, _ in CELLS} == {(feature, kind) for feature in FEATURES for kind in SERVERS}
 
 
-@pytest.mark.parametrize(("feature", "kind"), [cell[:2] for cell in CELLS if cell[2]])
-def test_the_feature_works(feature: str, kind: str) -> None:
-    tables = _tables(feature, kind)
+def _goes_on(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
+    """A run of `tables`, the same as one that is saved after 3 rounds and goes on, and whose books balance."""
     whole, expected = _built(tables)
     whole.run()
-    assert FEATURES[feature][1](expected, whole)
     first, _ = _built(tables)
     first.run(until_round=3)
     state = first.state_dict()
@@ -185,9 +248,40 @@ def test_the_feature_works(feature: str, kind: str) -> None:
     counts = whole.server.counts()
     ends = sum(counts[name] for name in ("delivered", "lost", "late", "aborted", "in_flight"))
     assert counts["selected"] == len(expected.updates) == ends
+    return whole, expected
+
+
+@pytest.mark.parametrize(("feature", "kind"), [cell[:2] for cell in CELLS if cell[2]])
+def test_the_feature_works(feature: str, kind: str) -> None:
+    whole, expected = _goes_on(_tables(feature, kind))
+    assert FEATURES[feature][1](expected, whole)
 
 
 @pytest.mark.parametrize(("feature", "kind"), [cell[:2] for cell in CELLS if not cell[2]])
 def test_what_makes_no_sense_is_refused(feature: str, kind: str) -> None:
     with pytest.raises(UserError):
         build(parse(_tables(feature, kind)))
+
+
+def test_the_second_table_names_every_feature_of_both_links() -> None:
+    assert {(feature, link) for feature, link, _ in BESIDES} == {(feature, link) for feature in OF_LINKS for link in LINKS}
+
+
+@pytest.mark.parametrize(("feature", "link"), [cell[:2] for cell in BESIDES if cell[2]])
+def test_the_feature_works_between_clients_and_for_opinions(feature: str, link: str) -> None:
+    _, records = _goes_on(_link_tables(feature, link))
+    _, good, cause = OF_LINKS[feature]
+    missing = sum(row.opinions_missing or 0 for row in records.rounds)
+    if link == "opinions":
+        assert good([row.opinion_s or 0.0 for row in records.rounds])
+        assert (missing > 0) == (cause is not None)
+    else:
+        # A message that is sent again is another row.
+        assert good([row.end_s - row.sent_s + row.resend for row in records.messages])
+        assert cause is None or cause in {row.cause for row in records.messages}
+
+
+@pytest.mark.parametrize(("feature", "link"), [cell[:2] for cell in BESIDES if not cell[2]])
+def test_what_makes_no_sense_for_them_is_refused(feature: str, link: str) -> None:
+    with pytest.raises(UserError):
+        build(parse(_link_tables(feature, link)))

@@ -1,0 +1,83 @@
+"""Messages between clients over a bandwidth that changes in time: by hand, and as with a number where it does not change."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.laws.bandwidth import Constant as ConstantBandwidth
+from models.laws.bandwidth import Successive
+from models.laws.channels import Bernoulli
+from models.laws.delays import Constant, ShiftedExponential
+from models.peers.topologies import random_geometric
+from netsim.peers.belief.exchange import BeliefRules
+from netsim.peers.consensus import StartRule
+from tests.helpers.peer_world import four, world
+
+ONE = BeliefRules(exchanges=1, message_bytes=10)
+
+
+def steps(starts_s: list[float], *bytes_per_s: Any) -> Any:
+    return Successive(laws=[ConstantBandwidth(bytes_per_s=one) for one in bytes_per_s], starts_s=starts_s)
+
+
+def test_a_bandwidth_that_changes_under_a_message_by_hand() -> None:
+    # Ten bytes after a delay of 0.5 s: 2 s at 5 bytes/s; from 1.5 s on 10 bytes/s (client 0), or 2.5 bytes/s (the others).
+    law = steps([1.5], 5.0, np.array([10.0, 2.5, 2.5, 2.5]))
+    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=law, delay=Constant(value_s=0.5))
+    w.run(1, np.full(4, 0.5))
+    ends = {(source, target): end for _, source, target, _, end in w.rows("belief")}
+    # 5 bytes by 1.5 s; the rest takes 0.5 s, or 2 s; then the flight, 1 s between 0 and 1, 2 s between 1 and 2.
+    assert (ends[0, 1], ends[1, 0], ends[1, 2]) == (3.0, 4.5, 5.5)
+
+
+def test_a_bandwidth_that_ends_loses_what_is_under_way_by_name() -> None:
+    class Ends(ConstantBandwidth):
+        def ends_s(self, start_s: Any, size_bytes: Any, entities: Any) -> Any:
+            ends = super().ends_s(start_s, size_bytes, entities)
+            return np.where((ends <= 1.0) | (entities > 0), ends, math.inf)
+
+        def stops_s(self, entities: Any) -> Any:
+            return np.where(entities > 0, math.inf, 1.0)
+
+    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=Ends(bytes_per_s=5.0), max_resends=1, resend_after_s=0.25)
+    w.run(1, np.full(4, 0.5))
+    told = [(row.resend, row.sent_s, row.end_s, row.cause) for row in w.recorder.messages if (row.source, row.target) == (0, 1)]
+    # The second sending is lost as it begins.
+    assert [row for row in told if row[3]][:2] == [(0, 0.0, 1.0, "trace-end"), (1, 1.25, 1.25, "trace-end")]
+    assert all(row.cause is None for row in w.recorder.messages if row.source > 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_law_that_does_not_change_is_as_a_number(seed: int) -> None:
+    graph = random_geometric(clients=12, generator=np.random.default_rng(seed), radius_km=0.5)
+    rates = np.random.default_rng(seed).uniform(100, 2000, 12)
+    found = []
+    for given in ({"bandwidth_bytes_per_s": rates}, {"bandwidth": ConstantBandwidth(bytes_per_s=rates)}):
+        w = world(
+            graph,
+            per_round=3,
+            delay=ShiftedExponential(shift_s=0.01, mean_excess_s=0.02),
+            channel=Bernoulli(success=0.8),
+            max_resends=2,
+            start=StartRule(deadline_s=3.0),
+            **given,
+        )
+        w.links.bytes_over = np.zeros(graph.edges, np.int64)
+        outcome = w.run(1, np.random.default_rng(seed).random(12))
+        sent_s, received_s = w.links.airtime_s()
+        found.append((outcome, w.links.sent, w.links.lost, w.links.sent_bytes, sent_s, received_s))
+    (first, *counts, sent_s, received_s), (second, *others, sent_too_s, received_too_s) = found
+    assert counts == others
+    assert first.duration_s == pytest.approx(second.duration_s, rel=1e-12)
+    assert first.members.tolist() == second.members.tolist()
+    np.testing.assert_allclose(sent_s, sent_too_s, rtol=1e-9)
+    np.testing.assert_allclose(received_s, received_too_s, rtol=1e-9)
+
+
+def test_there_is_no_closed_form() -> None:
+    with pytest.raises(ValueError, match=r"engine = 'wave'"):
+        world(four(), per_round=1, engine="wave", bandwidth=steps([9.0], 5.0, 6.0)).run(1, np.full(4, 0.5))

@@ -1,0 +1,147 @@
+"""Opinions on their way: by hand, over arrays as event by event, shared, cut off, and told to who counts energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.laws.availability import Markov
+from models.laws.bandwidth import Constant as ConstantBandwidth
+from models.laws.bandwidth import Successive
+from models.laws.changes import Unchanging
+from models.laws.channels import Bernoulli, Perfect
+from models.laws.delays import Constant, ShiftedExponential
+from netsim.core.clock import Clock
+from netsim.core.streams import Streams
+from netsim.network.bandwidth_sharing import SharedMedium
+from netsim.network.carriers import Carrier, VaryingLinks
+from netsim.network.known_links import KnownLinks
+from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
+from netsim.network.varying_medium import VaryingMedium
+from netsim.servers.opinions import OpinionUplink
+
+
+def uplink(carrier_on: Callable[[Clock], Carrier], clients: int = 3, delay: Any = None, channel: Any = None, **more: Any) -> Any:
+    return OpinionUplink(
+        clients=clients,
+        delay=Unchanging(delay or Constant(value_s=0.0)),
+        channel=Unchanging(channel or Perfect()),
+        streams=Streams(1),
+        carrier_on=carrier_on,
+        **more,
+    )
+
+
+def sharing(bandwidth: float, size: float = 10.0, clients: int = 3) -> Callable[[Clock], Carrier]:
+    return lambda clock: SharedMedium(clock=clock, clients=clients, size_bytes=size, bandwidth_bytes_per_s=bandwidth)
+
+
+def test_opinions_share_a_bandwidth_by_hand() -> None:
+    # 10 bytes each over 10 bytes/s: alone until 0.5 s, two until 1.5 s (client 0 through), then client 1 alone for 0.5 s.
+    ready = np.array([100.0, 100.5, 103.0])
+    told: list[Any] = []
+    sender = uplink(sharing(10.0))
+    sender.on_sending = lambda clients, start_s, end_s: told.append((clients.tolist(), start_s.tolist(), end_s.tolist()))
+    end_s, arrived = sender.send(1, ready, 99.0)
+    assert (end_s, arrived.tolist()) == (104.0, [True] * 3)
+    assert told == [([0], [100.0], [101.5]), ([1], [100.5], [102.0]), ([2], [103.0], [104.0])]
+    # With the delay before the bytes, the wait for the last test, and an outage that client 1 meets in its delay.
+    told.clear()
+    when = InSeconds(start_s=100.6, end_s=100.7)
+    outages = ClientOutages([ClientOutage(name="mast", when=when, clients=3, members=np.array([1]))])
+    sender = uplink(sharing(10.0), delay=Constant(value_s=1.0), wait_s=0.5, outages=outages)
+    sender.on_sending = lambda clients, start_s, end_s: told.append((clients.tolist(), start_s.tolist(), end_s.tolist()))
+    end_s, arrived = sender.send(1, ready, 99.0)
+    assert (end_s, arrived.tolist()) == (103.5, [True, False, False])
+    # Client 2 is cut off in its delay.
+    assert told == [([0], [100.0], [102.5]), ([1], [100.5], [103.0]), ([2], [103.0], [103.5])]
+
+
+def test_what_is_lost_takes_part_in_sharing_again() -> None:
+    # Nothing gets through: three sendings of 1 s each (alone), 0.25 s apart.
+    sender = uplink(sharing(10.0, clients=1), clients=1, channel=Bernoulli(success=0.0), max_resends=2, resend_after_s=0.25)
+    end_s, arrived = sender.send(1, np.array([5.0]), 5.0)
+    assert (end_s, arrived.tolist()) == (5.0 + 3 * 1.0 + 2 * 0.25, [False])
+
+
+class Stops(ConstantBandwidth):
+    """A trace that ends at 2 s."""
+
+    def ends_s(self, start_s: Any, size_bytes: Any, entities: Any) -> Any:
+        ends = super().ends_s(start_s, size_bytes, entities)
+        return np.where(ends <= 2.0, ends, math.inf)
+
+    def stops_s(self, entities: Any) -> Any:
+        return np.full(len(entities), 2.0)
+
+
+def test_a_bandwidth_that_ends_loses_what_is_under_way() -> None:
+    law: Any = Stops(bytes_per_s=10.0)
+    sender = uplink(lambda clock: VaryingLinks(clock=clock, clients=3, law=Unchanging(law), size_bytes=10.0))
+    end_s, arrived = sender.send(1, np.array([0.5, 1.5, 3.0]), 0.0)
+    assert (end_s, arrived.tolist()) == (3.0, [True, False, False])
+
+
+def test_a_bandwidth_that_never_comes_is_waited_for_no_longer_than_all_else() -> None:
+    class Dead(ConstantBandwidth):
+        def ends_s(self, start_s: Any, size_bytes: Any, entities: Any) -> Any:
+            return np.where(entities == 1, math.inf, super().ends_s(start_s, size_bytes, entities))
+
+    law: Any = Dead(bytes_per_s=10.0)
+    sender = uplink(lambda clock: VaryingLinks(clock=clock, clients=3, law=Unchanging(law), size_bytes=10.0))
+    end_s, arrived = sender.send(1, np.array([0.0, 0.0, 3.0]), 0.0)
+    assert (end_s, arrived.tolist()) == (4.0, [True, False, True])
+
+
+def drawn_outages(clients: int) -> ClientOutages:
+    when = DrawnInSeconds(presence=Markov(clients=1, mean_on_s=2.0, mean_off_s=0.5), draws=Streams(3)["outage.x"])
+    return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.arange(0, clients, 2))])
+
+
+@pytest.mark.parametrize("wait_s", [None, 1.0])
+def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
+    clients = 40
+    rng = np.random.default_rng(6)
+    sizes = rng.integers(1, 30, clients).astype(float)
+    steps: Any = Successive(
+        laws=[ConstantBandwidth(bytes_per_s=rng.uniform(5, 40, clients)) for _ in range(3)], starts_s=[2.0, 9.0]
+    )
+    found = []
+    for made in (
+        lambda clock: KnownLinks(clients=clients, law=steps, size_bytes=sizes),
+        lambda clock: VaryingLinks(clock=clock, clients=clients, law=Unchanging(steps), size_bytes=sizes),
+        # A link that is so wide that nobody slows down another.
+        lambda clock: VaryingMedium(
+            clock=clock,
+            clients=clients,
+            size_bytes=sizes,
+            link=Unchanging(ConstantBandwidth(bytes_per_s=1e9)),
+            own=Unchanging(steps),
+        ),
+    ):
+        sender = uplink(
+            made,
+            clients=clients,
+            delay=ShiftedExponential(shift_s=0.05, mean_excess_s=0.2),
+            channel=Bernoulli(success=0.6),
+            max_resends=3,
+            resend_after_s=0.1,
+            wait_s=wait_s,
+            outages=drawn_outages(clients),
+        )
+        slots = []
+        now = 0.0
+        for slot in range(1, 6):
+            ready = now + np.random.default_rng(slot).uniform(0, 1, clients)
+            now, arrived = sender.send(slot, ready, now)
+            slots.append((now, arrived.tolist()))
+        found.append(slots)
+    for slots in found[1:]:
+        assert [arrived for _, arrived in slots] == [arrived for _, arrived in found[0]]
+        assert [now for now, _ in slots] == pytest.approx([now for now, _ in found[0]], rel=1e-9)
+    heard = [sum(arrived) for _, arrived in found[0]]
+    assert 0 < sum(heard) < 5 * clients
