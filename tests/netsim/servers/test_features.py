@@ -93,7 +93,7 @@ FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]
         and any(row.download_end_s - row.download_start_s > 0.3 for row in records.updates),
     ),
     "outages of groups of clients": (
-        {"outages": [{"name": "mast", "clients": [0, 1, 2, 3], "mean_up_s": 1.0, "mean_down_s": 1.0}]},
+        {"outages": [{"name": "mast", "clients": [0, 3, 6, 8], "mean_up_s": 1.0, "mean_down_s": 1.0}]},
         lambda records, simulation: _caused(records, "mast"),
     ),
     "sub-channels with states, assigned by a scheduler": (
