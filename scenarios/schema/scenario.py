@@ -171,9 +171,9 @@ class Scenario(Section):
     """Absent: updates are released as they are."""
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
-    script: script_field() | None = None  # type: ignore[valid-type]
+    script: script_field() = None  # type: ignore[valid-type]
     """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with that
-    as `kind` and with its further arguments."""
+    as `kind` and with its further arguments; "none" or absent: nothing."""
     metrics: Metrics = Metrics()
     """What is measured beside the tables."""
     output: Output = Output()

@@ -14,9 +14,16 @@ from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import refusal
 
+_NONE = "none"
+"""In a variant of a sweep: without the script of the others."""
+
 
 def _read(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
+
+
+def _or_none(value: Any) -> Any:
+    return None if value == _NONE else value
 
 
 def _checked(section: Any) -> Any:
@@ -37,10 +44,12 @@ class _ByName:
     """Describes that a name alone does, too."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        name = {"type": "string", "pattern": OWN_CLASS, "description": "A generator function, as package.module:function."}
+        told = "A generator function, as package.module:function; none: no script."
+        name = {"type": "string", "pattern": f"{OWN_CLASS}|^{_NONE}$", "description": told}
         return {"anyOf": [name, handler(schema)]}
 
 
 def script_field() -> Any:
-    """The type of the field that holds the script."""
-    return Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
+    """The type of the field that holds the script, if there is one."""
+    script = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
+    return Annotated[script | None, BeforeValidator(_or_none)]
