@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,13 @@ class Absences:
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s`."""
         self.inner.advance(now_s, draws)
+        self._show()
+
+    def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
+        """As `advance`, change by change of `inner`, whoever is away."""
+        for who, times_s in self.inner.changes(now_s, draws):
+            self._show()
+            yield who, times_s
         self._show()
 
     def _show(self) -> None:

@@ -42,6 +42,8 @@ class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
     the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,)."""
 
+    settled = False
+    """Whether it is known that nobody will ever come or go again."""
     returning: BoolArray | None = None
     """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
 
@@ -105,8 +107,6 @@ class ClientPool:
         self.probes: Probes | None = None
         """Who asks clients for their loss, beside their updates; None: nobody."""
         self._availability_draws = availability_draws
-        self.settled = False
-        """Whether it is known that nobody will ever come or go again."""
         self._charged = energy is not None and energy.batteries is not None
 
     @property

@@ -101,10 +101,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     # Who shares with whom is nobody's law: what is expected is the time alone.
     truth = Truth(phases=[*delays.values(), *worked, *down.expected, *up.expected], clients=count)
     private, schedule = _schedule(scenario)
-    present = resolve_parameters(scenario.availability, "availability", "availability", population)
-    availability = construct(scenario.availability, "availability", "availability", present, {"clients": count})
-    if context.targets is not None:
-        availability = context.targets.absences(availability, count)
+    availability = _presence(scenario, context)
     world = World(
         scenario=scenario,
         streams=streams,
@@ -150,6 +147,13 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     targets = Targets() if scenario.script is not None else None
     return Context(population, streams, rounds, scenario.time_limit_s, targets)
+
+
+def _presence(scenario: Scenario, context: Context) -> Any:
+    population = context.population
+    keywords = resolve_parameters(scenario.availability, "availability", "availability", population)
+    law = construct(scenario.availability, "availability", "availability", keywords, {"clients": population.count})
+    return law if context.targets is None else context.targets.absences(law, population.count)
 
 
 def _simulation(world: World, composed: Composed) -> Simulation:

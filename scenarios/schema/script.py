@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -51,5 +51,5 @@ class _ByName:
 
 def script_field() -> Any:
     """The type of the field that holds the script, if there is one."""
-    script = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
-    return Annotated[script | None, BeforeValidator(_or_none)]
+    script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
+    return Annotated[Optional[script], BeforeValidator(_or_none)]  # noqa: UP045 (an annotation that is made here)

@@ -12,7 +12,7 @@ import netsim
 def script(
     world: netsim.World,
     *,
-    rest: Annotated[int, Doc("Updates that must have been delivered over the sub-channel that gave it away, before it returns.")] = 30,
+    rest: Annotated[int, Doc("Deliveries over the sub-channel that gave it away, before it returns.")] = 30,
     patience: Annotated[int, Doc("Rounds after which it hides though nobody has noticed it.")] = 200,
 ) -> netsim.Script:
     """Jams until the scheduler declares a change, hides until the sub-channel concerned is trusted again, and so on."""
