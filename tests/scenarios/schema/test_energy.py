@@ -40,8 +40,8 @@ def tables(energy: dict[str, Any]) -> dict[str, Any]:
         (SOME | {"watts": 1.0}, r"energy.watts = 1.0: unknown key"),
         (SOME | {"battery": {"capacity_j": 0.0}}, r"energy.battery.capacity_j = 0.0 for client 0: must be > 0 joules"),
         (SOME | {"battery": {"capacity_j": 5.0, "initial": 1.5}}, r"energy.battery.initial = 1.5 for client 0: must be a share"),
-        (SOME | {"battery": {"capacity_j": 5.0, "threshold": 0.0}}, r"battery.threshold = 0.0 for client 0: must be a share above 0"),
-        (SOME | {"battery": {"capacity_j": 5.0, "charge_w": 2.0}}, r"battery.charge_w = 2.0: is supplied at no time; say in chargi"),
+        (SOME | {"battery": {"capacity_j": 5.0, "threshold": 0.0}}, r"battery.threshold = 0.0 for client 0: must be a share"),
+        (SOME | {"battery": {"capacity_j": 5.0, "charge_w": 2.0}}, r"battery.charge_w = 2.0: is supplied at no time"),
         (SOME | {"battery": {"capacity_j": 5.0, "charging": ALWAYS}}, r"battery.charging.kind = .always.: charges nothing"),
         (
             SOME | {"battery": {"capacity_j": 5.0, "charge_w": -2.0, "charging": ALWAYS}},
