@@ -30,8 +30,9 @@ from scenarios.registry.protocols import check_component, check_component_within
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, did_you_mean, in_own_words
 from scenarios.schema.section import Section, problem, refusal
 
-KINDS_OF, IN_A_GROUP = "kinds-of-", "-in-a-group"
-"""Beginning, and end where laws by group are left out, of the comment that marks a choice of components in the JSON Schema."""
+KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
+"""Beginning, and ends where laws by group or what does not fit are left out, of the comment that marks a choice of components in
+the JSON Schema."""
 GIANT = 10**12
 PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel", "availability", "reward", "states"})
 """Groups whose components are given parameters that differ between clients (for sub-channels: between these)."""
@@ -206,7 +207,8 @@ class _ComponentOf:
             own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
             kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
         nested = self.group in BY_GROUP and not self.by_group
-        return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{IN_A_GROUP if nested else ''}"}
+        end = IN_A_GROUP if nested else THAT_FIT if self.fits is not None else ""
+        return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{end}"}
 
 
 def component_of(

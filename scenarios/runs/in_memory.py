@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,13 +18,14 @@ from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.books import refuse_unbalanced
+from scenarios.runs.failures import refusing
 from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.own_code import own_code, used
 from scenarios.runs.reading import to_toml
-from scenarios.runs.run import label_counts, partition_table, refusing, tables_of
+from scenarios.runs.run import label_counts, partition_table, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
-from scenarios.runs.sweep import Plan, Planned, counting, open_counts
-from scenarios.schema.errors import located
+from scenarios.runs.sweep import Plan, Planned, counting, open_counts, refuse_failed
+from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 
@@ -43,7 +45,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     simulation.record_to(Summing(recorder, totals))
     code = used([], own_code(scenario), 1)
     started = time.perf_counter()
-    with refusing(scenario):
+    with refusing(scenario, simulation):
         simulation.run(after_round=after_round)
     simulation.close()
     tables: dict[str, Any] = dict(recorder.tables)
@@ -59,7 +61,8 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
 def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callable[[list[int]], None] | None = None) -> Sweep:
     """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
 
-    `progress` is called some times a second with the rounds done of every run. Raises UserError.
+    `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's
+    is `missing`, with a warning. Raises UserError where all do.
     """
     from joblib import Parallel, delayed
 
@@ -67,10 +70,19 @@ def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callabl
     given = objects()
     with counting(len(planned.runs), progress, StopRequest()) as counts_file:
         left = workers(delayed(_in_worker)(p, given, counts_file, i) for i, p in enumerate(planned.runs))
-    entries = []
-    for p, (told, text, tables) in zip(planned.runs, left, strict=True):
+    entries, missing, failed = [], [], []
+    for p, done in zip(planned.runs, left, strict=True):
+        if isinstance(done, str):
+            failed.append(done)
+            missing.append((p.label, p.seed))
+            continue
+        told, text, tables = done
         source = RunInMemory(summary=told, scenario_text=text, tables=tables)
         entries.append(SweepEntry(p.variant, p.label, p.seed, Path(p.path), source))
+    if not entries:
+        refuse_failed(failed, "there was no other")
+    for text in failed:
+        warnings.warn(f"{text} (this run failed, and is missing)", stacklevel=3)
     return Sweep(
         path=Path(),
         name=planned.name,
@@ -78,17 +90,23 @@ def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callabl
         baseline=planned.baseline,
         target_accuracy=planned.target_accuracy,
         smoothing_s=planned.smoothing_s,
+        missing=missing,
     )
 
 
-def _in_worker(planned: Planned, given: dict[str, Any], counts_file: str, index: int) -> tuple[dict[str, Any], str, Any]:
-    """What a run leaves; `given`: the classes that only the process knows that asks for it."""
+def _in_worker(planned: Planned, given: dict[str, Any], counts_file: str, index: int) -> tuple[dict[str, Any], str, Any] | str:
+    """What a run leaves, or what went wrong in it by a mistake of the user's.
+
+    `given`: the classes that only the process knows that asks for it.
+    """
     adopt(given)
     counts = open_counts(counts_file)
 
     def count(simulation: Simulation) -> None:
         counts[index] = simulation.server.round
 
-    with located(f"variant {planned.variant}, seed {planned.seed}"):
+    try:
         done = run_in_memory(build(planned.scenario), planned.scenario, after_round=count)
+    except UserError as error:
+        return f"variant {planned.variant}, seed {planned.seed}: {error}"
     return done.summary(), done.scenario_text(), done.tables

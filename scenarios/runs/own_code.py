@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from scenarios.schema.scenario import Scenario
 Fingerprint = dict[str, dict[str, str]]
 """Component, as the scenario names it -> module -> SHA-256 of its file."""
 
+OWN_FUNCTIONS = ("learner.local_training", "learner.metrics")
+"""Keys that hold functions of the user's own, beside every `kind`."""
 _NETSIM = ("analysis", "models", "netsim", "scenarios")
 _SEEN: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
 # A process goes on with the code that it has imported, whatever becomes of the file: its fingerprint is taken once, unless the
@@ -30,9 +33,8 @@ _SEEN: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
 
 def own_code(scenario: Scenario) -> Fingerprint:
     """The fingerprint of every component of `scenario` that is not netsim's; empty where there is none."""
-    # A run has nothing of what other variants of its sweep name.
-    places = dict(sorted(_places(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))))
-    return {kind: _modules(place) for kind, place in places.items()}
+    places = {own.kind: own.place for own in own_components(scenario)}
+    return {kind: _modules(place) for kind, place in sorted(places.items())}
 
 
 def used(before: list[dict[str, Any]], now: Fingerprint, round: int) -> list[dict[str, Any]]:
@@ -66,21 +68,34 @@ def refuse_changed(where: str, before: Fingerprint, now: Fingerprint) -> None:
         )
 
 
-def _places(value: Any) -> Iterator[tuple[str, str]]:
-    """Every `kind` in the tables of a scenario behind which is code that is not netsim's, and its "module:Name"."""
-    if isinstance(value, Mapping):
-        kind = value.get("kind")
-        if isinstance(kind, str):
+@dataclass(frozen=True)
+class OwnComponent:
+    """A class or function behind a key of a scenario that is not netsim's."""
+
+    path: str
+    """The key, such as "learner.aggregation.kind"."""
+    kind: str
+    """What the scenario calls it."""
+    place: str
+    """Where it is, as "module:Name"."""
+
+
+def own_components(scenario: Scenario) -> list[OwnComponent]:
+    """All of them, the sweep's other variants aside: a run has nothing of what these name."""
+    return list(_found(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), ""))
+
+
+def _found(value: Any, path: str) -> Iterator[OwnComponent]:
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, inner in items:
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or here in OWN_FUNCTIONS):
             # Entry points have short names, which no two groups of theirs need to tell apart.
-            registered = (known(group).get(kind) for group in BUILT_IN if kind not in BUILT_IN[group])
-            place = kind if ":" in kind else next(filter(None, registered), None)
+            registered = (known(group).get(inner) for group in BUILT_IN if inner not in BUILT_IN[group])
+            place = inner if ":" in inner else next(filter(None, registered), None)
             if place is not None:
-                yield kind, place
-        for inner in value.values():
-            yield from _places(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _places(inner)
+                yield OwnComponent(here, inner, place)
+        yield from _found(inner, here)
 
 
 def _modules(place: str) -> dict[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from netsim.records.sinks import FORMAT, UNFINISHED, DamagedPieceError, ParquetR
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
-from scenarios.registry.kinds import is_own
 from scenarios.runs import atomic, checkpoint
 from scenarios.runs.books import refuse_unbalanced
+from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, make, open_run
 from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.lock import locked
@@ -31,7 +30,7 @@ from scenarios.runs.own_code import latest, own_code, refuse_changed, used
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, version
-from scenarios.schema.errors import ANSWER_ERRORS, UserError
+from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 _PARTITION = "partition.parquet"
@@ -143,7 +142,7 @@ def _play(
         checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": kept - started, **now})
 
     try:
-        with stop_requests() as stop, refusing(scenario):
+        with stop_requests() as stop, refusing(scenario, simulation):
 
             def between_rounds(simulation: Simulation) -> None:
                 try:
@@ -171,20 +170,6 @@ def _play(
     return told
 
 
-@contextmanager
-def refusing(scenario: Scenario) -> Iterator[None]:
-    """Raise UserError for what goes wrong in a simulation within the block by a mistake of the user's."""
-    try:
-        yield
-    except ANSWER_ERRORS as error:
-        refused = _of_own_class(scenario, error)
-        if refused is None:
-            raise
-        raise UserError(refused) from error
-    except MemoryError as error:
-        raise UserError(f"learner.{error}") from error
-
-
 def _close(simulation: Simulation) -> None:
     try:
         simulation.close()
@@ -202,23 +187,6 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "probes": scenario.probes,
         "script": scenario.script is not None,
     }
-
-
-def _of_own_class(scenario: Scenario, error: Any) -> str | None:
-    """The engine's complaint of what a class of the user's own returned, as one about its key; None where it is netsim's."""
-    path, kind = error.role, scenario.method.kind
-    trained = scenario.learner.components() if scenario.learner is not None else {}
-    if error.role == "scheduler" and scenario.scheduler is not None:
-        kind = scenario.scheduler.kind
-    if error.role in ("compression", "down_compression"):
-        path, kind = f"payload.{error.role}", getattr(scenario.payload, error.role).kind
-        return f"{path}.kind = {kind!r}: {error.told}; fix its {error.method}" if is_own("compression", kind) else None
-    if error.role in trained:
-        path, kind = f"learner.{error.role}", trained[error.role].kind
-    for i, jammer in enumerate(scenario.jammers):
-        if error.role == "jammer" and error.name == jammer.name:
-            path, kind = f"jammers.{i}.law", jammer.law.kind
-    return f"{path}.kind = {kind!r}: {error.told}; fix its {error.method}" if is_own(error.role, kind) else None
 
 
 def label_counts(built: Built) -> NDArray[Any] | None:

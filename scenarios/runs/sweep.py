@@ -175,9 +175,10 @@ def sweep(
 
     `resume`: runs of an earlier attempt that are complete stay as they are, those cut off go on from their last checkpoint.
     Where the code of the user's own components is another than theirs, that is refused, unless `allow_changed_code`.
-    `progress` is called some times a second with the rounds done of every run. Interrupted (KeyboardInterrupt), the sweep keeps
-    the runs that are complete, and `sweep.json` lists these. Raises UserError, with nothing written and nothing deleted, for
-    whatever the user can fix.
+    A run that goes wrong by a mistake of the user's, such as in a component of the user's own, keeps no other from its end; it is
+    told when all have ended. `progress` is called some times a second with the rounds done of every run. Interrupted
+    (KeyboardInterrupt), the sweep keeps the runs that are complete, and `sweep.json` lists these. Raises UserError: before any
+    run with nothing written and nothing deleted, for whatever the user can fix.
     """
     from joblib import Parallel, delayed
 
@@ -201,13 +202,23 @@ def sweep(
             open_sweep(folder, _manifest(planned, []), paths)
         with stop_requests() as stop, counting(len(planned.runs), progress, stop) as counts_file:
             try:
-                workers(delayed(_play)(p, folder / p.path, counts_file, i, resume, code[i]) for i, p in enumerate(planned.runs))
+                failed = workers(
+                    delayed(_play)(p, folder / p.path, counts_file, i, resume, code[i]) for i, p in enumerate(planned.runs)
+                )
             finally:
                 write_manifest(folder, _manifest(planned, complete(planned, folder)))
             stopped = bool(open_counts(counts_file)[_STOP])
     if stopped:
         raise KeyboardInterrupt
+    refuse_failed(failed, f"the others are complete: {folder}")
     return folder
+
+
+def refuse_failed(failed: Iterable[str | None], others: str) -> None:
+    """Raise UserError where runs have failed, with what each says; `others`: what became of those that have not."""
+    told = [text for text in failed if text is not None]
+    if told:
+        raise UserError("\n".join([*told, f"{len(told)} {'run' if len(told) == 1 else 'runs'} failed; {others}"]))
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, list[str]]:
@@ -270,30 +281,36 @@ def _try(planned: Planned) -> None:
         build(planned.scenario)
 
 
-def _play(planned: Planned, out: Path, counts_file: str, index: int, resume: bool, code: Fingerprint) -> None:
+def _play(planned: Planned, out: Path, counts_file: str, index: int, resume: bool, code: Fingerprint) -> str | None:
+    """Run one of them; what went wrong by a mistake of the user's, if anything did."""
     counts = open_counts(counts_file)
     if counts[_STOP]:
-        return
+        return None
     same = resume and _begun(planned, out)
     if same and ended(out) not in (None, INTERRUPTED):
         counts[index] = planned.scenario.rounds
-        return
+        return None
 
     def count(simulation: Simulation) -> None:
         counts[index] = simulation.server.round
         if counts[_STOP]:
             raise KeyboardInterrupt
 
-    with located(f"variant {planned.variant}, seed {planned.seed}"):
+    where = f"variant {planned.variant}, seed {planned.seed}"
+    with located(where):
         # Processes import the code one after the other, and keep what they have imported.
         refuse_changed("while the sweep was under way", code, own_code(planned.scenario))
+    try:
         if same and checkpoint.exists(out):
             # Whether the code of the attempt before may be another was asked before any run began.
             summary = go_on(out, after_round=count, allow_changed_code=True)
         else:
             summary = run(planned.scenario, out, overwrite=True, after_round=count)
+    except UserError as error:
+        return f"{where}: {error}"
     if summary["ended"] == INTERRUPTED:
         counts[_STOP] = 1
+    return None
 
 
 def _begun(planned: Planned, out: Path) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import dropwhile, takewhile
+from pathlib import Path
 
 import models.errors
 import netsim.core.errors
@@ -46,6 +49,20 @@ def located(source: str) -> Iterator[None]:
     except UserError as error:
         # Who refused may have named the place already.
         raise UserError(str(error) if str(error).startswith(f"{source}:") else f"{source}: {error}") from error
+
+
+_ROOT = Path(__file__).resolve().parents[2]
+_NETSIM = ("netsim", "models", "analysis", "scenarios/build", "scenarios/schema", "scenarios/registry", "scenarios/runs")
+_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # not the library, whose scenarios have components of their own
+
+
+def users_line(error: BaseException) -> str:
+    """The line of the user's own code that an exception comes from, as the end of a sentence; empty where there is none."""
+    seen = dropwhile(lambda frame: frame.filename.startswith(_OURS), traceback.extract_tb(error.__traceback__))
+    theirs = list(takewhile(lambda frame: not frame.filename.startswith(_OURS), seen))
+    # Of a package that is called, such as NumPy, the line that called it tells more.
+    lines = [frame for frame in theirs if "site-packages" not in frame.filename] or theirs
+    return f", {lines[-1].filename}, line {lines[-1].lineno}" if lines else ""
 
 
 def in_own_words(error: BaseException) -> str:

@@ -29,7 +29,7 @@ class Payload(Section):
     """How updates are encoded. With a learner values really are compressed, and the size is that of the encoded message; without
     one, `declared`."""
     down_compression: component_of("compression", fits=_whole, why=NO_MODEL) = {"kind": "none"}  # type: ignore[valid-type]
-    """How models are encoded; without a learner, `declared`."""
+    """How models are encoded: as they are, by int8 or qsgd, or by one of your own; without a learner, `declared`."""
     trained_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the bytes of a model and of an update that travels, as of a sub-model or an adapter; without a learner, of which
     `learner.trained` names the parameters."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from scenarios.registry.components import IN_A_GROUP, KINDS_OF
+from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.per_client import PER_CLIENT_JSON
 from scenarios.schema.scenario import Scenario
@@ -107,7 +107,7 @@ def reference() -> str:
         lines += ["", f"## {name}", "", f"In the file: {', '.join(f'`{path}`' for path in written)}.", ""]
         lines += [_text(tables[name].get("description", "")), "", *_keys(tables[name], tables)]
     for name in paths:
-        if name.startswith(KINDS_OF) and not name.endswith(IN_A_GROUP):
+        if name.startswith(KINDS_OF) and not name.endswith((IN_A_GROUP, THAT_FIT)):
             lines += ["", f"## {name.replace('-', ' ').capitalize()}"]
             if all("const" not in kind["properties"]["kind"] for kind in tables[name]["anyOf"]):
                 lines += ["", "None comes with netsim: all are your own."]
@@ -189,8 +189,8 @@ def _type(field: dict[str, Any]) -> str:
         if name == _PER_CLIENT:
             return "[per client](#values-per-client)"
         if name.startswith(KINDS_OF):
-            place = name.removesuffix(IN_A_GROUP)
-            but = " but by-group" if place != name else ""
+            place = name.removesuffix(IN_A_GROUP).removesuffix(THAT_FIT)
+            but = " but by-group" if name.endswith(IN_A_GROUP) else " that fit" if name.endswith(THAT_FIT) else ""
             return f"[one of the {place.replace('-', ' ')}](#{place}){but}"
         return f"[{name}](#{name.lower()})"
     if "enum" in field:

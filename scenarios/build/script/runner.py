@@ -8,13 +8,9 @@ told one after the other: none is missed.
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import dropwhile, takewhile
-from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
@@ -24,14 +20,11 @@ from netsim.core.protocols import State
 from netsim.records.sinks import NoRecorder, Recorder
 from scenarios.build.script.journal import DivergedError, Journal
 from scenarios.build.script.waits import Declared, Ended, Event, Opened, Reached, Wait
-from scenarios.schema.errors import PARAMETER_ERRORS, UserError
+from scenarios.schema.errors import PARAMETER_ERRORS, UserError, users_line
 
 _EVER = float("inf")
 _MOST_AT_ONCE = 100_000
 """Waits in a row that are over as they begin: a script that waits for what has been will never stop."""
-_ROOT = Path(__file__).resolve().parents[3]
-_NOT_THE_USERS = ("netsim", "models", "analysis", "scenarios/build", "scenarios/schema", "scenarios/registry")  # not the library
-_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NOT_THE_USERS)
 
 
 class ScriptRunner:
@@ -204,12 +197,7 @@ class ScriptRunner:
         if error is None:
             frame = None if self._generator is None else self._generator.gi_frame
             return "" if frame is None else f", {frame.f_code.co_filename}, line {frame.f_lineno}"
-        seen = traceback.extract_tb(error.__traceback__)
-        called = dropwhile(lambda frame: frame.filename.startswith(_OURS), seen)
-        users = list(takewhile(lambda frame: not frame.filename.startswith(_OURS), called))
-        # Of a package that is called, such as NumPy, the line that called it tells more.
-        frames = [frame for frame in users if "site-packages" not in frame.filename] or users
-        return f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        return users_line(error)
 
     # Checkpoints.
 

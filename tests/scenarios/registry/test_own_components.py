@@ -262,8 +262,11 @@ def test_a_policy_that_returns_nonsense_in_mid_run_ends_it_with_one_message(shel
 
 
 def test_a_bug_in_a_policy_shows_where_it_is(shell):
-    with pytest.raises(KeyError, match="a bug"):
-        policy(shell, "lab.parts:Bug")
+    code, out, err = policy(shell, "lab.parts:Bug")
+    assert (code, out) == (2, "")
+    assert "policy.kind = 'lab.parts:Bug': KeyError: 'a bug', " in err
+    assert "parts.py, line " in err
+    assert "(round 1, 0 s, seed " in err
 
 
 @pytest.mark.parametrize(

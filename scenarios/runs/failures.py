@@ -1,0 +1,86 @@
+"""What goes wrong in a component of the user's own while a run is under way, told with the component, the round and the line."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from netsim.simulation import Simulation
+from scenarios.registry.kinds import is_own
+from scenarios.runs.own_code import OwnComponent, own_components
+from scenarios.schema.errors import ANSWER_ERRORS, UserError, users_line
+from scenarios.schema.scenario import Scenario
+
+
+@contextmanager
+def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
+    """Raise UserError for what goes wrong in a simulation within the block by a mistake of the user's; others pass."""
+    try:
+        yield
+    except UserError:
+        raise
+    except ANSWER_ERRORS as error:
+        refused = _of_own_class(scenario, error)
+        if refused is None:
+            raise
+        raise UserError(f"{refused} ({_when(scenario, simulation)})") from error
+    except MemoryError as error:
+        raise UserError(f"learner.{error}") from error
+    except Exception as error:
+        own = _to_blame(scenario, error)
+        if own is None:
+            raise
+        text = str(error).partition("\n")[0]
+        told = f"{own.path} = {own.kind!r}: {type(error).__name__}: {text}{users_line(error)}"
+        raise UserError(f"{told} ({_when(scenario, simulation, own.path)})") from error
+
+
+def _when(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
+    # A model is evaluated when its round is over.
+    round = simulation.server.round + (not path.startswith("learner.metrics"))
+    return f"round {round}, {simulation.clock.now:g} s, seed {scenario.seed}"
+
+
+def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:
+    """The component in whose code `error` was raised, the one that the engine called; None: the error is none of the user's."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    components = own_components(scenario)
+    # What fails in a class of netsim's that the user's is derived from, and that the user's did not call, is netsim's.
+    executed = {frame.f_globals.get("__name__") for frame in frames}
+    if not any(own.place.partition(":")[0] in executed for own in components):
+        return None
+    for frame in frames:
+        called = _called(frame)
+        for own in components:
+            if own.place in called:
+                return own
+    return None
+
+
+def _called(frame: FrameType) -> set[str]:
+    """The "module:Name" of the function that a frame executes, and of the classes of the object whose method it is."""
+    code, module = frame.f_code, frame.f_globals.get("__name__")
+    names = {f"{module}:{code.co_qualname.partition('.')[0]}"}
+    holder: Any = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    return names | {f"{base.__module__}:{base.__qualname__}" for base in type(holder).__mro__}
+
+
+def _of_own_class(scenario: Scenario, error: Any) -> str | None:
+    """The engine's complaint of what a class of the user's own returned, as one about its key; None where it is netsim's."""
+    path, kind = error.role, scenario.method.kind
+    trained = scenario.learner.components() if scenario.learner is not None else {}
+    sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}
+    group = error.role
+    if error.role == "scheduler" and scenario.scheduler is not None:
+        kind = scenario.scheduler.kind
+    if error.role in sent:
+        path, kind, group = f"payload.{error.role}", sent[error.role].kind, "compression"
+    if error.role in trained:
+        path, kind = f"learner.{error.role}", trained[error.role].kind
+    for i, jammer in enumerate(scenario.jammers):
+        if error.role == "jammer" and error.name == jammer.name:
+            path, kind = f"jammers.{i}.law", jammer.law.kind
+    return f"{path}.kind = {kind!r}: {error.told}; fix its {error.method}" if is_own(group, kind) else None
