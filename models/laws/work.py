@@ -40,6 +40,8 @@ class Work:
     `single`: batches of a single sample are processed, too. Raises ValueError for a number that is not whole and >= 1.
     """
 
+    known = True
+
     def __init__(
         self,
         *,

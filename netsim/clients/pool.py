@@ -114,6 +114,12 @@ class ClientPool:
         """Who is there with enough charge to be selected, and when either may change."""
         return self.presence if self.energy is None else self.energy
 
+    def unused_columns(self) -> list[str]:
+        """Columns of an attempt's record that say nothing in this run."""
+        energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
+        work = [] if self.medium.work.known else ["samples", "steps"]
+        return energy + work + ([] if self.life.retry else ["started_round"])
+
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
         # Where nobody will ever come or go again, presence need not be asked for any more.

@@ -75,6 +75,9 @@ class DelayLaw(Protocol):
 class WorkLaw(Protocol):
     """How much local training an update takes."""
 
+    known: bool
+    """Whether it says anything of samples and steps."""
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
         """Samples that updates of `clients` (n,) process, and steps that they take; None: nobody knows.
 

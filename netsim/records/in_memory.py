@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from netsim.records.rows import (
     ProbeRow,
     RoundRow,
     ScriptRow,
-    UpdateRow,
 )
 
 _FLUSH_ROWS = 8192
@@ -34,7 +33,15 @@ class TableRows:
         self._schema, self._write = schema, write
         # Values row after row. Kept as rows they would be objects for the garbage collector to walk through, again and again.
         self._values: list[Any] = []
+        self._names: Sequence[str] = schema.names
         self._full = _FLUSH_ROWS * len(schema)
+
+    def taking(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+        """`append`, of rows that hold these `columns` of the table, in this order; the others are null."""
+        table = self.waiting()
+        self._names, self._full = columns, _FLUSH_ROWS * len(columns)
+        self.wait(table)
+        return self.append
 
     def append(self, row: tuple[Any, ...]) -> None:
         self._values += row
@@ -43,14 +50,20 @@ class TableRows:
 
     def waiting(self) -> pa.Table:
         """The rows that are not yet written."""
-        width = len(self._schema)
+        width = len(self._names)
+        count, place = len(self._values) // width, {name: i for i, name in enumerate(self._names)}
         # from_pandas: NaN, which stands for "not reached" in the engine, becomes a null in the file.
-        columns = [pa.array(self._values[i::width], type=field.type, from_pandas=True) for i, field in enumerate(self._schema)]
+        columns = [
+            pa.array(self._values[place[field.name] :: width], type=field.type, from_pandas=True)
+            if field.name in place
+            else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def wait(self, table: pa.Table) -> None:
         """Let the rows of `table` wait, in place of those that do."""
-        columns = [column.to_pylist() for column in table.columns]
+        columns = [table.column(name).to_pylist() for name in self._names]
         self._values = [value for row in zip(*columns, strict=True) for value in row]
 
     def flush(self) -> None:
@@ -105,8 +118,8 @@ class ArrowRecorder:
     def round(self, row: RoundRow) -> None:
         self._keep("rounds", row)
 
-    def update(self, row: UpdateRow) -> None:
-        self._keep("clients", row)
+    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+        return self._rows["clients"].taking(columns) if "clients" in self._rows else lambda row: None
 
     def jam(self, row: JamRow) -> None:
         self._keep("jams", row)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -75,8 +76,12 @@ class Recorder(Protocol):
     def round(self, row: RoundRow) -> None:
         """A round has closed."""
 
-    def update(self, row: UpdateRow) -> None:
-        """An update has ended, or the run has ended before it."""
+    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+        """Who takes the row of each attempt that has ended, or that the run has ended before.
+
+        Rows hold the values of these `columns` of `UpdateRow`, in this order; nothing is to be said of the others in this run,
+        which cost it nothing then.
+        """
 
     def jam(self, row: JamRow) -> None:
         """A dwell of a jammer has ended."""
@@ -103,8 +108,8 @@ class NoRecorder:
     def round(self, row: RoundRow) -> None:
         return None
 
-    def update(self, row: UpdateRow) -> None:
-        return None
+    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+        return lambda row: None
 
     def jam(self, row: JamRow) -> None:
         return None
@@ -140,8 +145,8 @@ class MemoryRecorder:
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
 
-    def update(self, row: UpdateRow) -> None:
-        self.updates.append(row)
+    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+        return lambda row: self.updates.append(UpdateRow(**dict(zip(columns, row, strict=True))))
 
     def jam(self, row: JamRow) -> None:
         self.jams.append(row)
@@ -314,7 +319,7 @@ class ParquetRecorder:
         acts = _Table(folder, "script", SCRIPT) if script else None
         self._tables = [table for table in (rounds, updates, dwells, declared, sent, asked, acts) if table is not None]
         self.round = rounds.rows.append
-        self.update = updates.rows.append if updates else NoRecorder().update
+        self.attempts = updates.rows.taking if updates else NoRecorder().attempts
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message

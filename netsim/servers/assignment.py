@@ -6,6 +6,7 @@ the place of a client is its number. Where a policy chooses, the clients take th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 class Assignment(Protocol):
     """Gives the attempts of a round their sub-channels."""
 
+    unused_columns: Sequence[str]
+    """Columns of an attempt's record that say nothing then."""
+
     def open(self, number: int, chosen: IntArray) -> None:
         """Round `number` opens; `chosen` (n,) begin an attempt at once."""
 
@@ -40,6 +44,8 @@ class Assignment(Protocol):
 
 class NoAssignment:
     """Every client has a link of its own, or waits in one queue: there is nothing to assign."""
+
+    unused_columns: Sequence[str] = ("channel", "good", "jammed", "collided")
 
     def open(self, number: int, chosen: IntArray) -> None:
         return None
@@ -64,6 +70,8 @@ class ScheduledAssignment:
     transmits from an earlier round, and wait where their sub-channel is held. Raises ValueError for fewer sub-channels than
     places.
     """
+
+    unused_columns: Sequence[str] = ()
 
     def __init__(
         self,

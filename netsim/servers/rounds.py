@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.records.rows import RoundRow, UpdateRow
+from netsim.records.rows import LATER, RoundRow, UpdateRow
 from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
@@ -83,15 +84,27 @@ class AttemptRows:
 
     def __init__(self, *, loop: RoundLoop, recorder: Recorder, at_close: bool = False) -> None:
         self.loop = loop
-        self.recorder = recorder
         self.at_close = at_close
         self._with_losses = loop.learner.records_losses
+        unused = {*loop.pool.unused_columns(), *loop.assignment.unused_columns}
+        if not at_close:
+            unused |= {"age_after_rounds", "age_after_s"}
+        if not self._with_losses:
+            unused |= {*LATER}
+        self.columns = tuple(name for name in UpdateRow._fields if name not in unused)
+        """Those that this run has something to say of."""
+        self._values: Callable[[Update | UpdateRow], tuple[Any, ...]] = attrgetter(*self.columns)
+        self._write = recorder.attempts(self.columns)
         self._held: list[UpdateRow] = []
         if not at_close:
             loop.pool.followers.append(self._hold if self._with_losses else self._ended)
 
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all rows to `recorder` from now on."""
+        self._write = recorder.attempts(self.columns)
+
     def _ended(self, update: Update) -> None:
-        self.recorder.update(update.row())
+        self._write(self._values(update))
 
     def _hold(self, update: Update) -> None:
         self._held.append(update.row())
@@ -101,7 +114,10 @@ class AttemptRows:
         if self.at_close:
             losses = losses_by_update(closed) if self._with_losses else {}
             for update in self.loop.dispatch.attempts:
-                self._record(update.row(), losses.get((update.client, update.begun_round)))
+                if losses:
+                    self._record(update.row(), losses.get((update.client, update.begun_round)))
+                else:
+                    self._ended(update)
         elif self._held:
             # What counts for a later round has no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
@@ -112,7 +128,7 @@ class AttemptRows:
                     self._record(row, losses.get((row.client, row.round)))
 
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
-        self.recorder.update(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1]))
+        self._write(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
 
     def unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
@@ -120,12 +136,12 @@ class AttemptRows:
         if self.at_close and not self.loop.is_open:
             return
         for row in self._held:
-            self.recorder.update(row)
+            self._write(self._values(row))
         energy = self.loop.pool.energy
         for update in self.loop.dispatch.attempts if self.at_close else self.loop.pool.unfinished():
             if energy is not None and not update.outcome:
                 energy.account(update, now)
-            self.recorder.update(update.row() if update.outcome else update.unfinished_row(now))
+            self._write(self._values(update if update.outcome else update.unfinished_row(now)))
 
     def state_dict(self) -> State:
         """The rows held."""
@@ -154,7 +170,7 @@ class RoundServer:
         self.rows = AttemptRows(loop=loop, recorder=recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
         self._probing = probing
-        self._recording = [self.rows, *recording, *([] if probing is None else [probing])]
+        self._recording = [*recording, *([] if probing is None else [probing])]
 
     @property
     def round(self) -> int:
@@ -213,6 +229,7 @@ class RoundServer:
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
+        self.rows.record_to(recorder)
         for writer in self._recording:
             writer.recorder = recorder
 

@@ -108,7 +108,7 @@ class SlotServer(ABC):
         self.last_round = 0
         """The slot that will be the run's last, so that its model is evaluated."""
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
-        self._recording = [self.rows, *recording]
+        self._recording = recording
         self._book = Book(training.pool)
 
     def run_round(self) -> Generator[Any, Any, None]:
@@ -206,6 +206,7 @@ class SlotServer(ABC):
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
+        self.rows.record_to(recorder)
         for writer in self._recording:
             writer.recorder = recorder
 

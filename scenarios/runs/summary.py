@@ -17,7 +17,7 @@ from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
-from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow, UpdateRow
+from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
@@ -93,7 +93,7 @@ class Summing:
     def __init__(self, inner: Recorder, totals: Totals) -> None:
         self._inner = inner
         self.totals = totals
-        self.update: Callable[[UpdateRow], None] = inner.update
+        self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
         self.probe: Callable[[ProbeRow], None] = inner.probe
