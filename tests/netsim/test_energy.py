@@ -116,6 +116,113 @@ def test_nobody_is_left_once_all_batteries_are_empty_and_nothing_charges_them() 
     assert it.simulation.ended == "nobody left"
 
 
+def test_training_over_several_rounds_is_counted_once_each_attempt_for_its_own_time() -> None:
+    tables = {
+        "name": "over",
+        "rounds": 3,
+        "clients": {"count": 1},
+        "server": {"kind": "asynchronous", "round_s": 0.5},
+        "scheduler": {"kind": "round-robin"},
+        "channels": {"count": 1, "delay": {"kind": "constant", "value_s": 0.125}},
+        "compute": {"delay": {"kind": "constant", "value_s": 1.25}},
+        "energy": WATTS,
+    }
+    simulation, records = built(tables)
+    simulation.run()
+    assert [(row.outcome, row.compute_j, row.send_j) for row in records.updates] == [
+        ("late", 2.5, 0.0),
+        ("late", 2.5, 0.0),
+        ("delivered", 1.25, 0.375),
+    ]
+    spent = [(row.compute_j, row.send_j, row.idle_j) for row in records.rounds]
+    assert spent == [(2.5, 0.0, 0.0), (2.5, 0.0, 0.0), (1.25, 0.375, 0.125)]
+
+
+def of_slots(kind: str, **changes: Any) -> tuple[Any, MemoryRecorder]:
+    tables = {
+        "name": "slots",
+        "rounds": 2,
+        "clients": {"count": 4},
+        "server": {"kind": kind, "per_round": 2},
+        "slots": {"rounds": 1} | ({"start": "agreement"} if kind == "fl-da" else {}),
+        "opinions": {
+            "synthetic": {"worth": {"from": 0.4, "to": 0.9}},
+            "test": {"kind": "constant", "value_s": [1.0, 0.5, 0.25, 0.25]},
+        },
+        "policy": {"kind": "bp-index" if kind == "fl-da" else "super-arm-ucb"},
+        "compute": constant(2, 2, 2, 2),
+        "energy": WATTS,
+    }
+    simulation, records = built(tables | changes)
+    simulation.run()
+    return simulation.server, records
+
+
+def test_tests_and_opinions_by_hand() -> None:
+    opinions = {"delay": {"kind": "constant", "value_s": 0.5}, "bandwidth_bytes_per_s": 16.0, "size_bytes": 8}
+    synthetic = {"worth": {"from": 0.4, "to": 0.9}}
+    test = {"kind": "constant", "value_s": [1.0, 0.5, 0.25, 0.25]}
+    _, records = of_slots("fl-fa", opinions=opinions | {"synthetic": synthetic, "test": test})
+    # Two members train for 2 s; all four test, 2 s in all, and then send for a second each. A slot takes 4 s.
+    assert [(row.end_s, row.compute_j, row.send_j, row.idle_j, row.besides_j) for row in records.rounds] == [
+        (4.0, 20.0 + 10.0, 12.0, 12.0, 22.0),
+        (8.0, 20.0 + 10.0, 12.0, 12.0, 22.0),
+    ]
+
+
+def test_messages_draw_while_their_bytes_are_on_the_wire_by_events_and_in_closed_form() -> None:
+    bandwidth = [8.0, 16.0, 32.0, 64.0]
+    peers = {"topology": {"kind": "complete"}, "bandwidth_bytes_per_s": bandwidth, "delay": {"kind": "constant", "value_s": 9.0}}
+    belief = {"exchanges": 3, "message_bytes": 8}
+    found = {}
+    for engine in ("auto", "events"):
+        slots = {"rounds": 1, "start": "agreement", "engine": engine}
+        server, records = of_slots("fl-da", peers=peers, belief=belief, gossip={"header_bytes": 4, "pair_bytes": 4}, slots=slots)
+        links, energy = server.consensus.links, server.clients.energy
+        assert not links.bytes_over.any()
+        found[engine] = [(row.send_j, row.receive_j, row.message_bytes) for row in records.rounds]
+        assert energy.besides.joules[3] == sum(row.send_j for row in records.rounds)
+    assert found["auto"] == found["events"]
+    # All messages of 8 bytes: client k sends its own to three neighbours in 3 exchanges, and what it floods.
+    send_j, receive_j, message_bytes = found["auto"][0]
+    assert send_j / 3.0 == pytest.approx(receive_j / 2.0)
+    everyone = 3 * 3 * 8 * sum(1 / each for each in bandwidth)
+    assert send_j / 3.0 > everyone
+    assert message_bytes % 8 == 0
+
+
+def test_what_tests_draw_is_taken_from_the_batteries_as_the_slot_closes() -> None:
+    # 12 J each: training takes 10 of the members', tests take 5, 2.5, 1.25 and 1.25.
+    energy = WATTS | {"idle_w": 0.0, "battery": {"capacity_j": 12.0, "threshold": 0.25}}
+    server, records = of_slots("fl-fa", energy=energy, rounds=1)
+    members = {row.client for row in records.updates}
+    left = [max(12.0 - 10.0 * (client in members) - test, 0.0) for client, test in enumerate((5.0, 2.5, 1.25, 1.25))]
+    batteries = server.clients.energy.batteries
+    assert batteries.level_j.tolist() == left
+    assert batteries.dead.tolist() == [level == 0.0 for level in left]
+    assert records.rounds[0].batteries_empty == left.count(0.0) == 1
+
+
+def test_a_charger_that_comes_after_the_state_was_saved_still_saves_the_update(tmp_path: Any) -> None:
+    path = tmp_path / "charger.csv"
+    path.write_text("client,on_s,off_s\n0,7,9\n")
+    charging = {"kind": "trace", "path": str(path)}
+    tables = {
+        "name": "charger",
+        "rounds": 4,
+        "clients": {"count": 2},
+        "server": {"kind": "semi-synchronous", "per_round": 2, "round_s": 2.0},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "constant", "value_s": [7.5, 0.5]}},
+        "energy": {"compute_w": 5.0, "battery": {"capacity_j": 36.0, "charge_w": 4.0, "charging": charging}},
+    }
+    # 36 J last for 7.2 s, and a second more of them once the charger supplies 4 of 5 W from 7 s on.
+    straight, halves = _played(tables, None), _played(tables, 2)
+    assert straight[0] == halves[0]
+    assert "outcome='delivered', selected_s=0.0" in straight[0]
+    assert "compute_end_s=7.5" in straight[0]
+
+
 def both(tables: dict[str, Any]) -> dict[str, Any]:
     scenario = parse(tables)
     done = run_in_memory(build(scenario), scenario)
