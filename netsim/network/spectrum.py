@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.network.draws import Certain, Draw, Durations, Survivals
+from netsim.network.draws import Certain, Draw, Durations, Phases, Survivals
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
+    from netsim.network.known_links import KnownLinks
 
 _EVER = float("inf")
 
@@ -65,7 +66,8 @@ class Spectrum:
     """N orthogonal sub-channels: their states of a round, who is on them, who jams them.
 
     `law` and `delay` have one entity for each sub-channel. `contention`: two transmissions may meet on one sub-channel, and then
-    both are lost; otherwise no schedule may let it happen.
+    both are lost; otherwise no schedule may let it happen. `links`: the sub-channels' bandwidth over time, which the bytes take
+    after the delay; None: they take no time, or one that is part of `delay`.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Spectrum:
         delay: Timeline[DelayLaw],
         streams: Streams,
         contention: bool = False,
+        links: KnownLinks | None = None,
     ) -> None:
         self.count = channels
         self.law = law
@@ -84,7 +87,8 @@ class Spectrum:
         self.all: IntArray = np.arange(channels)
         self._draws = streams["channels.loss"]
         self._states = Survivals(clients=channels, law=law, draws=self._draws, state_draws=streams["channels.state"])
-        self._delays = Durations(clients=channels, law=delay, draws=streams["channels.delay"])
+        delays = Durations(clients=channels, law=delay, draws=streams["channels.delay"])
+        self._delays: Phases = delays if links is None else links.timed(delays)
         self._round = 0
         self._u: FloatArray = np.zeros(channels)
         self._good: list[bool] = []

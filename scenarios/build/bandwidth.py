@@ -25,7 +25,7 @@ from scenarios.build.population import Context, Population
 from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.schema.world import Downlink, VaryingLink
+from scenarios.schema.world import Channels, Downlink, VaryingLink
 
 OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw]
 _LINK: IntArray = np.zeros(1, np.int64)
@@ -168,13 +168,33 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
 
 
 def senders_law(section: VaryingLink, path: str, context: Context) -> BandwidthLaw | None:
-    """The clients' own bandwidth as one law over all time; None: unlimited. Raises UserError where it changes in rounds."""
-    own = _own(section, path, context)
+    """The clients' own bandwidth as one law over all time; None: unlimited. Raises UserError where it changes in rounds.
+
+    It is no target of a script: what begins knows when it will end.
+    """
+    own = _own(section, path, replace(context, targets=None))
     if own is None or len(own.laws) == 1:
         return None if own is None else own.laws[0]
     if own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     return Successive(laws=own.laws, starts_s=list(own.starts))
+
+
+def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
+    """The bandwidth of sub-channels, where it changes in time, for messages that are alike; None: a number to add to their delay.
+
+    A number that changes in rounds is such a one: the change is of what begins after it. Raises UserError.
+    """
+    seconds = any(change.bandwidth_bytes_per_s is not None and change.at_s is not None for change in section.changes)
+    if section.bandwidth is None and not seconds:
+        return None
+    law = senders_law(section, "channels", context)
+    assert law is not None
+    message.require_bytes("channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s")
+    if np.isfinite(law.stops_s(np.arange(section.count))).any():
+        raise UserError("channels.bandwidth.after_end: a sub-channel never ends; repeat or hold its trace")
+    sizes = np.full(section.count, float(np.max(message.size_bytes)))
+    return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
 
 def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:

@@ -12,7 +12,7 @@ from scenarios.build.population import Context, FloatArray, IntArray
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import Compute, Downlink, Link, RandomChanges, Timed
+from scenarios.schema.world import Compute, Link, RandomChanges, Timed, VaryingLink
 
 Unit = Literal["rounds", "seconds"]
 
@@ -56,7 +56,7 @@ def written_steps(section: Timed, what: str, path: str, context: Context, *, num
         latest[unit] = start
         if not isinstance(section, Link) and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
             raise UserError(f"{place}: local training has neither channel nor bandwidth; delay, speed and noise can change")
-        if not isinstance(section, Downlink) and change.bandwidth:
+        if not isinstance(section, VaryingLink) and change.bandwidth:
             raise UserError(f"{place}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
         if not isinstance(section, Compute) and change.of_compute:
             raise UserError(f"{place}: speed and noise are of [compute]; delay, channel and bandwidth can change")
@@ -115,7 +115,7 @@ def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[s
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
         allowed = ["delay", "channel"] if isinstance(section, Link) else ["delay", "noise"]
-        if isinstance(section, Downlink) and section.bandwidth is not None:
+        if isinstance(section, VaryingLink) and section.bandwidth is not None:
             allowed.append("bandwidth")
         if kind not in allowed or not name:
             raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{one}.NAME' for one in allowed)}")

@@ -21,6 +21,7 @@ from netsim.network.jamming import Jammer, Jammers
 from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks, ScheduledChannels
+from scenarios.build.bandwidth import channel_links
 from scenarios.build.laws import timeline
 from scenarios.build.payload import updates_up
 from scenarios.build.population import Context, Population, resolve_parameters
@@ -89,14 +90,16 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     everyone = Population(Clients(count=channels.count))
     context = Context(everyone, streams, world.rounds, scenario.time_limit_s, world.targets)
     law, sequence = channel_states(scenario, context)
-    if channels.bandwidth_bytes_per_s is not None and np.ndim(world.sizes.up):
-        raise UserError(
-            "channels.bandwidth_bytes_per_s: goes with one payload.up_bytes for all clients; set uplink.bandwidth_bytes_per_s"
-        )
+    given = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
+    if getattr(channels, given) is not None and np.ndim(world.sizes.up):
+        raise UserError(f"channels.{given}: goes with one payload.up_bytes for all clients; set uplink.{given}")
+    message = updates_up(world.sizes)
+    links = channel_links(channels, context, message)
     spectrum = Spectrum(
         channels=channels.count,
         law=law,
-        delay=timeline(channels, "delay", "channels", context, updates_up(world.sizes)),
+        delay=timeline(channels, "delay", "channels", context, message if links is None else None),
+        links=links,
         streams=streams,
         contention=scenario.server.contention,
     )

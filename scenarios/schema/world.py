@@ -317,7 +317,7 @@ class ClientOutage(Section):
         return self
 
 
-class Channels(Link):
+class Channels(VaryingLink):
     """N sub-channels, on top of the clients' own links in `[uplink]`: an upload takes the delays of both, and both may lose it.
 
     Where a key may differ between clients, here it may between sub-channels.

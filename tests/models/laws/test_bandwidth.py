@@ -44,6 +44,15 @@ def test_a_transfer_over_three_steps() -> None:
     assert end(law, 0.0, 1110.0) == pytest.approx(12.1, rel=1e-15)
 
 
+def test_what_is_through_but_for_rounding_does_not_wait_for_the_end_of_a_pause() -> None:
+    # 0.5 + 0.6 + 1.9 bytes add up to less than 3 in floating point; then nothing passes until 1 s.
+    rates = [5.0, 6.0, 19.0]
+    law = trace(time_s=[0.0, 0.1, 0.2, 0.3, 1.0], bytes_per_s=[*rates, 0.0, 40.0], end_s=2.0)
+    assert sum(np.diff([0.0, 0.1, 0.2, 0.3]) * rates) < 3.0
+    assert end(law, 0.0, 3.0) == pytest.approx(0.3)
+    assert end(law, 0.0, 3.0 + 4.0) == pytest.approx(1.1)
+
+
 def test_what_comes_after_the_end() -> None:
     assert end(trace(after_end="hold"), 1.0, 550.0) == 6.5
     assert end(trace(after_end="hold"), 100.0, 50.0) == 100.25

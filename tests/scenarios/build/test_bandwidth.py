@@ -280,6 +280,47 @@ def test_a_script_changes_a_bandwidth_under_way() -> None:
         recorded_with(tables, wrong)
 
 
+SUB_CHANNELS: dict[str, Any] = {
+    "name": "sub-channels",
+    "rounds": 1,
+    "clients": {"count": 2},
+    "server": {"kind": "asynchronous"},
+    "scheduler": {"kind": "round-robin"},
+    "payload": sized(100),
+    "uplink": constant(0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("channels", "ends"),
+    [
+        # 100 bytes at 50 a second after a quarter of a second of the sub-channel's delay, and half a second of the own link's.
+        ({"bandwidth_bytes_per_s": 50.0}, 2.75),
+        # The sub-channel's bytes begin at 0.25 s: 37.5 by 1 s, and the others at 25 a second in 2.5 s.
+        ({"bandwidth_bytes_per_s": 50.0, "changes": [{"at_s": 1.0, "bandwidth_bytes_per_s": 25.0}]}, 4.0),
+        ({"bandwidth": {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [50.0, 25.0], "after_end": "hold"}}, 4.0),
+    ],
+)
+def test_a_bandwidth_of_sub_channels_acts_on_what_is_under_way(channels: dict[str, Any], ends: float) -> None:
+    tables = SUB_CHANNELS | {"channels": {"count": 2, "delay": {"kind": "constant", "value_s": 0.25}, **channels}}
+    assert [row.upload_end_s for row in recorded_with(tables).updates] == [ends, ends]
+
+
+@pytest.mark.parametrize(
+    ("channels", "told"),
+    [
+        ({"bandwidth": {**STEPS, "after_end": "stop"}}, "channels.bandwidth.after_end: a sub-channel never ends"),
+        (
+            {"bandwidth": STEPS, "changes": [{"at_round": 2, "bandwidth": {"scale": 2.0}}]},
+            "channels.changes: this bandwidth changes at times, and not in rounds; give at_s",
+        ),
+    ],
+)
+def test_a_bandwidth_of_sub_channels_that_cannot_be_is_refused(channels: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        build(parse(SUB_CHANNELS | {"channels": {"count": 2, **channels}}))
+
+
 def test_energy_is_counted_while_bytes_are_carried() -> None:
     # One watt while receiving, two while sending: 2 s of download that is shared, 4 s of upload over steps.
     ends = {"kind": "trace", "time_s": [0.0, 3.0], "bytes_per_s": [100.0, 20.0], "after_end": "hold"}
