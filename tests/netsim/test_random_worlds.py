@@ -17,6 +17,7 @@ from netsim.core.streams import Streams
 from netsim.network.access import OwnLinkAccess
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.draws import Survivals
+from netsim.network.varying_medium import VaryingMedium
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same, watch
 
 SEEDS = range(60)
@@ -128,7 +129,7 @@ def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
         simulation, records = built(random_tables(seed, tmp_path))
         flying, medium = phases.update, simulation.server.clients.medium
         simulation.run(after_round=lambda s, put=flying: put(u.phase for u in s.server.clients.in_flight.values()))
-        if isinstance(medium.up, SharedMedium):
+        if isinstance(medium.up, SharedMedium | VaryingMedium):
             sharing.add(len(medium.up))
         causes.update(row.cause for row in records.updates if row.outcome == "lost")
         assert all((row.cause is None) == (row.outcome != "lost") for row in records.updates)
@@ -138,7 +139,7 @@ def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
     assert outcomes == {*OUTCOMES, "in_flight"}
     assert phases == {"download", "compute", "wait", "upload"}
     assert ends == {"rounds", "time limit", "nobody left"}
-    assert causes == {"channel", "mast", "power"}
+    assert causes == {"channel", "mast", "power", "trace-end"}
     assert max(sharing) > 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.build.simulation import build
 from scenarios.library.examples import bandwidth_trace
-from scenarios.runs.reading import parse
+from scenarios.runs.reading import load, parse
 from scenarios.schema.errors import UserError
 from tests.helpers.scripted import built as built_with
 from tests.helpers.scripted import recorded as recorded_with
@@ -335,6 +336,15 @@ def test_energy_is_counted_while_bytes_are_carried() -> None:
     it.play()
     assert it.rows("download_end_s", "upload_end_s") == [(2.0, 3.0), (2.0, 3.0)]
     assert it.rows("receive_j", "send_j") == [(2.0, 2.0), (2.0, 2.0)]
+
+
+def test_the_trace_that_comes_along_is_found_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(build(load("bandwidth_trace")).clients.medium.up, KnownLinks)
+    (tmp_path / "bandwidth_trace.csv").write_text("time_s,bytes_per_s\n0,1e6\n")
+    # A file of that name in the folder one is in is the user's own.
+    medium = build(load("bandwidth_trace")).clients.medium
+    assert medium.up.alone_s(1, np.zeros(60), np.arange(60)) == pytest.approx(1.6)
 
 
 def test_the_trace_that_comes_along_is_made_by_its_script() -> None:
