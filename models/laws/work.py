@@ -18,6 +18,7 @@ from models.laws.delays import DelayLaw, FloatArray, IntArray, PerClient, per_cl
 _MOST = 2**31 - 1
 _LARGEST = 2**53
 """Samples of an update, so that times of them lose nothing."""
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,6 @@ class Work:
     `single`: batches of a single sample are processed, too. Raises ValueError for a number that is not whole and >= 1.
     """
 
-    known = True
-
     def __init__(
         self,
         *,
@@ -56,29 +55,45 @@ class Work:
         everyone = (clients,)
         self._single = single
         self._held = None if data_sizes is None else _whole("data_sizes", data_sizes, everyone)
-        if batch_size is None and self._held is None:
+        if batch_size is not None:
+            self.batch_size = _whole("batch_size", batch_size, everyone)
+            """(K,) samples of a step."""
+        elif self._held is not None:
+            self.batch_size = self._held
+        else:
             raise ParameterError("batch_size", None, "must be given where the samples that clients hold are not")
-        self.batch_size: IntArray = self._batches(batch_size, everyone)
-        """(K,) samples of a step."""
         if steps is not None:
             nominal = _whole("steps", steps, everyone)
         elif self._held is None:
             raise ParameterError("epochs", epochs, "are of the samples that clients hold; say how many they are, or give steps")
         else:
-            nominal = _whole("epochs", epochs, everyone) * -(-self._held // self.batch_size)
-            nominal = nominal if max_steps is None else np.minimum(nominal, max_steps)
+            nominal = self._of_epochs(_whole("epochs", epochs, everyone), max_steps)
         self.drawn: IntArray = nominal
         """(K,) steps of an update, those included that are left out."""
-        self.samples, self.steps = self._done(np.arange(clients), nominal)
+        self.samples, self.steps = self._planned(clients)
         """(K,) samples that an update processes, and steps that it takes."""
         if self.samples.max(initial=0) > _LARGEST:
             raise ParameterError("steps" if steps is not None else "epochs", int(self.samples.max()), "are too many samples")
 
-    def _batches(self, batch_size: int | IntArray | None, everyone: tuple[int]) -> IntArray:
-        if batch_size is not None:
-            return _whole("batch_size", batch_size, everyone)
+    def _of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
         assert self._held is not None
-        return self._held
+        if all(map(_same, (epochs, self._held, self.batch_size))):
+            epochs, held, batch, shape = epochs[:1], self._held[:1], self.batch_size[:1], epochs.shape
+        else:
+            held, batch, shape = self._held, self.batch_size, epochs.shape
+        steps = np.asarray(epochs * -(-held // batch), np.int64)
+        return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
+
+    def _planned(self, clients: int) -> tuple[IntArray, IntArray]:
+        if all(_same(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
+            samples, steps = self._done(np.zeros(1, np.int64), self.drawn[:1])
+            return np.broadcast_to(samples, clients), np.broadcast_to(steps, clients)
+        samples, steps = np.empty(clients, np.int64), np.empty(clients, np.int64)
+        # A block at a time: of a million clients all that lies in between would be many arrays.
+        for first in range(0, clients, _BLOCK):
+            some = np.arange(first, min(first + _BLOCK, clients))
+            samples[some], steps[some] = self._done(some, self.drawn[some])
+        return samples, steps
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
         """Samples that updates of `clients` (n,) process, and steps that they take.
@@ -113,7 +128,12 @@ def _whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
         found = np.broadcast_to(array, shape)[client].item()
         shown = f" = {found!r} for client {client}" if array.ndim else f" = {found!r}"
         raise ParameterError(name, found, f"must be a whole number >= 1, and at most {_MOST}", shown=shown)
-    return np.array(np.broadcast_to(array, shape), np.int64)
+    return np.broadcast_to(array.astype(np.int64), shape)
+
+
+def _same(array: IntArray) -> bool:
+    """Whether an array repeats one number, which is stored once."""
+    return array.strides == (0,) or len(array) == 1
 
 
 class Noise(Protocol):

@@ -40,7 +40,7 @@ _EVER = float("inf")
 
 class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,)."""
+    the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,); None: there are none."""
 
     settled = False
     """Whether it is known that nobody will ever come or go again."""
@@ -61,7 +61,7 @@ class ClientPool:
         instant: bool = False,
         reports_phases: bool = False,
         energy: Energy | None = None,
-        groups_of: Callable[[IntArray], Sequence[str | None]] = lambda clients: [None] * len(clients),
+        groups_of: Callable[[IntArray], Sequence[str | None]] | None = None,
     ) -> None:
         self.count, self.clock, self.medium = clients, clock, medium
         self._groups_of, self.reports_phases = groups_of, reports_phases
@@ -117,8 +117,9 @@ class ClientPool:
     def unused_columns(self) -> list[str]:
         """Columns of an attempt's record that say nothing in this run."""
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
-        work = [] if self.medium.work.known else ["samples", "steps"]
-        return energy + work + ([] if self.life.retry else ["started_round"])
+        work = [] if self.medium.work.samples is not None else ["samples", "steps"]
+        group = [] if self._groups_of is not None else ["group"]
+        return energy + work + group + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
@@ -196,7 +197,8 @@ class ClientPool:
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
             models = ModelDraws.drawn(medium, round, now, sent_to)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
-            together = zip(fresh, self._work(sent_to, asked), self._groups_of(sent_to), strict=True)
+            groups = [None] * len(fresh) if self._groups_of is None else self._groups_of(sent_to)
+            together = zip(fresh, self._work(sent_to, asked), groups, strict=True)
             for place, (client, work, group) in enumerate(together):
                 alive[client] = Update(client, round, version, place, now, models, work, group)
             if medium.upload.looks_ahead and sent_to is chosen:

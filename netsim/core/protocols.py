@@ -75,8 +75,9 @@ class DelayLaw(Protocol):
 class WorkLaw(Protocol):
     """How much local training an update takes."""
 
-    known: bool
-    """Whether it says anything of samples and steps."""
+    @property
+    def samples(self) -> IntArray | None:
+        """(K,) samples that an update of each client processes, as planned; None: nobody knows."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
         """Samples that updates of `clients` (n,) process, and steps that they take; None: nobody knows.

@@ -123,8 +123,7 @@ class Medium:
             total += phase.delays_s(round, time_s, clients)
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
-            samples: FloatArray = np.array(self.work.amounts(clients)[0], np.float64)
-            total += samples * each.values_at(time_s, len(clients))
+            total += np.array(self.work.amounts(clients)[0], np.float64) * each.values_at(time_s, len(clients))
         return total + self.up.alone_s(round, time_s + total, clients)
 
     def state_dict(self) -> State:

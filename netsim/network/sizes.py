@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,15 +29,17 @@ class Sizes:
         self.down = down
         self.up = up
 
-    def of_models(self, clients: int) -> list[int]:
+    def of_models(self, clients: int) -> Sequence[int]:
         """[K] bytes of the model on its way to each of K `clients`."""
         return _each(self.down, clients)
 
-    def of_updates(self, clients: int) -> list[int]:
+    def of_updates(self, clients: int) -> Sequence[int]:
         """[K] bytes of the update on its way from each of K `clients`."""
         return _each(self.up, clients)
 
 
-def _each(size: int | IntArray, clients: int) -> list[int]:
-    sizes: list[int] = np.broadcast_to(size, clients).tolist()
-    return sizes
+def _each(size: int | IntArray, clients: int) -> Sequence[int]:
+    # As quick to read as a list, and a fifth of the size: whole numbers in a list are an object each.
+    if isinstance(size, np.ndarray):
+        return array("q", size.astype(np.int64).tobytes())
+    return [size] * clients

@@ -87,10 +87,8 @@ class Population:
             raise UserError(f"clients.groups: hold {end:g} clients, clients.count is {self.count}; make counts and shares add up")
         return members
 
-    def names_of(self, clients: IntArray) -> list[str | None]:
-        """The group of each of `clients` (n,); None where nobody has said which groups there are."""
-        if not self.grouped:
-            return [None] * len(clients)
+    def names_of(self, clients: IntArray) -> list[str]:
+        """The group of each of `clients` (n,)."""
         names = list(self.members)
         return [names[place] for place in self._places[clients].tolist()]
 

@@ -94,7 +94,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
 
     delays = _delays(scenario, context, sent)
     training = build_training(scenario, context, plan, trained)
-    worked = training.times(population)
+    worked = training.times()
     clock = Clock()
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
     up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +52,8 @@ def build_work(scenario: Scenario, population: Population, plan: WorkPlan, train
         return NoWork()
     held = scenario.clients.data_sizes
     given: dict[str, Any] = {
-        "data_sizes": None if held is None else _whole(held, "clients.data_sizes", population),
+        # A ramp over the clients of a group hardly meets whole numbers.
+        "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")).astype(np.int64),
         "batch_size": plan.batch_size,
         "epochs": 1 if plan.epochs is None else plan.epochs,
         "steps": plan.steps,
@@ -167,9 +167,9 @@ class _Speed:
 class TimeOfWork:
     """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time."""
 
-    def __init__(self, samples: Sequence[int] | FloatArray, each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
+    def __init__(self, samples: IntArray | FloatArray, each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
         self._each = each
-        self._counts = np.array(samples)
+        self._counts = samples
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, Times]] = {}
         self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]
@@ -196,11 +196,10 @@ class Training:
     work: WorkLaw
     sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
 
-    def times(self, population: Population) -> list[TimeOfWork]:
+    def times(self) -> list[TimeOfWork]:
         """How long the planned work takes, as timelines: one, or none where that is no time, or nobody knows."""
-        samples = self.work.amounts(np.arange(population.count))[0] if self.sample is not None else []
-        known = [count for count in samples if count is not None]
-        return [TimeOfWork(known, self.sample)] if known and self.sample is not None else []
+        samples = self.work.samples
+        return [] if samples is None or self.sample is None else [TimeOfWork(samples, self.sample)]
 
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:

@@ -65,6 +65,9 @@ def test_clients_do_different_amounts_of_work() -> None:
     assert sorted(it.rows("client", "samples", "steps")) == [(0, 30, 6), (1, 8, 4), (2, 18, 6)]
     it = world([[0, 1, 2]], work={"steps": [1, 2, 3], "batch_size": 4}).play()
     assert sorted(it.rows("client", "samples", "steps")) == [(0, 4, 1), (1, 8, 2), (2, 9, 3)]
+    # 10/3, 20/3 and 10 samples, rounded up to whole ones.
+    it = world([[0, 1, 2]], work={}, clients={"count": 3, "data_sizes": {"from": 0.0, "to": 10.0}}).play()
+    assert sorted(it.rows("client", "samples", "steps")) == [(0, 4, 1), (1, 7, 1), (2, 10, 1)]
     it = world([[0, 1, 2]], work={"steps": 3, "batch_size": 4}, clients={"count": 3}).play()
     assert sorted(it.rows("client", "samples", "steps")) == [(0, 12, 3), (1, 12, 3), (2, 12, 3)]
 
@@ -288,7 +291,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "work.batch_size = 0.0 for client 1: must be a whole number >= 1": {"work": {"batch_size": [1, 0, 2]}},
     "work.epochs = 2.0: give clients.data_sizes": {"clients": {"count": 3}},
     "work.batch_size = null: must be given with steps": {"clients": {"count": 3}, "work": {"steps": 3}},
-    "clients.data_sizes = 1.5 for client 1: must be a whole number": {"clients": {"count": 3, "data_sizes": [2, 1.5, 1]}},
+    "clients.data_sizes = -1.5 for client 1: every client must hold": {"clients": {"count": 3, "data_sizes": [2, -1.5, 1]}},
     "compute.samples_per_s: nothing says how many samples": {"work": None},
     "compute.samples_per_s = 3.0: leave it out; seconds_per_sample says it": {
         "compute": {"samples_per_s": 3.0, "seconds_per_sample": 1.0}
