@@ -40,7 +40,7 @@ _EVER = float("inf")
 
 class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took. `groups_of`: the names of the groups of clients (n,); None: there are none."""
+    the server how long each step of a delivered update took. `groups_of`: names of the groups of clients (n,); None: none."""
 
     settled = False
     """Whether it is known that nobody will ever come or go again."""
@@ -90,10 +90,8 @@ class ClientPool:
         # Lists: an entry of an array costs four times as much to write.
         self.last_delivery_s: list[float] = [0.0] * clients
         """[K] when each client's last update arrived; 0 before the first."""
-        self.successes: list[int] = [0] * clients
-        """[K] updates delivered by each client."""
-        self.selections: list[int] = [0] * clients
-        """[K] attempts begun by each client."""
+        self.selections, self.successes = [0] * clients, [0] * clients
+        """[K] attempts begun, and updates delivered, by each client."""
         self.alive: dict[int, Update] = {}
         """The update that each client has, if it has one."""
         self.in_flight: dict[int, Update] = {}
@@ -195,12 +193,8 @@ class ClientPool:
         send = SendDraws.drawn(medium, round, now, chosen)
         if fresh:
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
-            models = ModelDraws.drawn(medium, round, now, sent_to)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
-            groups = [None] * len(fresh) if self._groups_of is None else self._groups_of(sent_to)
-            together = zip(fresh, self._work(sent_to, asked), groups, strict=True)
-            for place, (client, work, group) in enumerate(together):
-                alive[client] = Update(client, round, version, place, now, models, work, group)
+            models = self._create(round, sent_to, version, asked)
             if medium.upload.looks_ahead and sent_to is chosen:
                 self._foresee(send, models, [alive[client] for client in fresh], now)
         updates, selections = [], self.selections
@@ -221,17 +215,31 @@ class ClientPool:
         self.models_sent += len(fresh)
         if len(fresh) == len(listed) and not holders:
             self.life.begin_all(updates, now)
-            return updates
+        else:
+            self._set_out(round, fresh, updates, holders)
+        return updates
+
+    def _create(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> ModelDraws:
+        """The updates of `clients` (n,), each asked for so many steps, and what they will need."""
+        now, listed, alive = self.clock.now, clients.tolist(), self.alive
+        draws = ModelDraws.drawn(self.medium, round, now, clients)
+        groups = [None] * len(listed) if self._groups_of is None else self._groups_of(clients)
+        for place, (client, work, group) in enumerate(zip(listed, self._work(clients, steps), groups, strict=True)):
+            alive[client] = Update(client, round, version, place, now, draws, work, group)
+        return draws
+
+    def _set_out(self, round: int, fresh: list[int], updates: list[Update], holders: frozenset[int]) -> None:
+        """Those who are `fresh` get the model or have it; the others go on."""
+        now = self.clock.now
         for client in fresh:
             if client in holders:
                 self.models_sent -= 1
-                self.life.train(alive[client], now)
+                self.life.train(self.alive[client], now)
             else:
-                self.life.begin(alive[client], now)
+                self.life.begin(self.alive[client], now)
         for update in updates:
             if update.begun_round != round:
                 self.life.proceed(update, now)
-        return updates
 
     def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[WorkOfUpdate]:
         """How much each of `clients` (n,) is to train that are sent the model."""

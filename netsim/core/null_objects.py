@@ -62,7 +62,7 @@ class NoLearner(_Stateless):
 class NoWork:
     """Nobody knows how much local training takes: no samples and no steps are told, and time is `compute.delay` alone."""
 
-    samples = None
+    samples: IntArray | None = None
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int | None], list[int | None]]:
         if steps is not None:

@@ -170,6 +170,8 @@ class TimeOfWork:
     def __init__(self, samples: IntArray | FloatArray, each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
         self._each = each
         self._counts = samples
+        self.fixed: bool = each.fixed
+        """Whether the law stays the same for ever."""
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, Times]] = {}
         self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]
