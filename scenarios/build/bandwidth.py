@@ -49,21 +49,22 @@ class _Expected:
 
     fixed = False
 
-    def __init__(self, own: OwnBandwidth | None, shared: BandwidthLaw | None, sizes: FloatArray) -> None:
-        self._own, self._sizes = own, sizes
-        self._most = math.inf if shared is None else float(shared.mean_rate(_LINK)[0])
-        self._known: tuple[BandwidthLaw | None, DelayLaw] | None = None
+    def __init__(self, own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> None:
+        self._own, self._shared, self._sizes = own, shared, sizes
+        self._known: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
         law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
-        if self._known is None or self._known[0] is not law:
-            self._known = law, ConstantDelay(value_s=self.takes_s(law))
-        return self._known[1], until_s
+        link = None if self._shared is None else self._shared.at(round, time_s)[0]
+        if self._known is None or self._known[0] is not law or self._known[1] is not link:
+            self._known = law, link, ConstantDelay(value_s=self.takes_s(law, link))
+        return self._known[2], until_s
 
-    def takes_s(self, law: BandwidthLaw | None) -> FloatArray:
-        """(K,) seconds under `law`."""
+    def takes_s(self, law: BandwidthLaw | None, link: BandwidthLaw | None) -> FloatArray:
+        """(K,) seconds under the clients' own `law`, over the shared `link`."""
         everyone = np.arange(len(self._sizes))
-        rates = np.full(len(everyone), self._most) if law is None else np.minimum(law.mean_rate(everyone), self._most)
+        most = math.inf if link is None else float(link.mean_rate(_LINK)[0])
+        rates = np.full(len(everyone), most) if law is None else np.minimum(law.mean_rate(everyone), most)
         return np.asarray(self._sizes / rates)
 
 
@@ -150,17 +151,18 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     key += "_bytes_per_s" if given is None else ""
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
-    scripted = context.targets is not None and own is not None
+    scripted = context.targets is not None
 
     def another(clock: Clock) -> Carrier:
         return _carrier(own, shared, clock, sizes, scripted=scripted)
 
     carrier = another(clock)
-    if context.targets is not None and own is not None:
-        context.targets.after_change(f"{path}.bandwidth", carrier.renew)
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
     expected = _Expected(own, shared, sizes)
-    for law in own.laws if own is not None else [None]:
-        takes_s = expected.takes_s(law)
+    for alone in own.laws if own is not None else [None]:
+        takes_s = expected.takes_s(alone, None if shared is None else shared.laws[0])
         if not takes_s.max() <= LONGEST_S:
             shown = f"takes {takes_s.max():g} s on average for client {takes_s.argmax()}"
             raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
@@ -217,22 +219,22 @@ def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | No
     return timeline
 
 
-def _shared(section: Downlink, path: str, context: Context) -> BandwidthLaw:
+def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
     """The bandwidth that all share: one link, entity 0."""
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
-    if shared.bandwidth is None:
-        with refusals_at(path, ("bytes_per_s",), {"bytes_per_s": f"{path}.bandwidth_bytes_per_s"}):
-            return Constant(bytes_per_s=shared.bandwidth_bytes_per_s or 0.0)
     alone = replace(context, population=Population.of_one())
-    law: BandwidthLaw = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone).build()
-    return law
+    first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
+    if shared.bandwidth is not None:
+        first = _Component(Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone))
+    timeline: OwnBandwidth = pieced(first, [], path, "bandwidth", alone)
+    return timeline
 
 
 def _carrier(
-    own: OwnBandwidth | None, shared: BandwidthLaw | None, clock: Clock, sizes: FloatArray, *, scripted: bool
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, clock: Clock, sizes: FloatArray, *, scripted: bool
 ) -> Carrier:
-    """The cheapest that does it; `scripted`: the own bandwidth may become another one at any time."""
+    """The cheapest that does it; `scripted`: a bandwidth may become another one at any time."""
     everyone = np.arange(len(sizes))
     if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
         own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
@@ -243,19 +245,20 @@ def _carrier(
         if lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
             return KnownLinks(clients=len(sizes), law=lasting, size_bytes=sizes)
         return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
-    if isinstance(shared, Constant) and (own is None or isinstance(lasting, Constant)):
+    link = shared.laws[0]
+    if isinstance(link, Constant) and not scripted and (own is None or isinstance(lasting, Constant)):
         return SharedMedium(
             clock=clock,
             clients=len(sizes),
             size_bytes=sizes,
-            bandwidth_bytes_per_s=float(shared.mean_rate(_LINK)[0]),
+            bandwidth_bytes_per_s=float(link.mean_rate(_LINK)[0]),
             per_client_bytes_per_s=math.inf if lasting is None else lasting.mean_rate(everyone),
         )
-    return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=Unchanging(shared), own=own)
+    return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
 
 
-def _least_s(own: OwnBandwidth | None, shared: BandwidthLaw | None, sizes: FloatArray) -> FloatArray:
-    peaks = [] if shared is None else [np.full(len(sizes), float(shared.peak_rate(_LINK)[0]))]
+def _least_s(own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> FloatArray:
+    peaks = [] if shared is None else [np.full(len(sizes), float(shared.laws[0].peak_rate(_LINK)[0]))]
     if own is not None:
         everyone = np.arange(len(sizes))
         peaks.append(np.stack([law.peak_rate(everyone) for law in own.laws]).max(axis=0))

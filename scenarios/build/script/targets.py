@@ -21,6 +21,7 @@ from netsim.core.protocols import Availability, FloatArray, IntArray
 from netsim.network.outages import CutOffs
 from scenarios.schema.errors import UserError, did_you_mean
 
+Entity = Literal["clients", "channels"] | None
 _EVER = math.inf
 _KEPT = 8
 
@@ -52,7 +53,7 @@ class Segment(Protocol):
 class Target(Protocol):
     """What has parameters that a script can change."""
 
-    entity: Literal["clients", "channels"] | None
+    entity: Entity
     """What its parameters may differ between; None: they do not."""
 
     def value(self, name: str, round: int, time_s: float) -> Any:
@@ -75,9 +76,9 @@ class _Law:
     segment_means: FloatArray | None = None
     """Not known: a script changes what was planned."""
 
-    def __init__(self, key: str, entity: Literal["clients", "channels"]) -> None:
+    def __init__(self, key: str, entity: Entity) -> None:
         self.key = key
-        self.entity: Literal["clients", "channels"] | None = entity
+        self.entity = entity
         self.renewals: list[Callable[[], None]] = []
         """Called after every change."""
         self._times_s = [-_EVER]
@@ -146,7 +147,7 @@ class ScriptedLaw(_Law):
         self,
         *,
         key: str,
-        entity: Literal["clients", "channels"],
+        entity: Entity,
         segments: Sequence[Segment],
         laws: list[Any],
         starts: list[float],
@@ -243,7 +244,7 @@ class Targets:
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw:
         """The timeline of these segments, which a script may change."""
-        entity: Literal["clients", "channels"] = "channels" if key.startswith("channels.") else "clients"
+        entity: Entity = "channels" if key.startswith("channels.") else None if ".shared." in key else "clients"
         made = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
         self.all[key] = self._laws[key] = made
         return made

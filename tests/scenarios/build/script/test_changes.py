@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scenarios.schema.errors import UserError
 from tests.helpers.scripted import THREE, built, recorded
 
 
@@ -79,6 +80,76 @@ def test_two_changes_of_one_parameter_are_taken_back_in_any_order():
     seen: list[list[float]] = []
     recorded(THREE, script)
     assert seen == [[5.0, 7.0, 5.0], [1.0, 7.0, 4.0], [1.0, 2.0, 4.0]]
+
+
+TRANSFER: dict[str, Any] = {
+    "name": "transfer",
+    "rounds": 1,
+    "clients": {"count": 2},
+    "server": {"per_round": 2},
+    "policy": {"kind": "all"},
+    "payload": {"down_bytes": 100, "up_bytes": 100},
+}
+
+
+@pytest.mark.parametrize("direction", ["downlink", "uplink"])
+def test_a_transfer_under_way_follows_a_bandwidth_that_changes(direction: str) -> None:
+    # 100 bytes at 50 a second. At 1 s client 0 comes to 10 a second: 50 bytes, then 30 in 3 s; from 4 s on 20 more at 50.
+    def script(world):
+        yield world.until_time(1.0)
+        slow = world.change(f"{direction}.bandwidth", bytes_per_s=10.0, clients=0)
+        yield world.until_time(4.0)
+        slow.restore()
+
+    tables = TRANSFER | {direction: {"bandwidth_bytes_per_s": 50.0}}
+    rows = recorded(tables, script)
+    assert sorted(row.outcome_s for row in rows.updates) == pytest.approx([2.0, 4.4])
+    made = built(tables, script)
+    made.simulation.run()
+    assert made.truth.mean_latency_s(1, 2.0).tolist() == [10.0, 2.0]
+    assert made.truth.mean_latency_s(1, 4.0).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("direction", ["downlink", "uplink"])
+@pytest.mark.parametrize("own", [None, 80.0])
+def test_transfers_that_share_a_link_follow_its_bandwidth(direction: str, own: float | None) -> None:
+    # Two of 100 bytes share 100 a second: 50 each in the first second, 25 each in the next at half of it, the rest in half a
+    # second. A bandwidth of their own of 80 a second limits nobody.
+    def script(world):
+        yield world.until_time(1.0)
+        half = world.scale(f"{direction}.shared.bandwidth", bytes_per_s=0.5)
+        yield world.until_time(2.0)
+        half.restore()
+
+    section: dict[str, Any] = {"shared": {"bandwidth_bytes_per_s": 100.0}}
+    tables = TRANSFER | {direction: section if own is None else section | {"bandwidth_bytes_per_s": own}}
+    assert [row.outcome_s for row in recorded(tables, script).updates] == pytest.approx([2.5, 2.5])
+    # Without a script that acts, the same as without a script.
+    plain = TRANSFER | {direction: section}
+    assert [row.outcome_s for row in recorded(plain).updates] == [2.0, 2.0]
+
+    def refused(world):
+        world.change(f"{direction}.shared.bandwidth", bytes_per_s=1.0, clients=[0])
+        yield world.until_round(1)
+
+    with pytest.raises(UserError, match="clients: .*shared.bandwidth has none; its parameters are of no client"):
+        recorded(tables, refused)
+
+
+def test_a_bandwidth_that_a_script_changes_is_one_that_changes_at_a_time() -> None:
+    path = {"kind": "gauss-markov", "mean_bytes_per_s": 60.0, "std_bytes_per_s": 20.0, "memory": 0.5, "step_s": 0.7}
+    tables = TRANSFER | {"rounds": 5, "clients": {"count": 3}, "server": {"per_round": 3}, "uplink": {"bandwidth": path}}
+
+    def script(world):
+        yield world.until_time(2.9)
+        world.change("uplink.bandwidth", scale=0.4, clients=[1])
+
+    change = {"at_s": 2.9, "clients": [1], "bandwidth": {"scale": 0.4}}
+    expected = recorded(tables | {"uplink": {"bandwidth": path, "changes": [change]}})
+    found = recorded(tables, script)
+    ends = [row.outcome_s for row in found.updates]
+    assert ends == pytest.approx([row.outcome_s for row in expected.updates])
+    assert ends != pytest.approx([row.outcome_s for row in recorded(tables).updates])
 
 
 RANDOM: dict[str, Any] = {
