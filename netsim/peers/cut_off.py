@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import State
     from netsim.network.outages import ClientOutage, ClientOutages
     from netsim.peers.link_outages import Cuts
     from netsim.peers.messages import PeerGraph
@@ -61,6 +62,13 @@ class CutOff:
             links and outage.quiet_until(time_s) == -math.inf and outage.next_return_s(time_s) < math.inf
             for outage, links in self._links_of
         )
+
+    def state_dict(self) -> State:
+        """The schedule's; outages of clients are kept by whoever owns them."""
+        return self._schedule.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self._schedule.load_state_dict(state)
 
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""

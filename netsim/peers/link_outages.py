@@ -17,6 +17,7 @@ from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import State
     from netsim.peers.messages import PeerGraph
 
 
@@ -71,15 +72,38 @@ class Cuts(Protocol):
     def returning(self, time_s: float) -> list[int]:
         """The links that come back at exactly `time_s`, ascending."""
 
+    def state_dict(self) -> State:
+        """What is not known beforehand."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+
+
+def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
+    """The links that an outage takes down; raises ValueError for one that there is not, or a client that is named twice."""
+    if outage.groups:
+        group_of = np.full(graph.clients, -1)
+        for i, members in enumerate(outage.groups):
+            for client in members:
+                if not 0 <= client < graph.clients:
+                    raise ParameterError(
+                        "groups", client, f"clients must lie in 0..{graph.clients - 1}", shown=f" has {client!r}"
+                    )
+                if group_of[client] >= 0:
+                    raise ParameterError("groups", client, "each client belongs to one group", shown=f" has {client!r} twice")
+                group_of[client] = i
+        between = group_of[graph.source] != group_of[graph.target]
+        return sorted(set((graph.address[between] >> 1).tolist()))
+    return [link_between(graph, a, b) for a, b in outage.links]
+
 
 class Outages:
     """When which link of a graph is down. Raises ValueError for a link that the graph does not have, or a client named twice."""
 
     def __init__(self, *, graph: PeerGraph, outages: Sequence[Outage] = ()) -> None:
-        self._graph = graph
         intervals: dict[int, list[tuple[float, float]]] = {}
         for outage in outages:
-            for link in self._links(outage):
+            for link in links_down(graph, outage):
                 intervals.setdefault(link, []).append((outage.start_s, outage.end_s))
         self._intervals = {link: Intervals(those) for link, those in intervals.items()}
         returns: dict[float, list[int]] = {}
@@ -92,23 +116,6 @@ class Outages:
 
     def __bool__(self) -> bool:
         return bool(self._intervals)
-
-    def _links(self, outage: Outage) -> list[int]:
-        graph = self._graph
-        if outage.groups:
-            group_of = np.full(graph.clients, -1)
-            for i, members in enumerate(outage.groups):
-                for client in members:
-                    if not 0 <= client < graph.clients:
-                        raise ParameterError(
-                            "groups", client, f"clients must lie in 0..{graph.clients - 1}", shown=f" has {client!r}"
-                        )
-                    if group_of[client] >= 0:
-                        raise ParameterError("groups", client, "each client belongs to one group", shown=f" has {client!r} twice")
-                    group_of[client] = i
-            between = group_of[graph.source] != group_of[graph.target]
-            return sorted(set((graph.address[between] >> 1).tolist()))
-        return [link_between(graph, a, b) for a, b in outage.links]
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """As of `Cuts`."""
@@ -137,3 +144,10 @@ class Outages:
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""
         return self._returns.get(time_s, [])
+
+    def state_dict(self) -> State:
+        """All is known beforehand."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """There is no state."""

@@ -12,7 +12,7 @@ that is cut off, at either end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,8 @@ class PeerLinks:
         """(E,) bytes sent over each edge since the last `airtime_s`; None: nobody asks."""
         self.flying: dict[int, Message] = {}
         """Messages in flight, in the order in which they were sent."""
+        self.watchers: list[Callable[[set[int]], None]] = []
+        """Who is told of links that have come back without anybody's knowing beforehand."""
         self._plain = jammed is None and not self.cuts
 
     @property
@@ -109,6 +111,11 @@ class PeerLinks:
     def _earliest_s(self) -> float:
         """When the first of the messages in flight was sent; inf: there is none."""
         return min((message.sent_s for message in self.flying.values()), default=_EVER)
+
+    def tell_of_return(self, links: set[int]) -> None:
+        """These links have come back by an act from outside."""
+        for watch in list(self.watchers):
+            watch(links)
 
     def open_slot(self, slot: int, time_s: float) -> None:
         """Let the channels move on to `slot`."""
@@ -303,6 +310,7 @@ class PeerLinks:
             "resent": self.resent,
             "sent_bytes": self.sent_bytes,
             "survivals": self.survivals.state_dict(),
+            "cuts": self.cuts.state_dict(),
             "flying": [{name: getattr(m, name) for name in KEPT} | {"label": list(m.label)} for m in self.flying.values()],
         }
 
@@ -311,6 +319,7 @@ class PeerLinks:
         self.sent, self.delivered, self.lost = state["sent"], state["delivered"], state["lost"]
         self.resent, self.sent_bytes = state["resent"], state["sent_bytes"]
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
+        self.cuts.load_state_dict(state["cuts"])
         self.flying = {}
         for saved in state["flying"]:
             message = Message.__new__(Message)

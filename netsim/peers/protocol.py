@@ -40,6 +40,7 @@ class PeerProtocol(ABC):
     def begin(self) -> None:
         """All clients begin now."""
         self.live = True
+        self.links.watchers.append(self.links_return)
         self._begin()
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
@@ -58,10 +59,14 @@ class PeerProtocol(ABC):
     def given_up(self, message: Message) -> None:
         """A message was lost and will not be sent again."""
 
+    def links_return(self, links: set[int]) -> None:  # noqa: B027 (most protocols do not mind)
+        """Links have come back that nobody knew would."""
+
     def stop(self, _: None = None) -> None:
         """Nobody goes on from here."""
         if self.live:
             self.live = False
+            self.links.watchers.remove(self.links_return)
             self.over.succeed()
 
     def stop_at(self, time_s: float) -> None:

@@ -255,7 +255,8 @@ class ScriptRow(NamedTuple):
     """The round under way, or the last that was; 0: none yet."""
     time_s: float
     action: str
-    """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients)."""
+    """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients);
+    cut_links, heal_links (between clients)."""
     target: str
     """What it acted on: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
     entities: str | None

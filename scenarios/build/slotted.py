@@ -233,6 +233,7 @@ def _links(
     if bandwidth is None or isinstance(bandwidth, ConstantBandwidth):
         number = math.inf if bandwidth is None else bandwidth.mean_rate(np.arange(graph.clients))
         bandwidth = None
+    schedule = Outages(graph=graph, outages=outages)
     links = _made(
         PeerLinks,
         "peers",
@@ -250,7 +251,7 @@ def _links(
             "delay": timeline(section, "delay", "peers", context),
             "channel": timeline(section, "channel", "peers", context),
             "streams": streams,
-            "outages": Outages(graph=graph, outages=outages),
+            "outages": schedule if world.targets is None else world.targets.scripted_cuts(schedule),
             "client_outages": client_outages,
             "jammed": jammed,
         },

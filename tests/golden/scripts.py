@@ -33,6 +33,23 @@ def act_on_clients(world: netsim.World) -> netsim.Script:
     world.take_away(ended.client)
 
 
+def act_on_links(world: netsim.World) -> netsim.Script:
+    """Cuts links between clients, changes messages and tests, and takes a member away."""
+    yield world.until_slot(2)
+    cut = world.cut_links(groups=[[0, 1, 2], "b"])
+    slow = world.scale("peers.delay", value_s=3.0, clients=[3, 4])
+    yield world.after(0.15)
+    cut.heal()
+    world.change("opinions.test.delay", value_s=0.4, clients="b")
+    yield world.until_slot(3)
+    slow.restore()
+    away = world.take_away(world.rng.choice(8, 2, replace=False))
+    lonely = world.cut_off(7)
+    yield world.after(1.0)
+    away.bring_back()
+    lonely.reconnect()
+
+
 def nothing(world: netsim.World) -> netsim.Script:
     """Does nothing, and ends at once."""
     yield world.until_time(0.0)

@@ -122,10 +122,13 @@ class AsynchronousBelief(BeliefProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        back = set(self.links.cuts.returning(self.links.clock.now))
+        self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+
+    def links_return(self, links: set[int]) -> None:
+        """What was not heard over them is said again."""
         address = self.links.graph.address
         for edge in sorted(self._unheard):
-            if int(address[edge]) >> 1 in back and self._number[edge] < self.rules.max_exchanges:
+            if int(address[edge]) >> 1 in links and self._number[edge] < self.rules.max_exchanges:
                 self._say(edge)
         self._check()
 

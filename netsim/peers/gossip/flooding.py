@@ -84,15 +84,18 @@ class Flooding(GossipProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        back = set(self.links.cuts.returning(self.links.clock.now))
+        self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+        self._watch()
+
+    def links_return(self, links: set[int]) -> None:
+        """Both ends of each tell each other all they know."""
         for edge, address in enumerate(self.links.graph.address.tolist()):
-            if address >> 1 in back:
+            if address >> 1 in links:
                 # The same news may cross the link once more: other draws, above those of all resends so far.
                 self._eras[edge] = self._eras.get(edge, 0) + self.links.max_resends + 1
                 news = self.held[self.links.sources[edge]]
                 self._outstanding += 1
                 self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])
-        self._watch()
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
         """As of `PeerProtocol`: while nothing disturbs the links and everyone passes on everything at once."""

@@ -42,6 +42,14 @@ class Absence(_Act):
         self._take_back("bring_back")
 
 
+class Cut(_Act):
+    """Links between clients that a script has cut."""
+
+    def heal(self) -> None:
+        """They work again, if no other cut of them is left."""
+        self._take_back("heal")
+
+
 class CutOff(_Act):
     """Clients that a script has cut off from the server."""
 

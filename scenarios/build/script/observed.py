@@ -10,6 +10,7 @@ from netsim.clients.pool import ClientPool
 from netsim.core.protocols import IntArray
 from netsim.network.jamming import Jammers
 from netsim.network.spectrum import Spectrum
+from netsim.peers.messages import PeerGraph
 from scenarios.build.population import Population
 from scenarios.build.script.runner import ScriptRunner
 from scenarios.build.script.targets import Targets
@@ -33,11 +34,12 @@ class Observed:
         pool: ClientPool,
         spectrum: Spectrum | None,
         jammers: Jammers | None,
+        graph: PeerGraph | None,
         slots: bool,
         rng: np.random.Generator,
     ) -> None:
         self._runner, self._targets, self._population, self._pool = runner, targets, population, pool
-        self._spectrum, self._jammers, self._slots = spectrum, jammers, slots
+        self._spectrum, self._jammers, self._graph, self._slots = spectrum, jammers, graph, slots
         self._acts = 0
         self.rng = rng
         """The script's own random numbers: a stream of the run's seed that nothing else draws from."""

@@ -19,6 +19,8 @@ from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
 from netsim.network.outages import CutOffs
+from netsim.peers.link_outages import Cuts
+from netsim.peers.scripted_cuts import ScriptedCuts
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None
@@ -228,7 +230,14 @@ class Targets:
         """The clients that it has cut off."""
         self.absent: Absences
         """The clients that it has taken away."""
+        self.cuts: ScriptedCuts | None = None
+        """The links between clients that it has cut; None: there are none, or messages take no time."""
         self._laws: dict[str, _Law] = {}
+
+    def scripted_cuts(self, schedule: Cuts) -> ScriptedCuts:
+        """What is down by `schedule`, and whatever a script cuts."""
+        self.cuts = ScriptedCuts(schedule=schedule)
+        return self.cuts
 
     def absences(self, presence: Availability, clients: int) -> Absences:
         """A presence from which a script may take clients away."""

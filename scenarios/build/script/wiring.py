@@ -43,6 +43,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
         pool=pool,
         spectrum=None if composed.channels is None else composed.channels.spectrum,
         jammers=_jammers(composed),
+        graph=None if composed.consensus is None else composed.consensus.links.graph,
         slots=world.scenario.server.slotted,
         rng=world.streams.generator("script"),
     )
@@ -50,6 +51,8 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
     targets.absent.returns_s = lambda: runner.due_s
     pool.returning = targets.absent.away
+    if targets.cuts is not None and composed.consensus is not None:
+        targets.cuts.on_return = composed.consensus.links.tell_of_return
     _renewals(world, composed, pool)
     _tell_of_ends_and_rounds(runner, composed.server)
     _tell_of_declarations(runner, composed)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from netsim.core.protocols import IntArray
 from netsim.network.jamming import Jammers
+from netsim.peers.link_outages import Outage, links_down
 from netsim.records.rows import ScriptRow
-from scenarios.build.script.acts import Absence, Change, CutOff, Jamming
+from scenarios.build.script.acts import Absence, Change, Cut, CutOff, Jamming
 from scenarios.build.script.observed import Observed
 from scenarios.build.script.targets import Overlay
-from scenarios.build.script.values import Some, listed, plain, read, shown, told
+from scenarios.build.script.values import Some, listed, plain, read, shown, told, whole
 from scenarios.schema.errors import UserError
 
 
@@ -72,6 +74,27 @@ class World(Observed):
             self._do("reconnect", "clients", told(clients, some), entry, lambda: cut_offs.reconnect(some, time_s), of=number)
 
         return CutOff(back)
+
+    def cut_links(self, links: Sequence[tuple[int, int]] = (), *, groups: Sequence[Some] = ()) -> Cut:
+        """Cut links between clients, both ways: pairs of neighbours, or with `groups` all links between two of these.
+
+        Who is in none of the groups belongs to one further group. Messages under way are lost, but for those that end in this
+        very instant. Nobody waits for such a link to come back; once it is healed, the two tell each other what they know.
+        """
+        cuts, graph = self._targets.cuts, self._graph
+        if cuts is None or graph is None:
+            raise UserError('there are no links between clients over which messages take time: server.kind = "fl-da" has such')
+        pairs = [(whole("links", a, 0), whole("links", b, 0)) for a, b in links]
+        members = [self._all_or(group).tolist() for group in groups]
+        down, now = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
+        shown = json.dumps([list(pair) for pair in pairs] or members)
+        number = self._do("cut_links", "peers.links", shown, ["cut_links", down], lambda: cuts.cut(down, now))
+
+        def back() -> None:
+            entry, time_s = ["heal_links", number], self.time_s
+            self._do("heal_links", "peers.links", shown, entry, lambda: cuts.heal(down, time_s), of=number)
+
+        return Cut(back)
 
     def _halt(self, name: str, of: int | None) -> None:
         jammers = self._jammers_of()

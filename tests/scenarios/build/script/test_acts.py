@@ -208,6 +208,54 @@ def test_opinions_and_messages_follow_as_well() -> None:
     assert any(row.source == 1 and 5.05 <= row.sent_s < 9.05 for row in rows.messages)
 
 
+@pytest.mark.parametrize("links", [{"links": [(0, 1), (2, 1)]}, {"groups": [[1], [3]]}])
+def test_messages_over_links_that_a_script_cuts_are_lost(links: dict[str, Any]) -> None:
+    rows = during(study("fl-da"), lambda world: world.cut_links(**links).heal)
+    hit = 0
+    for row in rows.messages:
+        ends = {row.source, row.target}
+        down = ends in ({0, 1}, {1, 2}) if "links" in links else bool(ends & {1, 3})
+        cut = down and row.sent_s < 9.05 and row.end_s > 5.05
+        hit += cut
+        assert (row.outcome, row.cause) == (("lost", "cut") if cut else ("delivered", None))
+    assert hit
+    assert [(act.action, act.target) for act in rows.acts] == [("cut_links", "peers.links"), ("heal_links", "peers.links")]
+
+
+@pytest.mark.parametrize("update", ["synchronous", "asynchronous"])
+def test_clients_whose_link_is_healed_tell_each_other_what_they_know(update: str) -> None:
+    # Client 3 is cut off from the others, whose messages take 1 s where they are client 2's; healed at 0.5 s, it hears of all.
+    def script(world, *, heals: bool):
+        cut = world.cut_links(groups=[[3]])
+        yield world.until_time(0.8)
+        if heals:
+            cut.heal()
+
+    tables = study("fl-da", rounds=1) | {"belief": {"update": update, "max_exchanges": 3}, "gossip": {"forwarding": "flooding"}}
+    tables["peers"] = PEERS["peers"] | {"delay": {"kind": "constant", "value_s": [0.05, 0.05, 1.0, 0.05]}}
+    rounds = {heals: recorded(tables, script, heals=heals).rounds[0] for heals in (True, False)}
+    assert rounds[True].messages > rounds[False].messages
+    assert rounds[True].disagreement == 0.0
+    assert rounds[False].disagreement > 0.0
+
+
+def test_links_that_there_are_not_are_refused() -> None:
+    def stranger(world):
+        yield world.until_time(1.0)
+        world.cut_links([(0, 4)])
+
+    def both(world):
+        yield world.until_time(1.0)
+        world.cut_links()
+
+    with pytest.raises(UserError, match=r"line \d+: links has \(0, 4\): these two are not neighbours"):
+        recorded(study("fl-da"), stranger)
+    with pytest.raises(UserError, match=r"line \d+: links = \[\]: give either links or groups"):
+        recorded(study("fl-da"), both)
+    with pytest.raises(UserError, match=r"line \d+: there are no links between clients over which messages take time"):
+        recorded(study("fl-fa"), both)
+
+
 def test_a_script_may_wait_for_a_slot() -> None:
     def script(world):
         yield world.until_slot(3)

@@ -132,7 +132,7 @@ def test_transfers_that_share_a_link_follow_its_bandwidth(direction: str, own: f
         world.change(f"{direction}.shared.bandwidth", bytes_per_s=1.0, clients=[0])
         yield world.until_round(1)
 
-    with pytest.raises(UserError, match="clients: .*shared.bandwidth has none; its parameters are of no client"):
+    with pytest.raises(UserError, match=r"clients: .*shared.bandwidth has none; its parameters are of no client"):
         recorded(tables, refused)
 
 

@@ -1,0 +1,79 @@
+"""Links between clients that are cut and healed as a run goes, on top of what is known beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from netsim.core.intervals import Intervals
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+    from netsim.peers.link_outages import Cuts
+
+
+class ScriptedCuts:
+    """`Cuts` of `schedule`, and of links that somebody cuts and heals, each until it is healed as often as it was cut.
+
+    Nobody waits for such a link: whoever would, does not know whether it will ever be healed. Once it is, `on_return` tells.
+    """
+
+    def __init__(self, *, schedule: Cuts) -> None:
+        self._schedule = schedule
+        self._intervals: dict[int, Intervals] = {}
+        self._times: dict[int, int] = {}
+        self.on_return: Callable[[set[int]], None] = lambda links: None
+        """Told of the links that were healed just now."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def cut(self, links: Collection[int], time_s: float) -> None:
+        """These are down from now on; what is under way over them is lost, but for what ends in this very instant."""
+        for link in links:
+            times = self._times[link] = self._times.get(link, 0) + 1
+            if times == 1:
+                self._intervals.setdefault(link, Intervals()).add(time_s)
+
+    def heal(self, links: Collection[int], time_s: float) -> None:
+        """These are down no more, unless they were cut more than once."""
+        back = set()
+        for link in links:
+            self._times[link] -= 1
+            if not self._times[link]:
+                self._intervals[link].close(time_s)
+                back.add(link)
+        self.on_return(back)
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """As of `Cuts`."""
+        intervals = self._intervals.get(link)
+        if intervals is not None and intervals.overlap(start_s, end_s):
+            return "cut"
+        return self._schedule.cause(link, start_s, end_s)
+
+    def quiet_until(self, time_s: float) -> float:
+        """As of `Cuts`: a link may be cut, and a law may change, at any time."""
+        return -math.inf
+
+    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+        """As of `Cuts`."""
+        return self._schedule.next_return_s(time_s, links)
+
+    def returns_from(self, time_s: float) -> bool:
+        """As of `Cuts`."""
+        return self._schedule.returns_from(time_s)
+
+    def returning(self, time_s: float) -> list[int]:
+        """As of `Cuts`."""
+        return self._schedule.returning(time_s)
+
+    def state_dict(self) -> State:
+        """Which links are cut, and when links were."""
+        return {"times": dict(self._times), "intervals": {link: list(those) for link, those in self._intervals.items()}}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._times = dict(state["times"])
+        self._intervals = {link: Intervals(those) for link, those in state["intervals"].items()}
