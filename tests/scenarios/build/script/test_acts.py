@@ -201,6 +201,9 @@ def test_opinions_and_messages_follow_as_well() -> None:
     lossy = {"opinions": SLOTS["opinions"] | {"channel": {"kind": "bernoulli", "success": 1.0}}}
     rows = during(study("fl-fa", **lossy), lambda world: world.change("opinions.channel", success=0.0, clients=[1, 2]).restore)
     assert {row.opinions_missing for row in rows.rounds} == {0, 2}
+    wide = {"opinions": SLOTS["opinions"] | {"bandwidth_bytes_per_s": 100.0, "size_bytes": 10}}
+    rows = during(study("fl-fa", **wide), lambda world: world.change("opinions.bandwidth", bytes_per_s=20.0, clients=3).restore)
+    assert {round(row.opinion_s or 0.0, 9) for row in rows.rounds} == {0.3 + 0.1, 0.3 + 0.5}
     rows = during(study("fl-da"), lambda world: world.change("peers.delay", value_s=0.2, clients=[1]).restore)
     for row in rows.messages:
         slow = row.source == 1 and 5.05 <= row.sent_s < 9.05
