@@ -86,16 +86,16 @@ def random_tables(seed: int, folder: Path) -> dict[str, Any]:
         written = some({"from_s": 3.0, "to_s": 4.5}, {"from_round": 4, "to_round": 6})
         drawn = some({"mean_up_s": 4.0, "mean_down_s": 1.0}, {"mean_up_rounds": 4, "mean_down_rounds": 2})
         tables["outages"] = [{"name": "mast", "clients": [0, 2, 3], **written}, {"name": "power", **drawn}]
-    if rng.random() < 0.4:
+    if rng.random() < 0.6:
         rounds = [{"at_round": some(3, 5), "bandwidth_bytes_per_s": 5.0}]
         varying = {"bandwidth_bytes_per_s": 30.0, "changes": rounds}
-        tables["downlink"] |= some({"bandwidth": LEVELS}, {"shared": {"bandwidth": LEVELS}}, {"bandwidth": STOPPING}, varying)
+        tables["downlink"] |= some({"bandwidth": STOPPING}, *[{"shared": {"bandwidth": LEVELS}}] * 2, varying)
         if "bandwidth_bytes_per_s" not in uplink:
             uplink["bandwidth"] = some(LEVELS, STEPS)
     return tables
 
 
-LEVELS = {"kind": "markov-levels", "levels_bytes_per_s": [5.0, 40.0], "mean_stay_s": [0.5, 1.5]}
+LEVELS = {"kind": "markov-levels", "levels_bytes_per_s": [3.0, 30.0], "mean_stay_s": [0.5, 1.5]}
 STEPS = {"kind": "trace", "time_s": [0.0, 1.0, 1.5], "bytes_per_s": [20.0, 0.0, 60.0], "offset": "random"}
 STOPPING = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [40.0], "end_s": 9.0, "after_end": "stop", "offset": "random"}
 
