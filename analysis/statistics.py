@@ -59,6 +59,9 @@ class RunMetrics:
     """Mean of the last evaluations up to the common time (or bytes) of the runs compared."""
     mean_round_s: float
     max_leak: float
+    delivered_j: float
+    """Joules that all clients drew, idle ones included, for each update delivered; NaN where energy is not counted, and where
+    nothing was delivered."""
     regret: float
     """Cumulative regret after the last common round; NaN where the run did not measure it."""
     aoi_regret: float
@@ -151,6 +154,12 @@ def oracle_name(run: Run) -> str:
     return "" if oracle == "none" else oracle
 
 
+def joules_per_update(run: Run) -> float:
+    """Joules drawn over the whole run for each update delivered; NaN where that is not known."""
+    joules = (run.summary.get("energy") or {}).get("per_delivered_j")
+    return math.nan if joules is None else float(joules)
+
+
 def delivery_shares(run: Run) -> FloatArray:
     """Deliveries of each client over the rounds of a run; (K,), empty where the run did not count them."""
     successes = (run.summary.get("aoi") or {}).get("successes") or []
@@ -181,6 +190,7 @@ def run_metrics(
         final_accuracy=final_accuracy(rounds, last=last, until=until),
         mean_round_s=mean_round_latency_s(rounds),
         max_leak=largest_leak(rounds),
+        delivered_j=joules_per_update(run),
         regret=last_value(cumulative_regret(rounds), until.rounds),
         aoi_regret=last_value(aoi_regret(rounds), until.rounds),
         cumulated_age_variance=last_value(cumulated_age_variance(rounds), until.rounds),

@@ -18,7 +18,10 @@ from analysis.targets import UNLIMITED, Extent, common_extent
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS = ("target_s", "final_accuracy", "mean_round_s", "max_leak", "regret", "aoi_regret", "cumulated_age_variance")
+METRICS = (
+    *("target_s", "final_accuracy", "mean_round_s", "max_leak", "delivered_j", "regret", "aoi_regret"),
+    "cumulated_age_variance",
+)
 """Figures that are compared, in the order of the tables; fields of `RunMetrics`, `ComparisonRow` and `DifferenceRow`."""
 
 
@@ -41,6 +44,7 @@ class ComparisonRow:
     mean_round_s: Interval
     max_leak: Interval
     """Mean inf: updates arrived without protection."""
+    delivered_j: Interval
     regret: Interval
     aoi_regret: Interval
     """Against `oracle`."""
@@ -59,6 +63,7 @@ class DifferenceRow:
     final_accuracy: PairedDifference
     mean_round_s: PairedDifference
     max_leak: PairedDifference
+    delivered_j: PairedDifference
     regret: PairedDifference
     aoi_regret: PairedDifference
     cumulated_age_variance: PairedDifference

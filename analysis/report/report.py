@@ -54,6 +54,8 @@ _MEANINGS = {
     "mean_round_s": "- Mean round latency: simulated seconds from the start of a round to its close.",
     "max_leak": "- Largest leak: what all updates of one client together give away, in units of ε, for the client that gave away "
     "most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
+    "delivered_j": "- Joules a delivered update: what all clients drew in the whole run, idle ones included, divided by the number "
+    "of updates delivered.",
     "regret": "- Regret: reward of the genie, which knows the true expected latencies (with slots: the clients' worth), minus "
     "reward of the policy, summed over rounds.",
 }
@@ -141,6 +143,7 @@ def _run_sections(run: Run, target_accuracy: float | None, smoothing_s: float, l
         ["final accuracy (%)", format_number(metrics.final_accuracy * 100.0)],
         ["mean round latency (s)", format_number(metrics.mean_round_s)],
         ["largest leak (ε)", _leak(run, metrics.max_leak)],
+        ["joules a delivered update", format_number(metrics.delivered_j)],
         ["regret", format_number(metrics.regret)],
         [aoi_regret_title([metrics.oracle]), format_number(metrics.aoi_regret)],
         ["cumulated AoI variance", format_number(metrics.cumulated_age_variance)],

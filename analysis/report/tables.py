@@ -62,6 +62,7 @@ def comparison_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
         "final_accuracy": ("final accuracy (%)", lambda row: format_interval(row.final_accuracy, scale=100.0)),
         "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s)),
         "max_leak": ("largest leak (ε)", _leak_cell),
+        "delivered_j": ("joules a delivered update", lambda row: format_interval(row.delivered_j)),
         "regret": ("regret", lambda row: format_interval(row.regret)),
         "aoi_regret": (aoi_regret_title(comparison.oracles), lambda row: _aoi_regret_cell(row, comparison.oracles)),
         "cumulated_age_variance": ("cumulated AoI variance", lambda row: format_interval(row.cumulated_age_variance)),
@@ -82,6 +83,7 @@ def difference_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
         ),
         "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s.difference, signed=True)),
         "max_leak": ("largest leak (ε)", lambda row: format_interval(row.max_leak.difference, signed=True)),
+        "delivered_j": ("joules a delivered update", lambda row: format_interval(row.delivered_j.difference, signed=True)),
         "regret": ("regret", lambda row: format_interval(row.regret.difference, signed=True)),
         "aoi_regret": (
             aoi_regret_title(comparison.oracles),

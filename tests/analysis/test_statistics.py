@@ -84,6 +84,12 @@ def test_a_run_without_rounds_has_no_figures(tmp_path: Path) -> None:
         assert math.isnan(figure)
 
 
+def test_the_joules_of_a_delivered_update_are_the_summarys(tmp_path: Path) -> None:
+    for energy, expected in ((None, math.nan), ({"per_delivered_j": None}, math.nan), ({"per_delivered_j": 2.5}, 2.5)):
+        run = write_run(tmp_path / str(expected) / str(energy is None), ROUNDS, energy=energy)
+        assert run_metrics(open_run(run)).delivered_j == pytest.approx(expected, nan_ok=True)
+
+
 def test_interval_by_hand_and_against_scipy() -> None:
     # Mean 2, standard deviation 1, n = 3: half-width t(0.975, 2) / sqrt(3), t = 4.30265.
     interval = mean_interval([1.0, 2.0, 3.0])
