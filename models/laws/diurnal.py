@@ -24,6 +24,8 @@ HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 # A level is at most 53 ln 2 = 36.7: no sojourn outlasts a piece of which the hazard is greater, infinite ones included.
 _ENOUGH = 64.0
+# Clients whose sojourns are worked out at once: what is needed on the way takes some hundred bytes a client.
+_BLOCK = 1 << 15
 
 
 class Diurnal(Alternating):
@@ -67,8 +69,9 @@ class Diurnal(Alternating):
         on = self.on[who]
         ends = np.empty(len(who))
         for leaving in (True, False):
-            those = np.flatnonzero(on == leaving)
-            if those.size:
+            whole = np.flatnonzero(on == leaving)
+            for first in range(0, len(whole), _BLOCK):
+                those = whole[first : first + _BLOCK]
                 ends[those] = self._day.ends(of_day[those], level[those], leaving)
         return np.maximum(begins, begins - of_day + ends)
 
