@@ -54,8 +54,8 @@ _MEANINGS = {
     "mean_round_s": "- Mean round latency: simulated seconds from the start of a round to its close.",
     "max_leak": "- Largest leak: what all updates of one client together give away, in units of ε, for the client that gave away "
     "most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-    "delivered_j": "- Joules a delivered update: what all clients drew in the whole run, idle ones included, divided by the number "
-    "of updates delivered.",
+    "delivered_j": "- Joules a delivered update: what all clients drew in the whole run, idle ones included, over the updates "
+    "delivered.",
     "regret": "- Regret: reward of the genie, which knows the true expected latencies (with slots: the clients' worth), minus "
     "reward of the policy, summed over rounds.",
 }
