@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.results import COLUMNS
-from netsim.records.sinks import CLIENTS, DETECTIONS, FORMAT, JAMS, MESSAGES, ROUNDS, SCRIPT, RoundRow, UpdateRow
+from netsim.records.sinks import CLIENTS, DETECTIONS, FORMAT, JAMS, MESSAGES, PROBES, ROUNDS, SCRIPT, RoundRow, UpdateRow
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.schema.reference import json_schema, reference
@@ -98,7 +98,8 @@ def test_scenarios_point_editors_to_the_schema():
         assert first == "#:schema ../../../docs/scenario.schema.json", file.name
 
 
-SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "jams": JAMS, "detections": DETECTIONS, "messages": MESSAGES, "script": SCRIPT}
+SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "jams": JAMS, "detections": DETECTIONS, "messages": MESSAGES}
+SCHEMAS |= {"probes": PROBES, "script": SCRIPT}
 
 
 def _documented(text: str) -> dict[str, dict[str, str]]:

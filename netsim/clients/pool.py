@@ -6,7 +6,7 @@ All that is kept of a client without an update is an entry in a few arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
-    from netsim.clients.probes import Probes
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.core.streams import Stream
@@ -38,12 +37,23 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
+class Asking(Protocol):
+    """What asks clients for their loss before a selection (`netsim.clients.probes`), as far as others look at it."""
+
+    life: UpdateLifecycle
+    medium: Medium
+    under_way: dict[int, Update]
+    joules: dict[str, float]
+
+
 class ClientPool:
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
     the server how long each step of a delivered update took. `groups_of`: names of the groups of clients (n,); None: none."""
 
     settled = False
     """Whether it is known that nobody will ever come or go again."""
+    probes: Asking | None = None
+    """Who asks clients for their loss, beside their updates; None: nobody."""
     returning: BoolArray | None = None
     """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
 
@@ -102,8 +112,6 @@ class ClientPool:
         """Attempts ended so far."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
-        self.probes: Probes | None = None
-        """Who asks clients for their loss, beside their updates; None: nobody."""
         self._availability_draws = availability_draws
         self._charged = energy is not None and energy.batteries is not None
 

@@ -247,9 +247,7 @@ class Survivals:
 
     def beside(self, draws: Stream) -> Survivals:
         """The same sub-channels, in the same states, for transmissions with draws of their own."""
-        other = Survivals(clients=self.clients, law=self.law, draws=draws, state_draws=self._state_draws)
-        other.in_force = self.in_force  # type: ignore[method-assign]
-        return other
+        return _Beside(self, draws, self._state_draws)
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let every sub-channel move on to `round`."""
@@ -301,3 +299,14 @@ class Survivals:
         if "law" in state:
             self._current, _ = self.law.at(round, time_s)
             self._current.load_state_dict(state["law"])
+
+
+class _Beside(Survivals):
+    """Other transmissions over the sub-channels of `of`, which keeps their states."""
+
+    def __init__(self, of: Survivals, draws: Stream, state_draws: Stream) -> None:
+        super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws)
+        self._of = of
+
+    def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+        return self._of.in_force(round, time_s)
