@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class View(Protocol):
-    """What a jammer knows as a dwell begins (`netsim.core.protocols.JamView`)."""
+    """What a jammer knows as a dwell begins (`netsim.core.jamming.JamView`)."""
 
     @property
     def dwell(self) -> int: ...

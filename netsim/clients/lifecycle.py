@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Update
@@ -18,7 +18,7 @@ from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
     from netsim.core.clock import Clock
-    from netsim.core.protocols import Accountant
+    from netsim.core.protocols import Accountant, IntArray
     from netsim.network.access import UplinkAccess
     from netsim.network.carriers import Carrier
     from netsim.network.medium import Medium
@@ -363,3 +363,15 @@ class UpdateLifecycle:
             following = self._access.end(update, delivered=outcome == "delivered")
             if following is not None:
                 self.turn(following, now)
+
+
+class Asking(Protocol):
+    """What asks clients for their loss beside their updates (`netsim.clients.probes`), as far as the pool looks at it."""
+
+    life: UpdateLifecycle
+    medium: Medium
+    under_way: dict[int, Update]
+    joules: dict[str, float]
+
+    def leave(self, clients: IntArray) -> None:
+        """Clients (n,) were taken away from outside."""

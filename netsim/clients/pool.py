@@ -6,11 +6,11 @@ All that is kept of a client without an update is an entry in a few arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.lifecycle import UpdateLifecycle
+from netsim.clients.lifecycle import Asking, UpdateLifecycle
 from netsim.clients.update import (
     COMPUTE,
     DOWNLOAD,
@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
-
-
-class Asking(Protocol):
-    """What asks clients for their loss before a selection (`netsim.clients.probes`), as far as others look at it."""
-
-    life: UpdateLifecycle
-    medium: Medium
-    under_way: dict[int, Update]
-    joules: dict[str, float]
 
 
 class ClientPool:
@@ -300,6 +291,8 @@ class ClientPool:
     def leave(self, clients: IntArray) -> None:
         """Clients (n,) were taken away from outside: what they are making ends as aborted; what is finished they keep."""
         self.moved(clients)
+        if self.probes is not None:
+            self.probes.leave(clients)
         gone = [self.alive[client] for client in clients.tolist() if client in self.alive]
         self._end_all([update for update in gone if update.client in self.in_flight], "aborted")
         for update in gone:

@@ -129,6 +129,12 @@ class Probes:
             over, self._over = self._over, None
             over.succeed()
 
+    def leave(self, clients: IntArray) -> None:
+        """Clients (n,) were taken away from outside: their probes end as aborted."""
+        for client in clients.tolist():
+            if client in self.under_way:
+                self.life.cut(self.under_way[client], "aborted")
+
     def _add_up(self, probe: Update) -> None:
         if self.pool.energy is not None:
             for name in _JOULES:

@@ -11,18 +11,8 @@ import numpy as np
 from netsim.core.errors import AnswerError
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import (
-        BoolArray,
-        Content,
-        DelayLaw,
-        Deliveries,
-        Evaluation,
-        FloatArray,
-        IntArray,
-        RoundOutcome,
-        RoundView,
-        State,
-    )
+    from netsim.core.protocols import BoolArray, Content, DelayLaw, Deliveries, Evaluation, FloatArray, IntArray, RoundView, State
+    from netsim.core.reports import RoundOutcome
 
 
 class _Stateless:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.core.reports import NOBODY_PROBED, Probed, Reports
+from netsim.core.reports import NOBODY_PROBED, Probed, RoundOutcome
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -201,30 +200,6 @@ class RoundView:
     """What came of the probes that the policy asked for in this round."""
 
 
-@dataclass(frozen=True)
-class RoundOutcome:
-    """What the server tells its policy as a round closes."""
-
-    round: int
-    start_s: float
-    end_s: float
-    clients: IntArray
-    """(n,) the clients selected in this round, in the order of selection."""
-    latency_s: FloatArray
-    """(n,) from selection to delivery; where censored, the time after which the server stopped waiting."""
-    censored: BoolArray
-    """(n,) True where no update arrived before the round closed: lost, late or aborted, or still in flight."""
-    updates: FloatArray | None = None
-    """(number delivered, d) model updates in the order of the delivered clients, for a policy that says `needs_updates`."""
-    read: Callable[[], Reports] | None = None
-    """Puts the reports together; None: nothing arrived."""
-
-    @cached_property
-    def reports(self) -> Reports:
-        """What came with the updates that arrived, put together when it is first asked for."""
-        return Reports.nothing(len(self.clients)) if self.read is None else self.read()
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Clients, and how much each is to train, which a policy may return in place of an array of clients."""
@@ -402,31 +377,3 @@ class AgeMeter(Stateful, Protocol):
 
     def measure(self, round: int, good: BoolArray) -> float:
         """Sum of the oracle's ages after `round`, in which exactly the channels `good` (N,) let an update through (NaN: none)."""
-
-
-@dataclass(frozen=True, slots=True)
-class JamView:
-    """What a jammer may know as a dwell begins. Counts are of the time since its last dwell began."""
-
-    dwell: int
-    """Dwells count from 1."""
-    time_s: float
-    reach: IntArray
-    """(r,) the sub-channels it can jam, ascending."""
-    allowed: int
-    """How many of them it may jam in this dwell, by its budget."""
-    used: IntArray
-    """(N,) transmissions begun on each sub-channel."""
-    delivered: IntArray
-    """(N,) updates delivered over each sub-channel."""
-    busy: BoolArray
-    """(N,) whether a transmission is under way right now."""
-    rng: np.random.Generator
-    """The jammer's own stream of this dwell; not to be kept."""
-
-
-class JammerLaw(Stateful, Protocol):
-    """Decides what to jam next."""
-
-    def choose(self, view: JamView) -> IntArray:
-        """Distinct sub-channels out of `view.reach`, at most `view.allowed`; may be empty."""

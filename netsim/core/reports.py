@@ -1,8 +1,10 @@
-"""What a server learns with the updates that arrive, as plain arrays."""
+"""What a server learns: of a round that has closed, with the updates that arrived, and from those whom it asked before."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +58,30 @@ class Reports:
 
 _COUNTS = ("staleness", "samples", "steps", "bytes_down", "bytes_up")
 _MEASURES = ("elapsed_s", "download_s", "compute_s", "upload_s", "loss", "loss_rms")
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What the server tells its policy as a round closes."""
+
+    round: int
+    start_s: float
+    end_s: float
+    clients: IntArray
+    """(n,) the clients selected in this round, in the order of selection."""
+    latency_s: FloatArray
+    """(n,) from selection to delivery; where censored, the time after which the server stopped waiting."""
+    censored: BoolArray
+    """(n,) True where no update arrived before the round closed: lost, late or aborted, or still in flight."""
+    updates: FloatArray | None = None
+    """(number delivered, d) model updates in the order of the delivered clients, for a policy that says `needs_updates`."""
+    read: Callable[[], Reports] | None = None
+    """Puts the reports together; None: nothing arrived."""
+
+    @cached_property
+    def reports(self) -> Reports:
+        """What came with the updates that arrived, put together when it is first asked for."""
+        return Reports.nothing(len(self.clients)) if self.read is None else self.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import AnswerError, ParameterError
-from netsim.core.protocols import IntArray, JammerLaw, JamView, State
+from netsim.core.jamming import JammerLaw, JamView
 from netsim.network.spectrum import Jam, Spectrum
 from netsim.records.sinks import JamRow, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
+    from netsim.core.protocols import IntArray, State
     from netsim.core.streams import Stream
 
 _NEVER = float("inf")

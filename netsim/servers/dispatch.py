@@ -10,17 +10,8 @@ from simpy.events import Event
 
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
-from netsim.core.protocols import (
-    BoolArray,
-    IntArray,
-    Learner,
-    RoundOutcome,
-    RoundView,
-    Selection,
-    SelectionPolicy,
-    State,
-)
-from netsim.core.reports import NOBODY_PROBED
+from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
+from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.servers.checks import check_probe, check_selection
 from netsim.servers.loop import ClosedRound, NobodyLeftError
 from netsim.servers.reports import told

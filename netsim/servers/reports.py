@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.core.protocols import RoundOutcome
-from netsim.core.reports import Reports
+from netsim.core.reports import Reports, RoundOutcome
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray

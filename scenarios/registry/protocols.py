@@ -13,6 +13,7 @@ from models.laws.work import Noise
 from models.peers.graph import PeerGraph
 from models.privacy import Schedule
 from models.schedulers.protocols import Matcher, Scheduler
+from netsim.core.jamming import JammerLaw
 from netsim.core.protocols import (
     OPTIONAL,
     Availability,
@@ -21,7 +22,6 @@ from netsim.core.protocols import (
     ChannelScheduler,
     ChannelStates,
     DelayLaw,
-    JammerLaw,
     RewardMeter,
     SelectionPolicy,
 )

@@ -23,7 +23,8 @@ from scipy.special import ndtri
 from models.policies.pause import Pause
 from models.privacy import GeometricSchedule
 from netsim.core.clock import Clock
-from netsim.core.protocols import RoundOutcome, RoundView
+from netsim.core.protocols import RoundView
+from netsim.core.reports import RoundOutcome
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import play

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from netsim.core.protocols import IntArray, RoundOutcome, RoundView, State
+from netsim.core.protocols import IntArray, RoundView, State
+from netsim.core.reports import RoundOutcome
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build

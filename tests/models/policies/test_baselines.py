@@ -20,7 +20,8 @@ from models.policies.random import Random
 from models.policies.sa_pause import SaPause
 from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import GeometricSchedule, NoSchedule
-from netsim.core.protocols import RoundOutcome, RoundView, SelectionPolicy
+from netsim.core.protocols import RoundView, SelectionPolicy
+from netsim.core.reports import RoundOutcome
 
 K, M = 9, 3
 

@@ -13,7 +13,8 @@ from models.policies.clustered import Distribution
 from models.policies.clustered_by_similarity import ClusteredBySimilarity, cut_tree, distances, fill_groups
 from models.policies.clustered_by_size import ClusteredBySize
 from models.policies.protocols import BoolArray, FloatArray, IntArray
-from netsim.core.protocols import RoundOutcome, RoundView
+from netsim.core.protocols import RoundView
+from netsim.core.reports import RoundOutcome
 
 
 def view(clients: int, rng: np.random.Generator, selectable: BoolArray | None = None) -> RoundView:

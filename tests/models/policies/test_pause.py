@@ -24,7 +24,8 @@ from models.policies.sa_pause import SaPause
 from models.policies.ucb import Terms, UcbPolicy, Unexplored
 from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import ExplicitSchedule, GeometricSchedule, NoSchedule
-from netsim.core.protocols import RoundOutcome, RoundView
+from netsim.core.protocols import RoundView
+from netsim.core.reports import RoundOutcome
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError

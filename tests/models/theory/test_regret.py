@@ -16,7 +16,8 @@ from models.policies.pause import Pause
 from models.policies.protocols import FloatArray, IntArray
 from models.privacy import ExplicitSchedule, GeometricSchedule
 from models.theory.regret import PauseRewardMeter, delta_max_bound, regret_bound
-from netsim.core.protocols import RoundOutcome, RoundView, SelectionPolicy
+from netsim.core.protocols import RoundView, SelectionPolicy
+from netsim.core.reports import RoundOutcome
 from tests.helpers.random_worlds import built
 
 TAU_MIN_S = 0.05

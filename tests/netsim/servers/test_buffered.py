@@ -10,7 +10,8 @@ import pytest
 from models.policies.pause import Pause
 from models.privacy import NoSchedule
 from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import Deliveries, IntArray, RoundOutcome, RoundView
+from netsim.core.protocols import Deliveries, IntArray, RoundView
+from netsim.core.reports import RoundOutcome
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError

@@ -212,6 +212,17 @@ def test_an_evaluation_takes_a_share_of_the_time_of_its_samples() -> None:
     assert probes(records, "client", "compute_end_s") == [(0, 1.25), (1, 1.25)]
 
 
+def test_a_client_that_a_script_takes_away_answers_nothing() -> None:
+    simulation, records = build(parse(world([[0, 1]], [[1]]))).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.clock.call_at(1.0, simulation.server.clients.leave, np.array([0]))
+    simulation.run()
+    assert probes(records, "client", "outcome", "compute_end_s", "outcome_s") == [
+        (0, "aborted", 1.0, 1.0),
+        (1, "delivered", 1.5, 2.0),
+    ]
+
+
 def test_a_client_that_is_at_work_is_not_asked() -> None:
     # Client 1 works for long; in round 2 it is busy.
     tables = world([[], [1]], [[1], [0]], compute=constant(3.0, 30.0, 3.0), server={"deadline_s": 2.0, "reselect_busy": True})

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim.core.protocols import RoundOutcome
-from netsim.core.reports import Reports
+from netsim.core.reports import Reports, RoundOutcome
 from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse

@@ -1,0 +1,38 @@
+"""What the engine calls of jammers, and what they may know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from netsim.core.protocols import BoolArray, IntArray, Stateful
+
+
+@dataclass(frozen=True, slots=True)
+class JamView:
+    """What a jammer may know as a dwell begins. Counts are of the time since its last dwell began."""
+
+    dwell: int
+    """Dwells count from 1."""
+    time_s: float
+    reach: IntArray
+    """(r,) the sub-channels it can jam, ascending."""
+    allowed: int
+    """How many of them it may jam in this dwell, by its budget."""
+    used: IntArray
+    """(N,) transmissions begun on each sub-channel."""
+    delivered: IntArray
+    """(N,) updates delivered over each sub-channel."""
+    busy: BoolArray
+    """(N,) whether a transmission is under way right now."""
+    rng: np.random.Generator
+    """The jammer's own stream of this dwell; not to be kept."""
+
+
+class JammerLaw(Stateful, Protocol):
+    """Decides what to jam next."""
+
+    def choose(self, view: JamView) -> IntArray:
+        """Distinct sub-channels out of `view.reach`, at most `view.allowed`; may be empty."""
