@@ -96,6 +96,12 @@ class Run:
         return table
 
     @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """One row for each metric of your own and evaluation; ValueError where the scenario names none."""
+        table: pd.DataFrame = self.arrow("evaluations").to_pandas()
+        return table
+
+    @cached_property
     def partition(self) -> pd.DataFrame:
         """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
         table: pd.DataFrame = self.arrow("partition").to_pandas()

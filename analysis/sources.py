@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script"]
+TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script", "evaluations"]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -44,6 +44,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("bytes_down", "bytes_up", "cause", "compute_j", "send_j", "receive_j"),
     ),
     "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
+    "evaluations": ("round", "time_s", "version", "metric", "value"),
     "partition": ("client", "label", "samples"),
 }
 """The columns format 1 promises, by table; more may be there."""

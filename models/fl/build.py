@@ -92,6 +92,8 @@ def build_learner(
         aggregation=_call("aggregation", options.aggregation, "kind", AGGREGATIONS, {}),
         staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
+        local_training=options.local_training if callable(options.local_training) else None,
+        metrics={metric.__name__: metric for metric in options.metrics},
         compression=up,
         down_compression=down,
     )

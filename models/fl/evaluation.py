@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.errors import ParameterError
+from models.errors import AnswerError, ParameterError
 from models.fl.data import Dataset
 from models.fl.losses import Loss, bounded_sum
 from models.fl.memory import is_out_of_memory, release
@@ -35,6 +35,10 @@ class Randomness(Protocol):
     def integer_seed(self, name: str, *index: int) -> int: ...
 
 
+Metric = Callable[[NDArray[np.float32], IntArray], float]
+"""A number out of the scores (n, classes) of the test samples and their classes (n,)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quality:
     """Accuracy in [0, 1] and mean loss on the test set; both are always finite."""
@@ -43,6 +47,8 @@ class Quality:
     loss: float
     training_loss: float = math.nan
     """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the user's own metrics say, by their names."""
 
 
 def scored(
@@ -76,10 +82,17 @@ def scored(
 
 
 def measure(
-    trainer: LocalTrainer, model: Tensor, x: Tensor, y: Tensor, loss: Loss, batch_statistics: bool
+    trainer: LocalTrainer,
+    model: Tensor,
+    x: Tensor,
+    y: Tensor,
+    loss: Loss,
+    batch_statistics: bool,
+    into: list[Tensor] | None = None,
 ) -> tuple[BoolArray, float]:
     """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
 
+    `into`: where the scores go, too, batch by batch.
     A sample whose scores are not finite counts as wrong, and no sample's loss as more than `losses.LOSS_CEILING`. Memory as of
     `scored`.
     """
@@ -88,6 +101,8 @@ def measure(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
+        if into is not None:
+            into.append(scores)
         right.append((scores.argmax(1) == labels) & scores.isfinite().all(1))
         total += bounded_sum(loss.value(scores, labels))
     # One transfer from the device for all batches.
@@ -161,8 +176,11 @@ class Evaluator:
         label_counts: IntArray,
         streams: Randomness,
         options: TrainingOptions,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         self._trainer, self._loss, self._streams = trainer, loss, streams
+        self._metrics = dict(metrics or {})
+        self._scores: list[Tensor] | None = None
         self._x, self._y = dataset.test_x.to(trainer.device), dataset.targets(dataset.test_y).to(trainer.device)
         self._labels, self._label_counts = dataset.test_y.numpy(), label_counts
         self._every_rounds, self._every_s = options.evaluate_every_rounds or 1, options.evaluate_every_s
@@ -187,7 +205,22 @@ class Evaluator:
 
     def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
         """Quality of `model` (d,), of this version, on the test set."""
-        return self._measured(version, model, batch_statistics)[1]
+        _, quality = self._measured(version, model, batch_statistics)
+        if self._metrics and not quality.metrics and self._known is not None:
+            quality = replace(quality, metrics=self._own_metrics())
+            self._known = (version, self._known[1], quality)
+        return quality
+
+    def _own_metrics(self) -> dict[str, float]:
+        assert self._scores is not None
+        scores, classes = torch.cat(self._scores).float().cpu().numpy(), self._y.cpu().numpy()
+        values: dict[str, float] = {}
+        for name, metric in self._metrics.items():
+            value: Any = metric(scores.copy(), classes.copy())
+            if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+                raise AnswerError("metrics", "the function", value, "must be a number", name=name)
+            values[name] = float(value)
+        return values
 
     def local_tests(self, local: LocalTest) -> IntArray:
         """(K, n) every client's local test set (see `local_sets`), drawn once."""
@@ -218,6 +251,7 @@ class Evaluator:
 
     def _measured(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
         if self._known is None or self._known[0] != version:
-            right, loss = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
+            self._scores = [] if self._metrics else None
+            right, loss = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores)
             self._known = (version, right, Quality(float(right.mean()), loss))
         return self._known[1:]

@@ -146,7 +146,13 @@ class FederatedLearner:
             trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
         )
         self._evaluator = Evaluator(
-            trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
+            trainer=self._trainer,
+            loss=loss,
+            dataset=dataset,
+            label_counts=self.label_counts,
+            streams=streams,
+            options=options,
+            metrics=methods.metrics,
         )
         self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
         self.trained_updates = 0

@@ -22,6 +22,7 @@ from models.fl.evaluation import Randomness
 from models.fl.losses import FirstPass, LossTally
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
+from models.fl.own_training import OwnTraining
 from models.fl.release import Release
 from models.fl.training import LocalTrainer
 from models.laws.work import Work
@@ -107,6 +108,16 @@ class LocalWork:
         self._partition = [np.asarray(part, np.int64) for part in partition]
         self._trainer, self._streams = trainer, streams
         self._work = work
+        self._own = self._own_training(methods, options)
+
+    def _own_training(self, methods: Methods, options: TrainingOptions) -> OwnTraining | None:
+        if methods.local_training is None:
+            return None
+        for name, unused in (("augmentation", "none"), ("proximal", 0.0), ("optimizer_state", "fresh"), ("precision", "float32")):
+            value = getattr(options, name)
+            if value != unused:
+                raise ParameterError(name, value, "leave it out: local_training takes the steps")
+        return self._trainer.own_training(methods.local_training)
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
         """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
@@ -203,10 +214,15 @@ class LocalWork:
         losses: LossTally | None,
         first: FirstPass | None,
     ) -> Tensor:
+        seeds = [self._streams.integer_seed("network-draws", update.round, update.client) for update in updates]
+        if self._own is not None:
+            parts = [self._partition[update.client] for update in updates]
+            generators = [self._streams.generator("local-training", update.round, update.client) for update in updates]
+            return self._own.train(starts, parts, batches, seeds, generators, losses, first)
         return self._trainer.train(
             starts,
             batches,
-            [self._streams.integer_seed("network-draws", update.round, update.client) for update in updates],
+            seeds,
             [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
             states,
             losses,

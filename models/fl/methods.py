@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from models.fl.aggregation import BySize, NoStaleness
 from models.fl.compression.none import NoCompression
+from models.fl.evaluation import Metric
 from models.fl.mechanisms import Mechanism, NoMechanism
+from models.fl.own_training import LocalTraining
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
 from models.fl.server_optimizers import ServerSgd
 from models.fl.unprotected import Unprotected
@@ -23,6 +26,10 @@ class Methods:
     aggregation: Aggregation = field(default_factory=BySize)
     staleness: Staleness = field(default_factory=NoStaleness)
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
+    local_training: LocalTraining | None = None
+    """A function of the user's own in place of the steps of `optimizer`; None: there is none."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    """Functions of the user's own of scores and classes of the test set, by their names."""
     compression: Compression = field(default_factory=NoCompression)
     """Of what clients send."""
     down_compression: Compression = field(default_factory=NoCompression)

@@ -121,6 +121,11 @@ class LearnerComponents:
     """hinge and squared-hinge: one class against the rest. Absent: hinge for the svm, cross-entropy for every other network."""
     optimizer: Table
     """The clients' optimizer."""
+    local_training: str | Callable[..., Any] | None = None
+    """A function of your own that trains a client, "package.module:function", given parameters, data, the number of steps and a
+    generator; it returns parameters, the number of samples and their losses. Absent: steps of the optimizer."""
+    metrics: list[Any] = field(default_factory=list)
+    """Functions of your own of the test samples' scores and classes, whose numbers go to evaluations.parquet."""
     aggregation: Table = field(default_factory=lambda: {"kind": "size"})
     """What weight each delivered update has."""
     staleness: Table = field(default_factory=lambda: {"kind": "none"})

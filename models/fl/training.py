@@ -27,6 +27,7 @@ from models.fl.layout import Layout
 from models.fl.losses import FirstPass, Loss, LossTally
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
+from models.fl.own_training import LocalTraining, OwnTraining
 from models.fl.protocols import Optimizer
 
 IntArray = NDArray[np.int64]
@@ -98,6 +99,19 @@ class LocalTrainer:
     def skips_single(self) -> bool:
         """Whether batches of a single sample are left out: the network normalises over batches."""
         return bool(self.buffers or self.layout.normalisers)
+
+    def own_training(self, function: LocalTraining) -> OwnTraining:
+        """Training of the same network on the same data by a function of the user's own; says so in `reason`."""
+        self.reason, self.vectorised = "local training is a function of your own", False
+        return OwnTraining(
+            function=function,
+            network=self._network,
+            layout=self.layout,
+            loss=self._loss,
+            optimizer=self._optimizer,
+            x=self._x,
+            y=self._y,
+        )
 
     @property
     def device(self) -> torch.device:

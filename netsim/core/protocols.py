@@ -10,7 +10,7 @@ Protocol gives is then the class's (`scenarios.registry.protocols`), so that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -279,6 +279,10 @@ class Evaluation(Protocol):
     @property
     def training_loss(self) -> float:
         """Mean loss of the samples trained on since the last evaluation; NaN: not measured, or there were none."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """What further metrics say, by their names."""
 
 
 class Content(Protocol):

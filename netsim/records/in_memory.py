@@ -10,12 +10,14 @@ import pyarrow as pa
 from netsim.records.rows import (
     CLIENTS,
     DETECTIONS,
+    EVALUATIONS,
     JAMS,
     MESSAGES,
     PROBES,
     ROUNDS,
     SCRIPT,
     DetectionRow,
+    EvaluationRow,
     JamRow,
     MessageRow,
     ProbeRow,
@@ -87,6 +89,7 @@ class ArrowRecorder:
         messages: bool = False,
         probes: bool = False,
         script: bool = False,
+        evaluations: bool = False,
     ) -> None:
         self.tables: dict[str, pa.Table] = {}
         wanted = {
@@ -97,6 +100,7 @@ class ArrowRecorder:
             "messages": messages,
             "probes": probes,
             "script": script,
+            "evaluations": evaluations,
         }
         schemas = {
             "rounds": ROUNDS,
@@ -106,6 +110,7 @@ class ArrowRecorder:
             "messages": MESSAGES,
             "probes": PROBES,
             "script": SCRIPT,
+            "evaluations": EVALUATIONS,
         }
         self._schemas = {name: schemas[name] for name, kept in wanted.items() if kept}
         self._pieces: dict[str, list[pa.Table]] = {name: [] for name in self._schemas}
@@ -132,6 +137,9 @@ class ArrowRecorder:
 
     def probe(self, row: ProbeRow) -> None:
         self._keep("probes", row)
+
+    def evaluation(self, row: EvaluationRow) -> None:
+        self._keep("evaluations", row)
 
     def script(self, row: ScriptRow) -> None:
         self._keep("script", row)

@@ -246,6 +246,17 @@ class MessageRow(NamedTuple):
     size_bytes: int
 
 
+class EvaluationRow(NamedTuple):
+    """What one metric of the user's own says of the model as a round, or a slot, ends."""
+
+    round: int
+    time_s: float
+    version: int
+    """The model's: it counts the aggregations that changed it, from 0."""
+    metric: str
+    value: float
+
+
 class ScriptRow(NamedTuple):
     """What a script did, a row for each parameter that an act changed; an act without parameters is one row."""
 
@@ -289,4 +300,5 @@ PROBES = _schema("probes", ProbeRow, {"outcome": _NAMES, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
+EVALUATIONS = _schema("evaluations", EvaluationRow, {"metric": _NAMES})
 SCRIPT = _schema("script", ScriptRow, {"action": _NAMES})

@@ -16,6 +16,7 @@ from netsim.records.in_memory import TableRows
 from netsim.records.rows import (
     CLIENTS,
     DETECTIONS,
+    EVALUATIONS,
     FORMAT,
     JAMS,
     MESSAGES,
@@ -23,6 +24,7 @@ from netsim.records.rows import (
     ROUNDS,
     SCRIPT,
     DetectionRow,
+    EvaluationRow,
     JamRow,
     MessageRow,
     ProbeRow,
@@ -44,6 +46,7 @@ __all__ = [
     "ROUNDS",
     "SCRIPT",
     "DetectionRow",
+    "EvaluationRow",
     "JamRow",
     "MemoryRecorder",
     "MessageRow",
@@ -95,6 +98,9 @@ class Recorder(Protocol):
     def probe(self, row: ProbeRow) -> None:
         """A probe has ended, or the run has ended before it."""
 
+    def evaluation(self, row: EvaluationRow) -> None:
+        """A metric of the user's own has been worked out."""
+
     def script(self, row: ScriptRow) -> None:
         """A script has acted."""
 
@@ -123,6 +129,9 @@ class NoRecorder:
     def probe(self, row: ProbeRow) -> None:
         return None
 
+    def evaluation(self, row: EvaluationRow) -> None:
+        return None
+
     def script(self, row: ScriptRow) -> None:
         return None
 
@@ -141,6 +150,7 @@ class MemoryRecorder:
         self.messages: list[MessageRow] = []
         self.probes: list[ProbeRow] = []
         self.acts: list[ScriptRow] = []
+        self.evaluations: list[EvaluationRow] = []
 
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
@@ -159,6 +169,9 @@ class MemoryRecorder:
 
     def probe(self, row: ProbeRow) -> None:
         self.probes.append(row)
+
+    def evaluation(self, row: EvaluationRow) -> None:
+        self.evaluations.append(row)
 
     def script(self, row: ScriptRow) -> None:
         self.acts.append(row)
@@ -276,6 +289,7 @@ def table_files(
     messages: bool = False,
     probes: bool = False,
     script: bool = False,
+    evaluations: bool = False,
 ) -> list[str]:
     """The files that a `ParquetRecorder` of these settings leaves in its folder."""
     wanted = {
@@ -286,6 +300,7 @@ def table_files(
         "messages": messages,
         "probes": probes,
         "script": script,
+        "evaluations": evaluations,
     }
     return [f"{name}.parquet" for name, written in wanted.items() if written]
 
@@ -293,7 +308,7 @@ def table_files(
 class ParquetRecorder:
     """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
     `detections.parquet` if `detections`; `messages.parquet` if `messages`; `probes.parquet` if `probes`; `script.parquet`
-    if `script`.
+    if `script`; `evaluations.parquet` if `evaluations`.
 
     `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
     needs no checkpoint any more removes.
@@ -309,6 +324,7 @@ class ParquetRecorder:
         messages: bool = False,
         probes: bool = False,
         script: bool = False,
+        evaluations: bool = False,
     ) -> None:
         rounds = _Table(folder, "rounds", ROUNDS)
         updates = _Table(folder, "clients", CLIENTS) if clients else None
@@ -317,13 +333,15 @@ class ParquetRecorder:
         sent = _Table(folder, "messages", MESSAGES) if messages else None
         asked = _Table(folder, "probes", PROBES) if probes else None
         acts = _Table(folder, "script", SCRIPT) if script else None
-        self._tables = [table for table in (rounds, updates, dwells, declared, sent, asked, acts) if table is not None]
+        metrics = _Table(folder, "evaluations", EVALUATIONS) if evaluations else None
+        self._tables = [table for table in (rounds, updates, dwells, declared, sent, asked, acts, metrics) if table is not None]
         self.round = rounds.rows.append
         self.attempts = updates.rows.taking if updates else NoRecorder().attempts
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message
         self.probe = asked.rows.append if asked else NoRecorder().probe
+        self.evaluation = metrics.rows.append if metrics else NoRecorder().evaluation
         self.script = acts.rows.append if acts else NoRecorder().script
 
     def state_dict(self) -> State:

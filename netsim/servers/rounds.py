@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.records.rows import LATER, RoundRow, UpdateRow
+from netsim.records.rows import LATER, EvaluationRow, RoundRow, UpdateRow
 from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
@@ -151,6 +151,13 @@ class AttemptRows:
         self._held = [UpdateRow(**row) for row in state["held"]]
 
 
+def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, evaluation: Evaluation | None) -> None:
+    """Record what the user's own metrics say of the model as `round` ends."""
+    if evaluation is not None:
+        for name, value in evaluation.metrics.items():
+            recorder.evaluation(EvaluationRow(round, time_s, version, name, value))
+
+
 class RoundServer:
     """Rounds one after the other, each a record. `recording`: who else writes records; `probing`: who asks before selections."""
 
@@ -201,16 +208,18 @@ class RoundServer:
         columns = self.loop.columns(closed)
         self.rows.closed(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
+        evaluation = learner.evaluate(number, end_s, number == self.last_round)
         self.recorder.round(
             self._book.row(
                 round=number,
                 start_s=closed.start_s,
                 end_s=end_s,
-                evaluation=learner.evaluate(number, end_s, number == self.last_round),
+                evaluation=evaluation,
                 version=learner.version,
                 columns=columns,
             )
         )
+        record_metrics(self.recorder, number, end_s, learner.version, evaluation)
 
     def counts(self) -> dict[str, int]:
         """What has begun and ended since the start of the run, the round under way included."""

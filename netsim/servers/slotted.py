@@ -20,7 +20,7 @@ from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
-from netsim.servers.rounds import AttemptRows, Book, Recording
+from netsim.servers.rounds import AttemptRows, Book, Recording, record_metrics
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -155,6 +155,7 @@ class SlotServer(ABC):
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: dict[str, Any]) -> None:
         self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
+        evaluation = learner.evaluate(slot, now, slot == self.last_round)
         said = {
             "reward": opinion,
             "genie_reward": learner.best_opinion(slot),
@@ -167,11 +168,12 @@ class SlotServer(ABC):
                 round=slot,
                 start_s=start_s,
                 end_s=now,
-                evaluation=learner.evaluate(slot, now, slot == self.last_round),
+                evaluation=evaluation,
                 version=learner.version,
                 columns=said | columns,
             )
         )
+        record_metrics(self.recorder, slot, now, learner.version, evaluation)
 
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
         """Call `told` with the number of every slot, before anything of it."""

@@ -86,7 +86,9 @@ def _with_own(section: Learner) -> LearnerOptions:
     """What is the user's own goes as the thing itself, everything else by its name."""
     options = section.options()
     own: dict[str, Any] = {name: _own(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
-    options = replace(options, **own)
+    options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
+    if section.local_training is not None:
+        options = replace(options, local_training=load_own(section.local_training))
     if ":" not in section.data.kind:
         return options
     try:

@@ -82,14 +82,13 @@ def adopt(given: Mapping[str, Any]) -> None:
 
 def refuse_unnamed(tables: Any, path: str = "") -> None:
     """Raise UserError where the tables of a scenario name a class that no file can name."""
-    if isinstance(tables, Mapping):
-        kind = tables.get("kind")
-        if isinstance(kind, str) and kind.startswith(f"{IN_MEMORY}:"):
+    items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
+    for key, inner in items:
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(inner, str) and inner.startswith(f"{IN_MEMORY}:"):
             raise UserError(
-                f"{path}.kind = {kind.partition(':')[2]}: is a class of this Python process alone (of a notebook, a script or a "
+                f"{here} = {inner.partition(':')[2]}: is of this Python process alone (of a notebook, a script or a "
                 "function), which no scenario.toml can name; move it to a module, such as mine.py in this folder, and import it "
                 "from there, or run in memory, without out"
             )
-    items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
-    for key, inner in items:
-        refuse_unnamed(inner, f"{path}.{key}" if path else str(key))
+        refuse_unnamed(inner, here)

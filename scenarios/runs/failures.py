@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         refused = _of_own_class(scenario, error)
         if refused is None:
             raise
-        raise UserError(f"{refused} ({_when(scenario, simulation)})") from error
+        raise UserError(f"{refused} ({_when(scenario, simulation, f'learner.{error.role}')})") from error
     except MemoryError as error:
         raise UserError(f"learner.{error}") from error
     except Exception as error:
@@ -34,7 +35,8 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         if own is None:
             raise
         text = str(error).partition("\n")[0]
-        told = f"{own.path} = {own.kind!r}: {type(error).__name__}: {text}{users_line(error)}"
+        path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
+        told = f"{path} = {own.kind!r}: {type(error).__name__}: {text}{users_line(error)}"
         raise UserError(f"{told} ({_when(scenario, simulation, own.path)})") from error
 
 
@@ -74,6 +76,10 @@ def _of_own_class(scenario: Scenario, error: Any) -> str | None:
     trained = scenario.learner.components() if scenario.learner is not None else {}
     sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}
     group = error.role
+    if scenario.learner is not None and error.role in ("local_training", "metrics"):
+        named = [place for place in (scenario.learner.local_training, *scenario.learner.metrics) if place is not None]
+        function = next((place for place in named if error.name is None or place.endswith(f":{error.name}")), "")
+        return f"learner.{error.role} = {function!r}: returned {error.returned!r}; {error.reason}"
     if error.role == "scheduler" and scenario.scheduler is not None:
         kind = scenario.scheduler.kind
     if error.role in sent:

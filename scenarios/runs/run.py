@@ -186,6 +186,7 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "messages": scenario.output.messages_table,
         "probes": scenario.probes,
         "script": scenario.script is not None,
+        "evaluations": scenario.learner is not None and bool(scenario.learner.metrics),
     }
 
 

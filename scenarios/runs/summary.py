@@ -17,7 +17,7 @@ from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
-from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
+from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
@@ -98,6 +98,7 @@ class Summing:
         self.message: Callable[[MessageRow], None] = inner.message
         self.probe: Callable[[ProbeRow], None] = inner.probe
         self.script: Callable[[ScriptRow], None] = inner.script
+        self.evaluation: Callable[[EvaluationRow], None] = inner.evaluation
 
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)

@@ -5,6 +5,7 @@ Its components are written out here, so that a scenario can be read without impo
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import fields
 from typing import Annotated, Any, Literal
@@ -28,6 +29,7 @@ from models.fl.parameters import (
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
 from scenarios.registry.in_process import spelled
+from scenarios.registry.kinds import load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
 from scenarios.schema.section import Section, problem, refusal
@@ -45,6 +47,21 @@ def _read_data_set(value: Any) -> Any:
 
 _DATA_SET_JSON: dict[str, Any] = {"anyOf": [{"enum": list(DATASETS)}, {"type": "string", "pattern": OWN_CLASS}]}
 DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_SET_JSON)]
+
+
+def _read_function(value: Any) -> Any:
+    try:
+        value = spelled("function", value)
+        if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):
+            raise refusal("name a function of your own as 'package.module:function'")
+        if not inspect.isfunction(load_own(value)):
+            raise refusal("is no function; name one as 'package.module:function'")
+    except UserError as error:
+        raise refusal(str(error)) from error
+    return value
+
+
+OwnFunction = Annotated[str, BeforeValidator(_read_function), WithJsonSchema({"type": "string", "pattern": OWN_CLASS})]
 
 _DEFAULTS = LearnerOptions(network={}, optimizer={})
 
@@ -157,6 +174,8 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     partition: component_of("partition") = _DEFAULTS.partition  # type: ignore[valid-type]
     network: component_of("network", described=NETWORKS, base=OwnNetwork)  # type: ignore[valid-type]
     optimizer: component_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
+    local_training: OwnFunction | None = None
+    metrics: list[OwnFunction] = []
     aggregation: component_of("aggregation", described=AGGREGATIONS) = _DEFAULTS.aggregation  # type: ignore[valid-type]
     staleness: component_of("staleness", described=STALENESS) = _DEFAULTS.staleness  # type: ignore[valid-type]
     server_optimizer: component_of("server_optimizer", described=SERVER_OPTIMIZERS) = _DEFAULTS.server_optimizer  # type: ignore[valid-type]
@@ -175,6 +194,9 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             raise problem(("contribution_samples",), self.contribution_samples, "needs data.validation_samples > 0")
         if self.optimizer_state == "kept" and self.optimizer.kind == "sgd" and not self.optimizer.momentum:
             raise problem(("optimizer_state",), "kept", "sgd without momentum has no state; leave it out")
+        names = [metric.partition(":")[2] for metric in self.metrics]
+        if len(set(names)) < len(names):
+            raise problem(("metrics",), self.metrics, "names two functions alike; give each its own name")
         if self.batch_statistics == "local" and self.network.batch_normalised is False:
             raise problem(("batch_statistics",), "local", "the network keeps no running statistics; leave it out")
         return self
