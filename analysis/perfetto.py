@@ -27,10 +27,13 @@ _PHASES = (
 )
 _SAID = {
     "rounds": ("selected", "delivered", "lost", "late", "aborted", "in_flight", "accuracy", "loss", "reward", "version"),
-    "probes": ("round", "outcome", "cause", "version", "samples", "loss"),
-    "clients": ("round", "outcome", "cause", "version", "age_rounds", "epsilon", "leak", "channel"),
+    "probes": ("round", "outcome", "cause", "version", "samples", "loss", "compute_j", "send_j", "receive_j"),
+    "clients": (
+        *("round", "outcome", "cause", "version", "age_rounds", "epsilon", "leak", "channel"),
+        *("compute_j", "send_j", "receive_j"),
+    ),
 }
-_COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement")
+_COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement", "batteries_empty")
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
 
 

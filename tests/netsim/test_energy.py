@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from analysis.perfetto import write_trace
+from analysis.results import open_run
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
+from scenarios.runs.run import run
 from tests.helpers.random_worlds import built, copied, random_tables, same
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
 from tests.helpers.small_worlds import World, constant
@@ -372,3 +377,13 @@ def test_as_an_integration_in_small_steps_of_time_finds_it(seed: int, tmp_path: 
     assert aborted
     for client, end in aborted:
         assert any(client == who and end == pytest.approx(at, abs=0.1) for who, at in deaths)
+
+
+def test_a_timeline_shows_energy_and_empty_batteries(tmp_path: Path) -> None:
+    tables = SERVERS["synchronous"] | {"energy": DRAWN | {"battery": CHARGED | {"capacity_j": 12.0}}}
+    run(parse(tables), tmp_path / "run")
+    write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert any(event["args"].get("compute_j", 0) > 0 for event in events if event["name"] == "compute")
+    assert any(event["args"]["batteries_empty"] > 0 for event in events if event["name"] == "batteries_empty")
+    assert any(event["args"].get("cause") == "battery" for event in events if event["name"] == "aborted")

@@ -1,0 +1,59 @@
+"""Cost of energy and batteries in a round of 15 updates, and in a million clients: `-m "" --benchmark-only -s` prints it."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import Any
+
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from netsim.records.in_memory import ArrowRecorder
+from scenarios.build.simulation import build
+from scenarios.runs.reading import parse
+
+WATTS = {"idle_w": 0.3, "compute_w": 4.0, "send_w": 1.2, "receive_w": 0.9}
+BATTERY = {"capacity_j": 1e6, "charge_w": 5.0, "charging": {"kind": "markov", "mean_on_s": 600.0, "mean_off_s": 600.0}}
+MOST = {"energy": 1.4, "batteries": 4.0}
+"""Times what a round without costs."""
+
+
+def seconds(rounds: int, clients: int, changes: dict[str, Any]) -> float:
+    """CPU seconds of rounds of 15 updates with three phases each, records in memory included."""
+    tables: dict[str, Any] = {
+        "name": "bench",
+        "rounds": rounds,
+        "clients": {"count": clients},
+        "server": {"per_round": 15},
+        "policy": {"kind": "random"},
+        "downlink": {"delay": {"kind": "constant", "value_s": 0.1}},
+        "compute": {"delay": {"kind": "gaussian", "mean_s": 1.0, "std_s": 0.2}},
+        "uplink": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.1}},
+    }
+    simulation = build(parse(tables | changes)).simulation
+    simulation.record_to(ArrowRecorder())
+    start = process_time()
+    simulation.run()
+    return process_time() - start
+
+
+def test_a_round_of_15(benchmark: BenchmarkFixture) -> None:
+    variants = {"without": {}, "energy": {"energy": WATTS}, "batteries": {"energy": WATTS | {"battery": BATTERY}}}
+    best = dict.fromkeys(variants, float("inf"))
+
+    def once() -> None:
+        # In turn, so that a busy machine is so for all of them.
+        for name, changes in variants.items():
+            best[name] = min(best[name], seconds(1000, 100, changes))
+
+    benchmark.pedantic(once, rounds=5, iterations=1)
+    for name, most in MOST.items():
+        ratio = best[name] / best["without"]
+        print(f"\n{name}: {ratio:.2f} times a round without, {best[name] * 1000:,.0f} microseconds")
+        assert ratio <= most
+
+
+def test_a_million_clients(benchmark: BenchmarkFixture) -> None:
+    plain = seconds(200, 1_000_000, {})
+    metered = benchmark.pedantic(lambda: seconds(200, 1_000_000, {"energy": WATTS}), rounds=1, iterations=1)
+    print(f"\na million clients, 200 rounds: {plain:.1f} s, with energy {metered:.1f} s")
+    assert metered <= 1.3 * plain
