@@ -99,17 +99,18 @@ class UpdateLifecycle:
         """What the steps of `begin` come to where all is sent at once: half of their cost would be calls from one to the next."""
         draws, count = updates[0].send_draws, len(updates)
         survive, duration_s = draws.uplink.values_at(now, count), draws.upload.values_at(now, count)
-        down, up, call_at, due = self._down_bytes, self._up_bytes, self.clock.call_at, self._due
+        down, up, charge = self._down_bytes, self._up_bytes, self.accountant.charge if self._charge_on_upload else None
+        call_at, due = self.clock.call_at, self._due
         for place, update in enumerate(updates):
             update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
             update.samples, update.steps = update.work_samples, update.work_steps
             update.upload_start_s = now
             client = update.client
             update.bytes_down, update.bytes_up = down[client], up[client]
-            self.bytes_down += update.bytes_down
-            self.bytes_up += update.bytes_up
-            if self._charge_on_upload:
-                self._charge(update)
+            if charge is not None:
+                update.charged = True
+                update.epsilon, update.leak = charge(client)
+                update.budget = update.epsilon
             update.survives = survive[place]
             due_s = now + duration_s[place]
             if due_s >= update.departure_s:
@@ -118,6 +119,8 @@ class UpdateLifecycle:
             update.order = call_at(due_s, due, update)
         self.uploads += count
         self.sending += count
+        self.bytes_down += sum([update.bytes_down for update in updates])
+        self.bytes_up += sum([update.bytes_up for update in updates])
 
     def begin(self, update: Update, now: float) -> None:
         """The model is sent to the update's client."""

@@ -113,8 +113,9 @@ class Spectrum:
         self._states.open_round(round, time_s)
         self._round = round
         self._u = self._draws.uniforms(round, self.count)
-        self._renew(time_s)
-        self.good = np.array(self._good, np.bool_)
+        law, self._until_s = self._states.in_force(round, time_s)
+        self.good = np.array(law.good(self._u, self.all), np.bool_)
+        self._good = self.good.tolist()
         self._delay = self._delays.draw(round, time_s, self.all)
 
     def _renew(self, time_s: float) -> None:
@@ -133,6 +134,8 @@ class Spectrum:
 
     def open_to_all(self) -> BoolArray:
         """(N,) where a transmission would get through at this instant: Good as the round opened, and not jammed now."""
+        if not any(self.jams):
+            return self.good
         clear = [not jams for jams in self.jams]
         return self.good & clear
 

@@ -210,7 +210,7 @@ class RoundLoop:
         self.is_open = True
         self.dispatch.send(number)
         yield from self.close.wait()
-        if not self.straggle:
+        if pool.in_flight and not self.straggle:
             pool.cut(pool.in_flight.values())
         self.is_open = False
         attempts = self.close.collect(self.dispatch.attempts)
