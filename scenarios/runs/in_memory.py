@@ -18,6 +18,7 @@ from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.books import refuse_unbalanced
+from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.own_code import own_code, used
@@ -45,7 +46,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     simulation.record_to(Summing(recorder, totals))
     code = used([], own_code(scenario), 1)
     started = time.perf_counter()
-    with refusing(scenario, simulation):
+    with refusing(scenario, simulation), long_lived():
         simulation.run(after_round=after_round)
     simulation.close()
     tables: dict[str, Any] = dict(recorder.tables)

@@ -21,6 +21,7 @@ from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import atomic, checkpoint
 from scenarios.runs.books import refuse_unbalanced
+from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, make, open_run
 from scenarios.runs.interrupts import stop_requests
@@ -142,7 +143,7 @@ def _play(
         checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": kept - started, **now})
 
     try:
-        with stop_requests() as stop, refusing(scenario, simulation):
+        with stop_requests() as stop, refusing(scenario, simulation), long_lived():
 
             def between_rounds(simulation: Simulation) -> None:
                 try:

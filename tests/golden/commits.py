@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def checkout(commit: str, folder: Path) -> Checkout:
     """
     root = folder / "tree"
     if Path(commit).is_dir():
-        shutil.copytree(commit, root, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "__pycache__", ".*_cache"))
+        shutil.copytree(commit, root, ignore=_left_out(commit))
         name = str(Path(commit).resolve())
     else:
         name = _git("rev-parse", "--short", f"{commit}^{{commit}}").decode().strip()
@@ -49,6 +50,13 @@ def checkout(commit: str, folder: Path) -> Checkout:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)
     return Checkout(name, root)
+
+
+def _left_out(top: str) -> Callable[[str, list[str]], set[str]]:
+    """What is not copied of the folder `top`; `runs` there are run folders, further down a package."""
+    anywhere = shutil.ignore_patterns("__pycache__")
+    at_the_top = shutil.ignore_patterns(".git", ".venv", "runs", ".*_cache")
+    return lambda folder, names: anywhere(folder, names) | (at_the_top(folder, names) if folder == top else set())
 
 
 def parent(commit: str) -> str:

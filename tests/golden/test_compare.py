@@ -13,6 +13,7 @@ import pytest
 
 from tests.golden import runs
 from tests.golden.cases import case
+from tests.golden.commits import checkout
 from tests.golden.compare import compared
 
 
@@ -70,3 +71,15 @@ def test_a_run_that_fails_is_told(twice: tuple[Path, Path]) -> None:
 def test_time_a_round_leaves_out_what_comes_before_the_first() -> None:
     file = Path(__file__).parent / "workloads/fig2a.toml"
     assert 0 < runs.time_of(file, 100, 600) < 0.1
+
+
+def test_of_a_folder_run_folders_are_left_out_and_packages_of_that_name_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    for file in ("runs/x/rounds.parquet", "scenarios/runs/run.py", ".venv/lib.py", "netsim/a.py"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
+    root = checkout(str(folder), tmp_path / "copy").root
+    assert {file for file in ("runs", "scenarios/runs/run.py", ".venv", "netsim/a.py") if (root / file).exists()} == {
+        "scenarios/runs/run.py",
+        "netsim/a.py",
+    }
