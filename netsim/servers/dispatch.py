@@ -314,8 +314,8 @@ class Everyone:
         self.round_s = round_s
         self.attempts: list[Update] = []
         self._chosen: IntArray
-        self._for_good: BoolArray | None = None
-        """Who is present, once nobody will come or go; `_chosen` then stays."""
+        self._for_good = False
+        """Whether nobody will come or go any more, so that `_chosen` stays, as long as everybody has budget."""
 
     def _present(self) -> BoolArray:
         pool = self.pool
@@ -326,9 +326,9 @@ class Everyone:
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until somebody is present; a round of fixed length does not wait past its end."""
         pool = self.pool
-        present = self._present()
-        if present is self._for_good:
+        if self._for_good and True not in pool.accountant.exhausted.tolist():
             return
+        present = self._present()
         while not present.any():
             next_s = float(pool.availability.next_change_s.min())
             if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
@@ -338,7 +338,7 @@ class Everyone:
             yield pool.clock.event_at(next_s)
             present = self._present()
         self._chosen = np.flatnonzero(present)
-        self._for_good = present if pool.settled and present.any() else None
+        self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
     def prepare(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is asked for anything."""

@@ -61,7 +61,7 @@ class Ages(Instrument):
         for update in self.dispatch.attempts:
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]
-        total, squares = sum(ages), sum(age * age for age in ages)
+        total, squares = sum(ages), sum([age * age for age in ages])
         # Whole numbers up to the last division, so that the sum of squares loses nothing.
         variance = (pool.count * squares - total * total) / pool.count
         return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}

@@ -117,7 +117,7 @@ class AttemptRows:
                 if losses:
                     self._record(update.row(), losses.get((update.client, update.begun_round)))
                 else:
-                    self._ended(update)
+                    self._write(self._values(update))
         elif self._held:
             # What counts for a later round has no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
