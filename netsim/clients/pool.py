@@ -242,7 +242,7 @@ class ClientPool:
 
     def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[WorkOfUpdate]:
         """How much each of `clients` (n,) is to train that are sent the model."""
-        if steps is None and not self.medium.work.known:
+        if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
         samples, taken = self.medium.work.amounts(clients, steps)
         drawn = [0] * len(clients) if steps is None else steps.tolist()
