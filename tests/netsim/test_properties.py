@@ -74,7 +74,7 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
 }
 ALL = [(group, kind) for group in EXAMPLES for kind in known(group) if kind not in OTHERS.get(group, {})]
 # Of training: tested in tests/models/fl, partitions for completeness, disjointness and their seed.
-ELSEWHERE = {"partition", "network", "optimizer", "aggregation", "staleness", "server_optimizer"}
+ELSEWHERE = {"partition", "network", "optimizer", "aggregation", "staleness", "server_optimizer", "compression"}
 DELAYS = [("uplink", "upload"), ("compute", "compute"), ("downlink", "download")]
 
 

@@ -215,7 +215,7 @@ TYPES = {
 }
 KEYWORDS = {
     *("type", "anyOf", "$ref", "$defs", "$schema", "properties", "required", "additionalProperties", "items", "enum", "const"),
-    *("pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "maxLength"),
+    *("pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "minLength", "maxLength"),
     *("description", "title", "default", "$comment"),
 }
 
@@ -237,6 +237,8 @@ def faults(value: Any, schema: dict[str, Any], place: str = "") -> list[str]:
         found.append(f"{place} = {value!r}: is not {schema['const']}")
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         found.append(f"{place} = {value!r}: does not match")
+    if isinstance(value, str) and not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        found.append(f"{place} = {value!r}: has {len(value)} characters")
     if isinstance(value, int | float) and not isinstance(value, bool):
         inside = value >= schema.get("minimum", value) and value <= schema.get("maximum", value)
         if not (inside and value > schema.get("exclusiveMinimum", -1e400) and value < schema.get("exclusiveMaximum", 1e400)):
