@@ -106,6 +106,12 @@ def test_its_draws_belong_to_client_and_round(functions):
     assert not np.array_equal(together[0], together[1])
 
 
+def test_what_is_not_trained_keeps_its_numbers_whatever_is_returned(functions):
+    updates = make(local_training=functions.noisy, trained=["layers.1.*"]).aggregate(deliver(1, [0, 1], 0), True).updates
+    assert (updates[:, :136] == 0).all()
+    assert (updates[:, 136:] != 0).all()
+
+
 def test_a_run_records_its_metrics_and_resumes_the_same(tmp_path, functions):
     study = scenario(local_training="own_functions:sgd", metrics=["own_functions:worst_class", "own_functions:samples"])
     summary = run(study, tmp_path / "straight")

@@ -155,6 +155,15 @@ def test_running_statistics_move_with_their_layer():
     assert learner.up_bytes == 4 * 4 * 4
 
 
+def test_local_statistics_of_a_layer_that_is_not_trained_stay():
+    network = cnn((1, 4, 4), 5, seed=1, channels=[2], hidden=[4], norm="batch")
+    learner = make(network=network, trained=["layers.0.*"], batch_statistics="local")
+    learner.aggregate(deliver(1, [1, 3], 0), False)
+    kept = learner.state_dict()["memory"]["statistics"]
+    # Means are 0 and variances 1 before anything is seen.
+    assert sorted(kept[0].tolist()) == sorted(kept[1].tolist()) == [0.0] * 6 + [1.0] * 6
+
+
 def test_a_pattern_without_a_parameter_is_refused():
     with pytest.raises(ParameterError, match=r"^trained = 'layers.7.\*': no parameter has such a name"):
         make(trained=["layers.7.*"])
