@@ -64,6 +64,11 @@ class AsksNobody:
     needs_losses = False
     probes = False
 
+    @property
+    def restarts(self) -> list[tuple[int, int]]:
+        """It declares no change of a client's latency."""
+        return []
+
     def probe(self, view: View) -> IntArray:
         """Nobody is asked for the loss of the present model."""
         return np.zeros(0, np.int64)

@@ -219,6 +219,9 @@ class SelectionPolicy(Stateful, Protocol):
     probes: bool = False
     """Whether it asks clients for their loss before it selects; of the class, asked before there is an object."""
 
+    restarts: Sequence[tuple[int, int]] = ()
+    """(round, client) of every change of a client's latency that it declared so far, in order."""
+
     @optional
     def probe(self, view: RoundView) -> IntArray:
         """Distinct clients to ask for the loss of the present model before `select`; shape (d,), none: nobody is asked.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,6 +108,11 @@ class PolicyDispatch:
         self._rng: np.random.Generator
         self._presence = _Presence(pool)
 
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """Those of the policy."""
+        return self.policy.restarts
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until `need` clients are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
@@ -174,6 +179,7 @@ class MembersDispatch:
     """
 
     needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
 
     def __init__(self, *, pool: ClientPool, learner: Learner, whole: bool = True, reselect_busy: bool = False) -> None:
         self.pool = pool
@@ -250,6 +256,11 @@ class KeepAtWork:
         self._rng: np.random.Generator
         pool.followers.append(self._ended)
 
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """Those of the policy."""
+        return self.policy.restarts
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is waited for."""
         yield from ()
@@ -307,6 +318,7 @@ class Everyone:
     """
 
     needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
 
     def __init__(self, *, pool: ClientPool, learner: Learner, round_s: float | None = None) -> None:
         self.pool = pool

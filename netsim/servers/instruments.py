@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netsim.records.rows import DetectionRow
-from netsim.servers.loop import ClosedRound, Instrument
+from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -112,6 +112,29 @@ class Undisturbed(Instrument):
     def counts(self) -> dict[str, int]:
         """`jam_dwells`."""
         return {"jam_dwells": 0}
+
+
+class Restarts(Instrument):
+    """The changes of clients' latencies that a policy declares: it has no column for them, and tells `on_declared`."""
+
+    def __init__(self, *, dispatch: Dispatch, on_declared: Callable[[int, list[int]], None]) -> None:
+        self.dispatch = dispatch
+        self.on_declared = on_declared
+        self._told = 0
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """No column: whoever follows is told of the round and of the clients."""
+        restarts = self.dispatch.restarts
+        if len(restarts) > self._told:
+            self.on_declared(closed.number, sorted({client for _, client in restarts[self._told :]}))
+            self._told = len(restarts)
+        return {}
+
+    def state_dict(self) -> State:
+        return {"told": self._told}
+
+    def load_state_dict(self, state: State) -> None:
+        self._told = state["told"]
 
 
 class Detections(Instrument):

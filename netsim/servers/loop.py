@@ -98,6 +98,10 @@ class Dispatch(Stateful, Protocol):
     attempts: list[Update]
     """Begun as the present round opened."""
 
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """(round, client) of every change that whoever decides declared so far."""
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Let time pass until round `number` may open; raises NobodyLeftError where it never can."""
 

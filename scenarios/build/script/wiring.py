@@ -8,6 +8,7 @@ from functools import partial
 from netsim.clients.pool import ClientPool
 from netsim.clients.update import Drawn
 from netsim.network.jamming import Jammers
+from netsim.servers.instruments import Restarts
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
 from scenarios.build.script.runner import ScriptRunner
@@ -89,10 +90,13 @@ def _tell_of_ends_and_rounds(runner: ScriptRunner, server: RoundServer | SlotSer
 
 
 def _tell_of_declarations(runner: ScriptRunner, composed: Composed) -> None:
-    if composed.detections is None:
-        return
-
-    def declared(round: int, channels: list[int]) -> None:
+    def by_scheduler(round: int, channels: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
 
-    composed.detections.on_declared = declared
+    def by_policy(round: int, clients: list[int]) -> None:
+        runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
+
+    if composed.detections is not None:
+        composed.detections.on_declared = by_scheduler
+    loop = composed.server.loop
+    loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=by_policy)]

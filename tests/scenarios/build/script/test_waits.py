@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import netsim
 from scenarios.schema.errors import UserError
 from tests.helpers.scripted import THREE, recorded
 
@@ -130,6 +131,30 @@ def test_a_declared_change_wakes_the_script_as_its_round_closes():
     first = next(row for row in rows.detections if row.channel == 0)
     assert (seen[0].round, seen[0].time_s, seen[0].channels) == (first.round, first.time_s, (0,))
     assert seen[1] == (first.round, float(first.round))
+
+
+def test_a_policys_detector_declares_as_well() -> None:
+    policy = {"kind": "pause", "alpha": 1.0, "gamma": 0.0, "tau_min_s": 0.25}
+    policy["detector"] = {"kind": "page-hinkley", "drift": 0.1, "threshold": 0.5}
+    seen: list[Any] = []
+
+    def script(world):
+        yield world.until_time(10.0)
+        world.change("uplink.delay", value_s=2.0, clients="near")
+        seen.append((yield world.until_change_declared(clients="near")))
+        seen.append((world.round, world.time_s))
+        seen.append((yield world.until_change_declared(clients="far") | world.after(5.0)))
+
+    run = netsim.run(netsim.load("scripted_latency", {"policy": policy, "rounds": 60}), script=script)
+    ends = run.rounds.set_index("round")["end_s"]
+    declared = seen[0]
+    assert declared.clients
+    assert max(declared.clients) < 10
+    assert declared.channels == ()
+    assert seen[1] == (declared.round, declared.time_s) == (declared.round, ends[declared.round])
+    # It was declared as soon as a round took longer: of a client that was selected in it.
+    took = run.clients[(run.clients["round"] == declared.round) & run.clients["client"].isin(declared.clients)]
+    assert (took["outcome_s"] - took["selected_s"] == 2.0).all()
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
