@@ -51,6 +51,11 @@ class Absences:
             self.on = inner.on & ~self.away
             self.next_change_s = np.where(self.away, self.returns_s(), inner.next_change_s)
 
+    def follow(self, inner: Availability) -> None:
+        """From now on another law says who is there underneath."""
+        self.inner = inner
+        self._show()
+
     def take(self, clients: IntArray) -> None:
         """Clients (n,) are away from now on, until they are brought back as often as they were taken."""
         self._times[clients] += 1

@@ -129,6 +129,10 @@ class Jammer:
             recorder.jam(JamRow(jam.round, jam.jammer, jam.channel, jam.start_s, time_s, jam.hit, jam.destroyed))
         self.jams = []
 
+    def follow(self, law: JammerLaw) -> None:
+        """From its next dwell on another law decides."""
+        self.law = law
+
     @property
     def rests(self) -> bool:
         """Whether no dwell of it is under way, and none will begin by itself."""
@@ -204,6 +208,11 @@ class Jammers:
 
     def __bool__(self) -> bool:
         return bool(self.all)
+
+    @property
+    def channels(self) -> int:
+        """How many there are to jam."""
+        return self._spectrum.count
 
     @property
     def spent(self) -> int:

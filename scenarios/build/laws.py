@@ -128,14 +128,26 @@ class Law:
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
 
+    def laid(self, overlay: Overlay, path: str) -> Law:
+        """As a script's change leaves it."""
+        change = self.scaled if overlay.scale else self.changed
+        return change(overlay.parameters, overlay.entities, path)
+
+    def build_at(self, path: str) -> Any:
+        """The law itself, as a script's changes of what is at `path` leave it."""
+        return self.build(path)
+
     def value(self, name: str, path: str) -> Any:
         """A parameter as it stands: (K,) numbers, NaN for clients whose law has none of that name; or what is no number."""
-        value = self._with(name, path)[0].keywords[name]
-        return self.values(name, path) if is_per_client(value) else value
+        first = self._with(name, path)[0]
+        value = first.keywords[name]
+        differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
+        return self.values(name, path) if differs else value
 
     def build(self, path: str | None = None) -> Any:
         """The law as it stands; a refusal is told of the change at `path`, where there is one."""
-        supplied: dict[str, Any] = {"clients": self._clients}
+        # To a jammer, and to what it jams, the population are sub-channels.
+        supplied: dict[str, Any] = {"clients": self._clients, "channels": self._clients}
         if "draws" in injected(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
@@ -175,8 +187,7 @@ class _Link:
 
     def laid(self, overlay: Overlay, path: str) -> _Link:
         """As a script's change leaves it."""
-        change = self.law.scaled if overlay.scale else self.law.changed
-        return replace(self, law=change(overlay.parameters, overlay.entities, path))
+        return replace(self, law=self.law.laid(overlay, path))
 
     def value(self, name: str, path: str) -> Any:
         """A parameter of the law."""

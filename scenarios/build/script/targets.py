@@ -221,6 +221,43 @@ class ScriptedStates(_Law):
         return self._means(law, self._versions[self._version(time_s)])
 
 
+class ScriptedObject:
+    """An object with a state, such as a jammer's law: a change makes another one, which goes on from the state of the last.
+
+    `present` is the object in use; `use` puts another one in its place.
+    """
+
+    def __init__(self, *, key: str, entity: Entity, law: Segment, present: Any, use: Callable[[Any], None]) -> None:
+        self.key = key
+        self.entity = entity
+        self._law, self._present, self._use = law, present, use
+        self._overlays: list[Overlay] = []
+
+    def _laid(self, overlays: Sequence[Overlay]) -> Segment:
+        law = self._law
+        for overlay in overlays:
+            law = law.laid(overlay, self.key)
+        return law
+
+    def _under(self, overlays: list[Overlay]) -> None:
+        made = self._laid(overlays).build_at(self.key)
+        made.load_state_dict(self._present.state_dict())
+        self._present, self._overlays = made, overlays
+        self._use(made)
+
+    def value(self, name: str, round: int, time_s: float) -> Any:
+        return self._laid(self._overlays).value(name, self.key)
+
+    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._under([*self._overlays, overlay])
+
+    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._under([one for one in self._overlays if one is not overlay])
+
+    def renew(self) -> None:
+        """It is asked anew each time."""
+
+
 class Targets:
     """All that a script can change in a run, by the key in the scenario; made as the laws are."""
 

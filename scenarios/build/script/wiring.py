@@ -11,11 +11,15 @@ from netsim.network.jamming import Jammers
 from netsim.servers.instruments import Restarts
 from netsim.servers.rounds import RoundServer
 from netsim.servers.slotted import SlotServer
+from scenarios.build.laws import Law
+from scenarios.build.population import Context, Population
 from scenarios.build.script.runner import ScriptRunner
+from scenarios.build.script.targets import ScriptedObject, Targets
 from scenarios.build.script.waits import Declared
 from scenarios.build.script.world import World as ScriptWorld
 from scenarios.build.world import Composed, World
 from scenarios.registry.kinds import resolve
+from scenarios.schema.world import Clients
 
 _OF_UPDATES: dict[str, Drawn] = {
     "downlink.delay": "download",
@@ -37,13 +41,14 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool = composed.server.clients
+    jammers = _jammers(composed)
     given = ScriptWorld(
         runner=runner,
         targets=targets,
         population=world.population,
         pool=pool,
         spectrum=None if composed.channels is None else composed.channels.spectrum,
-        jammers=_jammers(composed),
+        jammers=jammers,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         slots=world.scenario.server.slotted,
         rng=world.streams.generator("script"),
@@ -54,6 +59,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     pool.returning = targets.absent.away
     if targets.cuts is not None and composed.consensus is not None:
         targets.cuts.on_return = composed.consensus.links.tell_of_return
+    _objects(world, targets, jammers)
     _renewals(world, composed, pool)
     _tell_of_ends_and_rounds(runner, composed.server)
     _tell_of_declarations(runner, composed)
@@ -66,6 +72,23 @@ def _jammers(composed: Composed) -> Jammers | None:
     if composed.consensus is not None:
         found = composed.consensus.jammers
     return found or None
+
+
+def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
+    """What has a state and is changed as a whole: presence, and the jammers' laws."""
+    scenario, absent = world.scenario, targets.absent
+    context = Context(world.population, world.streams, world.rounds, scenario.time_limit_s)
+    presence = Law.of(scenario.availability, "availability", "availability", context)
+    targets.all["availability"] = ScriptedObject(
+        key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
+    )
+    if jammers is None:
+        return
+    reached = Context(Population(Clients(count=jammers.channels)), world.streams, world.rounds, scenario.time_limit_s)
+    for i, section in enumerate(scenario.jammers):
+        jammer, key = jammers.named(section.name), f"jammers.{section.name}"
+        law = Law.of(section.law, "jammer", f"jammers.{i}.law", reached)
+        targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 
 
 def _renewals(world: World, composed: Composed, pool: ClientPool) -> None:

@@ -281,3 +281,50 @@ def test_the_asynchronous_server_follows_as_well():
         "uplink": {"delay": {"kind": "constant", "value_s": 1.0}},
     }
     assert [row.end_s for row in recorded(tables, script).rounds] == [1.0, 2.0, 5.5, 9.0]
+
+
+def test_a_jammers_law_changes_and_goes_on_from_where_it_was() -> None:
+    # It sweeps over four sub-channels, one a round, and from round 4 on two at once.
+    def script(world):
+        yield world.until_round(4)
+        world.change("jammers.sweeper", width=2)
+
+    tables = {
+        "name": "swept",
+        "rounds": 6,
+        "clients": {"count": 2},
+        "server": {"kind": "asynchronous"},
+        "channels": {"count": 4},
+        "scheduler": {"kind": "round-robin"},
+        "jammers": [{"name": "sweeper", "law": {"kind": "sweep"}, "at_once": 2}],
+    }
+    rows = recorded(tables, script)
+    jammed = [sorted(row.channel for row in rows.jams if row.round == round) for round in range(1, 7)]
+    assert jammed == [[0], [1], [2], [0, 3], [0, 1], [1, 2]]
+    assert [(act.target, act.parameter, act.before, act.after) for act in rows.acts] == [("jammers.sweeper", "width", "1", "2")]
+
+
+def test_the_presence_of_clients_changes_from_the_next_sojourn_on() -> None:
+    # Present for 2 s and away for 2 s on average; from 50 s on group "b" is away for very short times only.
+    def script(world):
+        yield world.until_time(50.0)
+        world.change("availability", mean_off_s=1e-3, clients="b")
+
+    tables = {
+        "name": "presence",
+        "rounds": 200,
+        "clients": {"count": 40, "groups": [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5}]},
+        "server": {"kind": "semi-synchronous", "per_round": 40, "round_s": 1.0},
+        "policy": {"kind": "all"},
+        "availability": {"kind": "markov", "mean_on_s": 2.0, "mean_off_s": 2.0},
+    }
+    rows, plain = recorded(tables, script), recorded(tables)
+    share = {}
+    for name, updates in (("script", rows.updates), ("plain", plain.updates)):
+        for group in (0, 1):
+            late = [row for row in updates if row.selected_s >= 70.0 and row.client // 20 == group]
+            share[name, group] = len(late) / (20 * 130)
+    assert share["script", 0] == share["plain", 0]
+    assert 0.4 < share["plain", 1] < 0.6
+    assert share["script", 1] > 0.98
+    assert [row for row in rows.updates if row.selected_s < 50.0] == [row for row in plain.updates if row.selected_s < 50.0]
