@@ -161,10 +161,10 @@ def test_an_outage_that_never_comes_is_told() -> None:
 def test_a_scenario_to_train_is_checked_without_its_network() -> None:
     learner = {"data": {"kind": "digits"}, "network": {"kind": "linear"}, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
     built = build(parse(SYNCHRONOUS | {"payload": {}, "learner": learner}), learner=False)
-    # The size of an update is not known; the medium is there all the same, and what is wrong with it is found.
+    # The network is not built, and its 650 numbers of 4 bytes are known all the same; what is wrong with the medium is found.
     assert built.parameters is None
     shared = built.clients.medium.up
-    assert (shared.bandwidth, shared.alone_s(1, np.zeros(4), np.arange(4)).tolist()) == (1000.0, [0.001] * 4)
+    assert (shared.bandwidth, shared.alone_s(1, np.zeros(4), np.arange(4)).tolist()) == (1000.0, [2.6] * 4)
     limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}
     with pytest.raises(UserError, match=r"uplink\.bandwidth_bytes_per_s = 0\.0 for client 1: must be finite and > 0"):
         build(parse(SYNCHRONOUS | {"server": {"per_round": 4}, "learner": learner, "uplink": limits}), learner=False)
