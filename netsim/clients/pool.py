@@ -195,7 +195,7 @@ class ClientPool:
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             models = self._create(round, sent_to, version, asked)
             if medium.upload.looks_ahead and sent_to is chosen:
-                self._foresee(send, models, [alive[client] for client in fresh], now)
+                send.foresee(models, [alive[client] for client in fresh], now)
         updates, selections = [], self.selections
         in_flight, retry, energy = self.in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
@@ -256,16 +256,6 @@ class ClientPool:
             if self.energy.batteries is not None:
                 for update in list(self.in_flight.values()):
                     self.life.predict(update)
-
-    @staticmethod
-    def _foresee(send: SendDraws, models: ModelDraws, updates: list[Update], now: float) -> None:
-        """Tell the uploads' draws when local training will end, if no law of delays changes in between."""
-        count = len(updates)
-        trains_s = np.array(models.compute.values_at(now, count))
-        if not models.sample.certain:
-            samples = np.array([update.work_samples or 0 for update in updates], np.float64)
-            trains_s = trains_s + samples * models.sample.values_at(now, count)
-        send.upload.foresee(now + np.array(models.download.values_at(now, count)) + trains_s)
 
     def cut(self, updates: Iterable[Update]) -> None:
         """The server no longer waits for these attempts, and lets their clients know: they end as late."""

@@ -6,9 +6,11 @@ could not be delivered, an update takes several attempts, one a round; a row of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from netsim.records.rows import LATER, UpdateRow
 
@@ -116,6 +118,15 @@ class SendDraws:
         made.upload = medium.upload.draw(round, time_s, clients)
         made.uplink = medium.uplink.draw(round, time_s, clients)
         return made
+
+    def foresee(self, models: ModelDraws, updates: Sequence[Update], now: float) -> None:
+        """Tell the uploads when local training of `updates` will end, which begin now, if no law of delays changes in between."""
+        count = len(updates)
+        trains_s = np.array(models.compute.values_at(now, count))
+        if not models.sample.certain:
+            samples = np.array([update.work_samples or 0 for update in updates], np.float64)
+            trains_s = trains_s + samples * models.sample.values_at(now, count)
+        self.upload.foresee(now + np.array(models.download.values_at(now, count)) + trains_s)
 
     def state_dict(self) -> State:
         """The values as drawn."""
