@@ -54,9 +54,10 @@ def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> str:
 
 def _round_words(rounds: pd.DataFrame) -> str:
     in_rounds_s = float((rounds["end_s"] - rounds["start_s"]).sum())
-    total_s = float(rounds["end_s"].iloc[-1])
+    total_s, asked_s = float(rounds["end_s"].iloc[-1]), float(rounds["probe_s"].sum())
+    asking = f" ({format_number(asked_s)} s of them asking clients for their loss)" if asked_s else ""
     return (
-        f"Of {format_number(total_s)} s up to the last close, rounds took {format_number(in_rounds_s)} s; "
+        f"Of {format_number(total_s)} s up to the last close, rounds took {format_number(in_rounds_s)} s{asking}; "
         f"{format_number(max(0.0, total_s - in_rounds_s))} s passed between rounds, waiting for enough clients to be there."
     )
 

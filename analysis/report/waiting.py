@@ -17,7 +17,7 @@ class StragglerStudy:
     """What waiting for the last clients of each round cost. Shares are NaN without rounds that took time."""
 
     waited_s: float
-    """Seconds from start to close of the rounds that had clients, in all."""
+    """Seconds from the selection to the close of the rounds that had clients, in all."""
     slowest_share: float
     """Share of `waited_s` in which one client alone held the close of its round up."""
     together_share: float
@@ -41,8 +41,10 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
     import pandas as pd
 
     attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
-        rounds[["round", "start_s", "end_s"]], on="round"
+        rounds[["round", "end_s"]], on="round"
     )
+    # From the selection on: a policy may have asked clients for their loss before.
+    attempts["start_s"] = attempts["selected_s"]
     missed = _missed(attempts)
     attempts["missed"] = missed
     attempts["held_s"] = (

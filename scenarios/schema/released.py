@@ -24,6 +24,10 @@ def also_released(scenario: Scenario) -> list[str]:
         told.append(f"how many samples each client holds (for {' and '.join(to)})")
     if learner.contribution_samples:
         told.append("in which proportions each client holds the labels (for validation samples to measure contributions on)")
+    if not scenario.server.slotted and scenario.policy is not None and resolve("policy", scenario.policy.kind).needs_losses:
+        told.append("each delivered update's losses in training (for the policy)")
+    if scenario.probes:
+        told.append("the loss of the model on the samples of each client that is asked (for the policy)")
     if scenario.server.slotted:
         told.append("each client's opinion in every slot: the accuracy of the model on its local test set")
     return told

@@ -44,3 +44,9 @@ class Highest(Script):
         if not there.any():
             return np.flatnonzero(view.selectable)[:1]
         return view.probed.clients[there][[int(np.argmax(view.probed.loss[there]))]]
+
+
+class Told(Script):
+    """Selects as written out, and wants the losses of training."""
+
+    needs_losses = True

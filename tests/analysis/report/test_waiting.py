@@ -9,8 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis import open_run
 from analysis.report.report import write_report
 from analysis.report.waiting import communication_rounds, straggler_study
+from scenarios.runs.reading import parse
+from scenarios.runs.run import run
 from tests.helpers.result_folders import PARTS, write_run
 
 BOUNDS: dict[str, list[Any]] = {"round": [1, 2, 3], "start_s": [0.0, 5.0, 9.0], "end_s": [5.0, 9.0, 10.0]}
@@ -181,3 +184,23 @@ def test_servers_that_wait_for_no_single_client_say_why_none_is_blamed(tmp_path:
     assert "cost" not in text
     assert "| compute |" in text
     assert ("| wait |" in text) == ("buffered" in server)
+
+
+def test_the_time_of_asking_for_losses_is_nobodys_wait(tmp_path: Path) -> None:
+    # An answer after 0.25 + 1 + 0.5 s, then 3 s of training and half a second of sending: client 0 held the round up for 3.5 s.
+    tables: dict[str, Any] = {
+        "name": "asked",
+        "rounds": 1,
+        "clients": {"count": 2},
+        "server": {"per_round": 1},
+        "policy": {"kind": "tests.helpers.asking:Asking", "asked": [[0]], "rounds": [[0]]},
+        "downlink": {"delay": {"kind": "constant", "value_s": 0.25}},
+        "compute": {"delay": {"kind": "constant", "value_s": 3.0}},
+        "uplink": {"delay": {"kind": "constant", "value_s": 0.5}},
+    }
+    run(parse(tables), tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    study = straggler_study(opened.rounds, opened.clients)
+    assert (study.waited_s, study.per_client["cost_s"].tolist()) == (3.5, [3.5])
+    text = write_report(tmp_path / "run", tmp_path / "report").read_text(encoding="utf-8")
+    assert "rounds took 5.25 s (1.75 s of them asking clients for their loss)" in text

@@ -260,6 +260,10 @@ def test_everything_else_that_leaves_a_client_is_named():
     ]
     sizes = {**tables(aggregation={"kind": "equal"}), "policy": {"kind": "pause", "tau_min_s": 0.1}, "privacy": LAPLACE}
     assert also_released(parse(sizes)) == ["how many samples each client holds (for the policy)"]
+    asking = {**tables(aggregation={"kind": "equal"}), "policy": {"kind": "tests.helpers.asking:Highest"}, "privacy": LAPLACE}
+    assert also_released(parse(asking)) == ["the loss of the model on the samples of each client that is asked (for the policy)"]
+    told = {**tables(aggregation={"kind": "equal"}), "policy": {"kind": "tests.helpers.asking:Told", "rounds": [[0]]}}
+    assert also_released(parse(told | {"privacy": LAPLACE})) == ["each delivered update's losses in training (for the policy)"]
     slots = {**tables(aggregation={"kind": "equal"}), "server": {"kind": "fl-fa", "per_round": 3}, "privacy": LAPLACE}
     assert also_released(parse(slots)) == ["each client's opinion in every slot: the accuracy of the model on its local test set"]
     assert also_released(parse({**tables(aggregation={"kind": "equal"}), "privacy": LAPLACE})) == []

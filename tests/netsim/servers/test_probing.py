@@ -381,6 +381,21 @@ def test_asking_changes_no_draw_of_any_update() -> None:
     assert all(row.compute_end_s > row.compute_start_s for row in along.probes)
 
 
+def test_asking_leaves_the_states_of_the_links_as_they_are() -> None:
+    # A change point brings another law, which goes on from the states of the old one: whoever notices it first.
+    channel = {"kind": "gilbert-elliott", "to_bad": 0.5, "to_good": 0.5}
+    link = {"delay": {"kind": "constant", "value_s": 0.1}, "channel": channel}
+    link |= {"changes": [{"at_round": 2, "channel": {"to_bad": 0.4}}]}
+    tables = world([[], [], []], [[0], [1], [2]], clients=20, uplink=link, downlink=link)
+    tables["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    plain, _ = played(tables)
+    asking, records = played(override(tables, {"policy.asked": [[0, 1], [2], [3]]}))
+    assert len(records.probes) == 4
+    for link_name in ("uplink", "downlink"):
+        states = [one.server.clients.medium.state_dict()[link_name] for one in (plain, asking)]
+        assert same(*states)
+
+
 def test_a_run_that_ends_while_clients_are_asked_leaves_the_probes() -> None:
     _, records = played(world([[0, 1, 2]], [[0]], time_limit_s=1.9))
     assert probes(records, "client", "outcome", "outcome_s") == [
