@@ -41,6 +41,9 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 
+_MOST_SAMPLES = 1e15
+"""What a client may hold at most: below that every whole number is one of the 64-bit floats."""
+
 @dataclass(frozen=True)
 class Built:
     """A simulation and what is known of it before it runs."""
@@ -233,7 +236,9 @@ def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
     given = scenario.clients.data_sizes
     values = population.values(1.0 if given is None else given, "clients.data_sizes")
     sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
-    if not (sizes > 0).all():
-        client = int(sizes.argmin())
-        raise UserError(f"clients.data_sizes = {sizes[client]} for client {client}: every client must hold more than 0 samples")
+    good = (sizes > 0) & (sizes <= _MOST_SAMPLES)
+    if not good.all():
+        client = int(good.argmin())
+        shown = f"clients.data_sizes = {sizes[client]} for client {client}"
+        raise UserError(f"{shown}: every client must hold more than 0 samples, and at most {_MOST_SAMPLES:g}")
     return sizes

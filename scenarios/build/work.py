@@ -53,7 +53,7 @@ def build_work(scenario: Scenario, population: Population, plan: WorkPlan, train
     held = scenario.clients.data_sizes
     given: dict[str, Any] = {
         # A ramp over the clients of a group hardly meets whole numbers.
-        "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")).astype(np.int64),
+        "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")),
         "batch_size": plan.batch_size,
         "epochs": 1 if plan.epochs is None else plan.epochs,
         "steps": plan.steps,
