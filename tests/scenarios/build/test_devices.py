@@ -74,7 +74,7 @@ def test_missing_columns_take_the_scenarios_values_and_columns_take_their_place(
     assert sorted(it.rows("client", "compute_end_s", "upload_end_s")) == [(0, 8, 12), (1, 4, 8), (2, 8, 8.5), (3, 16, 16.5)]
     # A speed in the table takes the place of one that the scenario gives in another way, and noise goes with it.
     Path("devices.csv").write_text(CLASSES, encoding="utf-8")
-    it = world(compute={"flops_per_sample": 9.0, "flops_per_s": 1.0, "noise": {"kind": "log-normal", "sigma": 0.0}}).play()
+    it = world(compute={"seconds_per_sample": 9.0, "noise": {"kind": "log-normal", "sigma": 0.0}}).play()
     assert sorted(it.rows("client", "compute_end_s"))[0] == (0, 12)
 
 
