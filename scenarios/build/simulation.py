@@ -40,7 +40,6 @@ from scenarios.schema.cautions import Caution, collecting, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
-
 _MOST_SAMPLES = 1e15
 """What a client may hold at most: below that every whole number is one of the 64-bit floats."""
 
