@@ -13,6 +13,7 @@ from netsim.core.streams import Streams
 from scenarios.build.population import Population, resolve_parameters
 from scenarios.registry.components import construct, refusals_at
 from scenarios.schema.energy import Battery
+from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 
@@ -25,6 +26,12 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
     watts = {name: _of_all(getattr(section, name), f"energy.{name}", population) for name in names}
     with refusals_at("energy", names):
         powers = Powers(**watts)
+    # Not before: they may come from a table of devices.
+    if not any(each.any() for each in watts.values()):
+        remedy = "give idle_w, compute_w, send_w or receive_w above 0, or leave the table out"
+        if section.battery is None:
+            raise UserError(f"energy.idle_w = 0: nothing draws any power; {remedy}")
+        raise UserError(f"energy.battery: nothing draws on it; {remedy}")
     batteries, charger = None, None
     if section.battery is not None:
         charger = _charger(section.battery, population, streams)
@@ -50,6 +57,8 @@ def _batteries(
     section: Battery, population: Population, powers: Powers, presence: Availability, charger: Followed | None
 ) -> Batteries:
     names = ("capacity_j", "initial", "threshold", "charge_w")
+    if section.capacity_j is None:
+        raise UserError("energy.battery.capacity_j: is missing; give it, or a column battery_j in clients.devices")
     given = {name: _of_all(getattr(section, name), f"energy.battery.{name}", population) for name in names}
     for name in ("initial", "threshold"):
         # A ramp that leads to 1 may pass it by rounding.

@@ -10,8 +10,6 @@ from scenarios.registry.components import component_of
 from scenarios.schema.per_client import ByGroup, PerClientField, Ramp
 from scenarios.schema.section import Section, problem
 
-_WATTS = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
-
 
 class Battery(Section):
     """One battery a client. A charge is capped at the capacity; whatever a client draws drains it, idle or not.
@@ -20,8 +18,9 @@ class Battery(Section):
     until it has been charged to the threshold.
     """
 
-    capacity_j: PerClientField
-    """What a full battery holds, in joules (a phone's 4 Ah at 3.85 V: 55,000)."""
+    capacity_j: PerClientField | None = None
+    """What a full battery holds, in joules (a phone's 4 Ah at 3.85 V: 55,000). It may come from a column `battery_j` of
+    `clients.devices`; else it must be given."""
     initial: PerClientField = 1.0
     """Share of it that is charged at time 0."""
     threshold: PerClientField = 0.2
@@ -59,15 +58,6 @@ class Energy(Section):
     """While absent."""
     battery: Battery | None = None
     """What feeds them; absent: the mains."""
-
-    @model_validator(mode="after")
-    def _something(self) -> Energy:
-        if all(_nothing(getattr(self, name)) for name in _WATTS):
-            why = "give idle_w, compute_w, send_w or receive_w"
-            if self.battery is not None:
-                raise problem(("battery", "capacity_j"), _told(self.battery.capacity_j), f"nothing draws on the battery; {why}")
-            raise problem(("idle_w",), _told(self.idle_w), f"nothing draws any power; {why}, or leave the table out")
-        return self
 
 
 def _nothing(spec: Any) -> bool:

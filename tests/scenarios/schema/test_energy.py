@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,10 @@ def tables(energy: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("energy", "message"),
     [
-        ({}, r"energy.idle_w = 0.0: nothing draws any power; give idle_w, .* or leave the table out"),
-        ({"idle_w": 0, "battery": {"capacity_j": 5.0}}, r"energy.battery.capacity_j = 5.0: nothing draws on the battery"),
-        ({"compute_w": {"by_group": {"old": 0.0, "new": 0}}}, r"energy.idle_w = 0.0: nothing draws any power"),
-        (SOME | {"battery": {}}, r"energy.battery.capacity_j"),
+        ({}, r"energy.idle_w = 0: nothing draws any power; give idle_w, .* or leave the table out"),
+        ({"idle_w": 0, "battery": {"capacity_j": 5.0}}, r"energy.battery: nothing draws on it; give idle_w"),
+        ({"compute_w": {"by_group": {"old": 0.0, "new": 0}}}, r"energy.idle_w = 0: nothing draws any power"),
+        (SOME | {"battery": {}}, r"energy.battery.capacity_j: is missing; give it, or a column battery_j"),
         (SOME | {"send_w": -1.0}, r"energy.send_w = -1.0 for client 0: must be >= 0 watts and finite"),
         (SOME | {"off_w": [0.0, 1.0, -2.0, 0.0]}, r"energy.off_w = -2.0 for client 2: must be >= 0 watts"),
         (SOME | {"watts": 1.0}, r"energy.watts = 1.0: unknown key"),
@@ -75,6 +76,18 @@ def test_every_number_may_differ_between_clients() -> None:
     np.testing.assert_allclose(found.batteries.threshold_j, [0.5, 1.0, 0.75, 1.0])
     np.testing.assert_allclose(found.batteries.charge_w, [1.0, 1.0, 1.0, 2.0])
     assert found.batteries.charging.all()
+
+
+def test_powers_and_capacities_may_come_from_a_table_of_devices(tmp_path: Path) -> None:
+    lines = ["class,share,samples_per_s,idle_w,compute_w,battery_j", "phone,0.5,10,0.25,4,50", "laptop,0.5,10,2,30,900"]
+    (tmp_path / "devices.csv").write_text("\n".join(lines) + "\n")
+    scenario = tables({"battery": {}})
+    scenario["clients"] = {"count": 4, "devices": str(tmp_path / "devices.csv")}
+    scenario |= {"compute": {}, "work": {"steps": 5, "batch_size": 4}}
+    found = build(parse(scenario), learner=False).clients.energy
+    assert found is not None
+    assert found.batteries is not None
+    assert (found.powers.compute_w.tolist(), found.batteries.capacity_j.tolist()) == ([4, 4, 30, 30], [50, 50, 900, 900])
 
 
 def test_without_the_table_energy_is_not_counted() -> None:
