@@ -79,14 +79,11 @@ class ScriptRunner:
 
     def opens_round(self, number: int) -> None:
         """Round `number` is about to open."""
-        # Rounds in which nothing takes time follow one another within one event.
-        self._tell_all()
         self.round = number
         self._tell(Opened(self.clock.now, number))
 
     def opens_slot(self, number: int) -> None:
         """Slot `number` is about to open."""
-        self._tell_all()
         self.slot = number
         self._tell(Opened(self.clock.now, number, is_slot=True))
 

@@ -88,13 +88,8 @@ class Wait:
     value: Any = None
     """What has come, once it has; a yield of this wait alone gives it."""
 
-    def __init__(self) -> None:
-        self.yielded = False
-        """Whether a script waits, or has waited, for it, alone or with others."""
-
     def begin(self) -> None:
         """A script waits for it from now on."""
-        self.yielded = True
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
         """Whether it is over as a script begins to wait: what it is for has been already."""
@@ -135,7 +130,6 @@ class UntilRound(Wait):
     """Until a round, or a slot, is about to open."""
 
     def __init__(self, number: int, *, slot: bool = False) -> None:
-        super().__init__()
         self.number, self.slot = number, slot
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
@@ -156,7 +150,6 @@ class UntilTime(Wait):
     """Until a simulated time."""
 
     def __init__(self, time_s: float) -> None:
-        super().__init__()
         self.due_s = time_s
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
@@ -185,14 +178,12 @@ class UntilEnded(Wait):
         channels: Sequence[int] | None,
         count: int,
     ) -> None:
-        super().__init__()
         self._outcome, self._cause, self._count = outcome, cause, count
         self._clients = None if clients is None else frozenset(clients)
         self._channels = None if channels is None else frozenset(channels)
         self._seen = 0
 
     def begin(self) -> None:
-        super().begin()
         self._seen = 0
 
     def take(self, event: Event) -> bool:
@@ -225,7 +216,6 @@ class UntilDeclared(Wait):
     """Until a change is declared, of any of these sub-channels or clients (both None: of any at all)."""
 
     def __init__(self, *, channels: Sequence[int] | None, clients: Sequence[int] | None) -> None:
-        super().__init__()
         self._channels = None if channels is None else frozenset(channels)
         self._clients = None if clients is None else frozenset(clients)
 
@@ -245,13 +235,11 @@ class AnyOf(Wait):
     """Until one of several has come, the first of those that come together; a yield of it gives that one."""
 
     def __init__(self, waits: list[Wait]) -> None:
-        super().__init__()
         self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
         self.due_s = min(wait.due_s for wait in self.waits)
         self.of_ends = any(wait.of_ends for wait in self.waits)
 
     def begin(self) -> None:
-        super().begin()
         for wait in self.waits:
             wait.begin()
 

@@ -238,6 +238,10 @@ def test_clients_whose_link_is_healed_tell_each_other_what_they_know(update: str
     tables["peers"] = PEERS["peers"] | {"delay": {"kind": "constant", "value_s": [0.05, 0.05, 1.0, 0.05]}}
     rounds = {heals: recorded(tables, script, heals=heals).rounds[0] for heals in (True, False)}
     assert rounds[True].messages > rounds[False].messages
+    if update == "asynchronous":
+        # What was not heard is said again as soon as the link is healed.
+        sent_s = [row.sent_s for row in recorded(tables, script, heals=True).messages if 3 in (row.source, row.target)]
+        assert 0.8 in sent_s
     assert rounds[True].disagreement == 0.0
     assert rounds[False].disagreement > 0.0
 

@@ -39,8 +39,9 @@ def test_a_script_waits_for_rounds_and_times_and_for_what_has_been_not_at_all():
 
 
 def test_a_script_acts_at_a_time_before_everything_else_of_that_instant():
-    # Client 0 ends its computing at exactly 1 s: its upload already takes 10 s.
+    # Client 0 ends its computing at exactly 1 s: its upload already takes 10 s, though the script has waited for less long.
     def script(world):
+        yield world.until_time(0.5)
         yield world.until_time(1.0)
         world.change("uplink.delay", value_s=10.0)
 
@@ -63,6 +64,22 @@ def test_a_script_hears_of_deliveries_one_after_the_other():
     seen = _seen(tables, *[lambda world: world.until_delivery()] * 4)
     assert [(round, time_s, told.client) for round, time_s, told in seen] == [(1, 3.0, 0), (1, 3.0, 1), (1, 3.0, 2), (2, 6.0, 0)]
     assert seen[0][2].latency_s == 3.0
+
+
+def test_a_script_that_hears_of_a_delivery_acts_before_what_else_happens_then() -> None:
+    # Client 0 delivers at 3 s; client 1 ends its computing in the same instant, after it: its upload takes 10 s already.
+    def script(world):
+        yield world.until_delivery()
+        world.change("uplink.delay", value_s=10.0)
+
+    tables = THREE | {
+        "rounds": 1,
+        "clients": {"count": 2},
+        "server": {"per_round": 2},
+        "downlink": {"delay": {"kind": "constant", "value_s": [0.0, 1.5]}},
+        "compute": {"delay": {"kind": "constant", "value_s": [1.0, 1.5]}},
+    }
+    assert [row.upload_end_s for row in recorded(tables, script).updates] == [3.0, 13.0]
 
 
 def test_rounds_that_take_no_time_are_told_of_before_the_next_one_opens():
