@@ -305,9 +305,7 @@ class ClientPool:
             watch()
 
     def renew(self, name: Drawn) -> None:
-        """The law of a phase, or of a link's losses, was replaced from outside: what has not begun is evaluated again, at the
-        same uniforms.
-        """
+        """A phase's law, or that of a link's losses, was replaced: what has not begun is evaluated again at the same uniforms."""
         self._renew(name, self.medium, self.alive.values())
         if self.probes is not None:
             self._renew(name, self.probes.medium, self.probes.under_way.values())

@@ -40,7 +40,8 @@ class Probe(Section):
     @model_validator(mode="after")
     def _free_or_timed(self) -> Probe:
         for name in _OF_TIME if not self.timed else ():
-            if name in self.model_fields_set:
+            # A saved scenario has its defaults filled in.
+            if getattr(self, name) != type(self).model_fields[name].default:
                 raise problem((name,), getattr(self, name), "leave it out: with timed = false nothing is sent")
         return self
 

@@ -250,6 +250,11 @@ def test_a_free_oracle_takes_neither_time_nor_bytes() -> None:
     assert simulation.server.loop.dispatch.view.probed.answered.all()
 
 
+def test_a_saved_scenario_of_a_free_oracle_can_be_read() -> None:
+    scenario = parse(world([[2, 0]], [[0]], probe={"timed": False}))
+    assert parse(scenario.model_dump(exclude_none=True, by_alias=True)) == scenario
+
+
 def test_rounds_of_fixed_length_hold_probes_and_updates() -> None:
     # Probes are answered by 1.75 and 2 s; the updates end at 5.5 and 5.5 s, in the round that ends at 8 s.
     _, records = played(
