@@ -141,7 +141,7 @@ def run(
         done = Run(run_in_memory(built, study, after_round=_after_round(study, progress)))
         _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
         return done
-    summary = written.play(built, study, Path(out), overwrite=overwrite, after_round=_after_round(study, progress))
+    summary = written.simulate(built, study, Path(out), overwrite=overwrite, after_round=_after_round(study, progress))
     return _ended(summary, Path(out), shown=built.cautions)
 
 

@@ -68,7 +68,7 @@ def run(
     from scenarios.build.simulation import build
     from scenarios.runs.folders import check_run
     from scenarios.runs.reading import override, parse, read
-    from scenarios.runs.run import play
+    from scenarios.runs.run import simulate
 
     study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
     folder = out or Path("runs") / study.name
@@ -81,7 +81,7 @@ def run(
         def after_round(simulation: Simulation) -> None:
             advance(study.method.kind, simulation.server.round)
 
-        summary = play(built, study, folder, overwrite=overwrite, after_round=after_round)
+        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round)
     tell(summary, folder, shown=built.cautions, strict=strict)
 
 
@@ -125,7 +125,7 @@ def sweep(
     """Run variants of a scenario with the same seeds, and compare them."""
     from scenarios.runs.reading import read
     from scenarios.runs.sweep import complete, later_cautions, plan, with_grid
-    from scenarios.runs.sweep import sweep as play
+    from scenarios.runs.sweep import sweep as run_sweep
 
     added = dict(_values(text) for text in grid or ())
     tables = with_grid(read(scenario, settings or ()), added, None if seeds is None else _seeds(seeds))
@@ -145,7 +145,7 @@ def sweep(
                 advance(label, count)
 
         try:
-            play(
+            run_sweep(
                 planned,
                 folder,
                 overwrite=overwrite,

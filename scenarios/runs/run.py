@@ -57,10 +57,10 @@ def run(
     """
     check_run(Path(out), overwrite)
     built = build(scenario, strict=strict)
-    return play(built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s)
+    return simulate(built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s)
 
 
-def play(
+def simulate(
     built: Built,
     scenario: Scenario,
     out: Path,
@@ -83,7 +83,7 @@ def play(
         if counts is not None:
             with atomic.replacing(out / _PARTITION) as file:
                 pq.write_table(partition_table(counts), file, compression="zstd")
-        return _play(built, scenario, marker, None, after_round, checkpoint_s)
+        return _simulate(built, scenario, marker, None, after_round, checkpoint_s)
 
 
 def go_on(
@@ -109,10 +109,10 @@ def go_on(
             scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
         if not allow_changed_code:
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
-        return _play(build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)
+        return _simulate(build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)
 
 
-def _play(
+def _simulate(
     built: Built,
     scenario: Scenario,
     marker: Marker,

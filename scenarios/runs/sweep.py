@@ -203,7 +203,7 @@ def sweep(
         with stop_requests() as stop, counting(len(planned.runs), progress, stop) as counts_file:
             try:
                 failed = workers(
-                    delayed(_play)(p, folder / p.path, counts_file, i, resume, code[i]) for i, p in enumerate(planned.runs)
+                    delayed(_simulate)(p, folder / p.path, counts_file, i, resume, code[i]) for i, p in enumerate(planned.runs)
                 )
             finally:
                 write_manifest(folder, _manifest(planned, complete(planned, folder)))
@@ -281,7 +281,7 @@ def _try(planned: Planned) -> None:
         build(planned.scenario)
 
 
-def _play(planned: Planned, out: Path, counts_file: str, index: int, resume: bool, code: Fingerprint) -> str | None:
+def _simulate(planned: Planned, out: Path, counts_file: str, index: int, resume: bool, code: Fingerprint) -> str | None:
     """Run one of them; what went wrong by a mistake of the user's, if anything did."""
     counts = open_counts(counts_file)
     if counts[_STOP]:

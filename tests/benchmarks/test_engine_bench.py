@@ -27,7 +27,7 @@ from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
-from scenarios.runs.run import play
+from scenarios.runs.run import simulate
 
 MESSAGES = 200_000
 DELAYS = np.random.default_rng(1).random(4096).tolist()
@@ -172,7 +172,7 @@ def test_a_study_without_a_learner(benchmark: Any, tmp_path: Path) -> None:
     def whole() -> float:
         built = build(scenario)
         began = time.process_time()
-        play(built, scenario, tmp_path / "run", overwrite=True)
+        simulate(built, scenario, tmp_path / "run", overwrite=True)
         return ROUNDS / (time.process_time() - began)
 
     benchmark.pedantic(whole, rounds=1)

@@ -13,7 +13,7 @@ import torch
 from analysis import open_run
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
-from scenarios.runs.run import play
+from scenarios.runs.run import simulate
 from scenarios.schema.scenario import Scenario
 from tests.benchmarks.learning_workloads import RATE, cnn_of, mlp_100, svm_100, workload_w
 from tests.helpers.fl_reference import flatten
@@ -55,7 +55,7 @@ def played(study: Scenario, folder: Path, *, threads: int) -> float:
     torch.set_num_threads(threads)
     built = build(study)
     start = time.perf_counter()
-    play(built, study, folder, overwrite=True)
+    simulate(built, study, folder, overwrite=True)
     spent = time.perf_counter() - start
     assert len(open_run(folder).clients) == study.rounds * study.server.per_round
     return spent / study.rounds
@@ -155,7 +155,7 @@ def test_share_of_a_round_spent_outside_torch(benchmark, tmp_path):
         server = built.simulation.server
         server.loop.learner = server.loop.dispatch.learner = mlp_100().learner
         start = time.perf_counter()
-        play(built, study, tmp_path / "whole", overwrite=True)
+        simulate(built, study, tmp_path / "whole", overwrite=True)
         whole = (time.perf_counter() - start) / rounds
     finally:
         torch.set_num_threads(before)

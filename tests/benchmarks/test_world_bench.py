@@ -13,7 +13,7 @@ import pytest
 
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
-from scenarios.runs.run import play
+from scenarios.runs.run import simulate
 
 ROUNDS, PER_ROUND = 1500, 15
 DEVICES = """\
@@ -61,7 +61,7 @@ def test_a_round_with_work_against_one_with_lumped_latency(benchmark: Any, tmp_p
         scenario = parse(tables)
         built = build(scenario)
         began = time.process_time()
-        play(built, scenario, tmp_path / "run", overwrite=True)
+        simulate(built, scenario, tmp_path / "run", overwrite=True)
         return (time.process_time() - began) / ROUNDS
 
     plain, full = lumped(300, ROUNDS), worked(300, ROUNDS, devices)

@@ -1,4 +1,4 @@
-"""What the guard plays: every variant of every scenario file that comes with the project, cut short, and files of its own."""
+"""What the guard runs: every variant of every scenario file that comes with the project, cut short, and files of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 LIBRARY = HERE.parents[1] / "scenarios"
 FEATURES = HERE / "features"
 INPUTS = HERE / "inputs"
-"""The folder that a case is played in: scenarios name the files in it."""
+"""The folder that a case is run in: scenarios name the files in it."""
 
 MADE = {"mnist": "grey", "fashion-mnist": "grey", "cifar-10": "colour", "cifar-100": "colour_100"}
 MOST_CLIENTS = 1000
@@ -23,12 +23,12 @@ _CONVOLUTIONS = ("cnn", "cnn8", "resnet18")
 
 @dataclass(frozen=True)
 class Case:
-    """One scenario file, ready to be played."""
+    """One scenario file, ready to be run."""
 
     name: str
     variants: dict[str, dict[str, Any]]
     resumed: frozenset[str]
-    """The variants that are also played with an interruption in the middle."""
+    """The variants that are also run with an interruption in the middle."""
 
 
 def names() -> list[str]:

@@ -18,7 +18,7 @@ from analysis.statistics import mean_interval
 from netsim.core.protocols import FloatArray
 from scenarios.build.simulation import build
 from scenarios.runs.reading import load
-from scenarios.runs.run import play
+from scenarios.runs.run import simulate
 
 CLIENTS = 5
 SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
@@ -33,7 +33,7 @@ def beliefs(folder: Path, seed: int, settings: list[str]) -> FloatArray:
         raise ValueError(f"server.kind = {scenario.server.kind!r}: must be fl-da, where clients have beliefs")
     heard: list[FloatArray] = []
     server.on_consensus = lambda slot, outcome: heard.append(outcome.beliefs.copy())
-    play(built, scenario, folder / f"seed-{seed}", overwrite=True)
+    simulate(built, scenario, folder / f"seed-{seed}", overwrite=True)
     return np.array(heard)
 
 

@@ -1,4 +1,4 @@
-"""Data, partitions and networks of the user's own: named as "module:function", played, and refused where they will not do."""
+"""Data, partitions and networks of the user's own: named as "module:function", used, and refused where they will not do."""
 
 from __future__ import annotations
 

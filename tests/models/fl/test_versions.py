@@ -11,7 +11,7 @@ import pytest
 
 from scenarios.build.simulation import build
 from scenarios.runs.reading import load, parse
-from scenarios.runs.run import play
+from scenarios.runs.run import simulate
 
 CLIENTS = 5
 
@@ -50,7 +50,7 @@ def watched(tables: dict[str, Any], out: Path) -> tuple[dict[str, Any], list[tup
         return answer
 
     server.loop.assignment.scheduler.matcher.match = match
-    return play(built, scenario, out), matches
+    return simulate(built, scenario, out), matches
 
 
 def test_whoever_is_worth_most_to_the_model_gets_the_best_channel(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_versions_are_kept_as_long_as_updates_start_from_them(tmp_path: Path) ->
         behind.append(learner.version - min(versions, default=learner.version))
 
     server.loop.retain = retain
-    summary = play(built, scenario, tmp_path / "run")
+    summary = simulate(built, scenario, tmp_path / "run")
     assert len(behind) == 80
     assert max(behind) > 5
     assert summary["learner"]["trained_updates"] == summary["totals"]["delivered"]
@@ -144,7 +144,7 @@ def test_a_file_of_the_study_plays_on_images_of_that_size(tmp_path: Path) -> Non
     images = 'learner.data={kind = "tests.helpers.own_learning:small_cifar", validation_samples = 40}'
     partition = 'learner.partition={kind = "label-dirichlet", concentration = 0.5}'
     scenario = load("channels_fig3_4_cifar100_extreme", [*small, images, partition])
-    summary = play(build(scenario), scenario, tmp_path / "run")
+    summary = simulate(build(scenario), scenario, tmp_path / "run")
     assert summary["learner"]["trained_updates"] == summary["totals"]["delivered"] > 0
     assert summary["privacy"]["parameters"] > 11_000_000
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["aoi"]["cumulated_age_variance"] >= 0

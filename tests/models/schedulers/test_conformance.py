@@ -164,7 +164,7 @@ def test_round_robin_takes_every_client_over_every_channel() -> None:
         assert sorted(history.channels[:, client]) == list(range(7))
 
 
-def test_the_engines_oracle_plays_them() -> None:
+def test_the_engines_oracle_uses_them() -> None:
     truth = world(5, 400)
     for scheduler in (Csi(clients=2, channels=5), MeansAge(clients=2, channels=5, truth=truth)):
         meter = AgeOracle(scheduler=scheduler, clients=2, channels=5, streams=Streams(1))

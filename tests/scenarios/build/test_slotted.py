@@ -35,7 +35,7 @@ def played(tmp_path: Path, **changes: Any) -> tuple[dict[str, Any], list[dict[st
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_a_timing_study_plays_and_its_complete_scenario_plays_the_same(name: str, tmp_path: Path) -> None:
+def test_a_timing_study_runs_and_its_complete_scenario_gives_the_same(name: str, tmp_path: Path) -> None:
     tables = {key: value for key, value in read_file(name).items() if key != "sweep"} | {"rounds": 2}
     scenario = parse(tables)
     first = run(scenario, tmp_path / "a")

@@ -166,7 +166,7 @@ def policy(shell: Shell, name: str, **parameters: object) -> tuple[int, str, str
     return shell.run("--set", "policy={" + ", ".join(f"{key} = {value!r}" for key, value in table.items()) + "}")
 
 
-def test_a_policy_of_ones_own_is_played(shell):
+def test_a_policy_of_ones_own_selects(shell):
     code, _, err = policy(shell, "lab.parts:Lowest", first=2)
     assert (code, err) == (0, "")
     from analysis import open_run

@@ -73,7 +73,7 @@ def test_cut_off_and_gone_on_it_leaves_the_same_bytes(world: str, rows: int, tmp
             cuts.pop(0)
             raise Killed
 
-    # The checkpoint is that of the round before: what came after it is played anew.
+    # The checkpoint is that of the round before: what came after it is simulated again.
     with pytest.raises(Killed):
         run(scenario, tmp_path / "cut", after_round=cut, checkpoint_s=0)
     with pytest.raises(Killed):
@@ -160,7 +160,7 @@ def test_a_sweep_goes_on_and_leaves_alone_what_is_complete(tmp_path: Path) -> No
     assert (tmp_path / "cut" / "sweep.json").read_bytes() == (tmp_path / "whole" / "sweep.json").read_bytes()
 
 
-def test_another_scenario_is_played_anew(tmp_path: Path) -> None:
+def test_another_scenario_is_run_from_the_start(tmp_path: Path) -> None:
     tables = small_tables() | {"rounds": 12, "sweep": {"seeds": [1]}}
     sweep(plan(tables, "small"), tmp_path / "out", jobs=1)
     sweep(plan(tables | {"rounds": 15}, "small"), tmp_path / "out", jobs=1, resume=True)

@@ -81,7 +81,7 @@ def test_values_that_are_no_words_go_by_their_position():
     assert found.runs[1].scenario.uplink.delay.mean_s.to == 0.4
 
 
-def test_without_seeds_the_scenarios_own_is_played():
+def test_without_seeds_the_scenarios_own_is_run():
     tables = small_tables("seed=9", "sweep={}")
     assert [(p.seed, p.path) for p in plan(tables, "small.toml").runs] == [(9, "pause/seed-9")]
 
