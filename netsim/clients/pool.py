@@ -313,8 +313,11 @@ class ClientPool:
     def _renew(self, name: Drawn, medium: Medium, updates: Iterable[Update]) -> None:
         now, source = self.clock.now, getattr(medium, name)
         held: dict[int, ModelDraws | SendDraws] = {}
+        sends = name in SendDraws.DRAWN
         for update in updates:
-            draws = update.send_draws if name in SendDraws.DRAWN else update.model_draws
+            if sends and update.outcome:  # its attempt is over: the next one will have draws of its own
+                continue
+            draws = update.send_draws if sends else update.model_draws
             held[id(draws)] = draws
         for draws in held.values():
             if not getattr(draws, name).expire():

@@ -123,3 +123,29 @@ def test_the_summary_knows_the_code_of_the_script(module, tmp_path):
     summary = run(parse(STUDY), tmp_path / "out")
     assert set(summary["own_code"][0]["components"]["own_script:script"]) == {"own_script"}
     assert netsim.open_run(tmp_path / "out").scenario["script"] == {"kind": "own_script:script", "factor": 4.0}
+
+
+@pytest.mark.parametrize("after", [2, 4, 6])
+def test_laws_change_under_updates_that_wait_for_their_next_attempt(module, tmp_path, after):
+    asynchronous = {
+        "policy": None,
+        "server": {"kind": "asynchronous", "round_s": 0.5},
+        "uplink": {"channel": {"kind": "gilbert-elliott", "to_bad": 0.4, "to_good": 0.4}},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.8}},
+        "channels": {"count": 4, "states": {"kind": "stationary", "low": 0.3, "high": 0.6}},
+        "scheduler": {"kind": "random"},
+    }
+    text = """
+def script(world, *, factor=4.0):
+    while True:
+        yield world.until_round(world.round + 1)
+        world.change("uplink.delay", value_s=0.1 * world.rng.random())
+        world.change("uplink.channel", to_bad=0.5 * world.rng.random())
+"""
+    study = {name: value for name, value in (STUDY | asynchronous).items() if value is not None}
+    module(text)
+    run(parse(study), tmp_path / "whole")
+    run(parse(study), tmp_path / "cut", after_round=interrupt_at(after))
+    module(text)
+    go_on(tmp_path / "cut")
+    assert tables(tmp_path / "cut") == tables(tmp_path / "whole")
