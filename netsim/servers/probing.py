@@ -139,6 +139,13 @@ class TimedProbing(Probing):
         return super().counts() | {"probe_bytes_down": life.bytes_down, "probe_bytes_up": life.bytes_up}
 
     def stop(self) -> None:
+        # Of a round whose asking the end of the run cut short.
+        heard = [probe for probe in self.probes.ends if not probe.censored]
+        if heard:
+            clients = np.array([probe.client for probe in heard], np.int64)
+            losses = self.losses_of(heard[0].round, clients, np.ones(len(heard), np.bool_))
+            self.answered += len(heard)
+            self._record(dict(zip(clients.tolist(), losses.tolist(), strict=True)))
         self._record({})
         now = self.clock.now
         for probe in self.probes.unfinished():

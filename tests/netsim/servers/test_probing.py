@@ -301,6 +301,19 @@ ROUGH: dict[str, Any] = {
 SEMI = {"server": {"kind": "semi-synchronous", "per_round": 1, "round_s": 2.0}}
 
 
+def test_an_answer_before_a_run_ends_in_the_midst_of_asking_is_recorded() -> None:
+    losses = []
+    for limit in ({}, {"time_limit_s": 1.9}):
+        tables = world([[0, 1, 2]], [[0]], learner=LEARNER, **limit)
+        del tables["payload"]
+        _, records = played(tables)
+        losses.append({row.client: row.loss for row in records.probes})
+    whole, cut = losses
+    assert cut[0] == whole[0] > 0
+    assert np.isnan([cut[1], cut[2]]).all()
+    assert not np.isnan(list(whole.values())).any()
+
+
 def test_the_losses_are_the_present_models_of_those_that_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation, records = build(parse(ROUGH)).simulation, MemoryRecorder()
     simulation.record_to(records)
@@ -401,8 +414,12 @@ def test_asking_leaves_the_states_of_the_links_as_they_are() -> None:
         assert same(*states)
 
 
-def test_a_run_that_ends_while_clients_are_asked_leaves_the_probes() -> None:
-    _, records = played(world([[0, 1, 2]], [[0]], time_limit_s=1.9))
+def test_a_run_that_ends_while_clients_are_asked_leaves_the_probes(tmp_path: Path) -> None:
+    tables = world([[0, 1, 2]], [[0]], time_limit_s=1.9)
+    simulation, records = played(tables)
+    counts = simulation.server.counts()
+    assert (counts["probes"], counts["probes_answered"]) == (3, 1)
+    assert run(parse(tables), tmp_path / "out")["books"]["balanced"]
     assert probes(records, "client", "outcome", "outcome_s") == [
         (0, "delivered", 1.75),
         (1, "in_flight", 1.9),
