@@ -21,6 +21,12 @@ class OptimizerStates:
     moments: list[Tensor]
     steps: IntArray
 
+    def keep(self, rows: list[int], moments: list[Tensor], steps: IntArray) -> None:
+        """The clients at `rows` ended with `moments`, each (rows, parameters), after `steps` (rows,)."""
+        for whole, moment in zip(self.moments, moments, strict=True):
+            whole[rows] = moment
+        self.steps[rows] = steps
+
 
 class Kept(NamedTuple):
     """One client's own state; empty where it has none of a kind."""

@@ -25,6 +25,7 @@ from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.parameters import STATISTICS_NOT_VOTED
 from models.fl.probing import Probing
+from models.fl.protocols import Optimizer
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
 from models.laws.work import Work, WorkPlan
@@ -96,36 +97,16 @@ class FederatedLearner:
         plan: WorkPlan | None = None,
         versions_kept: int = 2,
     ) -> None:
-        self.data_sizes: IntArray = np.array([len(part) for part in partition], np.int64)
+        self.data_sizes: IntArray = _sizes(partition)
         """(K,) samples of each client."""
-        if not len(partition) or self.data_sizes.min() < 1:
-            sizes = self.data_sizes.tolist()
-            raise ParameterError("partition", sizes, "every client needs at least 1", shown=f" = {sizes} samples")
-        labels = dataset.train_y.numpy()
-        self.label_counts: IntArray = np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
+        self.label_counts: IntArray = _label_counts(dataset, partition)
         """(K, labels) how many samples of each label each client holds."""
         self.records_losses = options.client_losses
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
-        self._trainer = LocalTrainer(
-            network=network.to(self._device),
-            loss=loss,
-            optimizer=methods.optimizer,
-            x=dataset.train_x.to(self._device),
-            y=dataset.targets(dataset.train_y).to(self._device),
-            options=options,
-        )
-        plan = plan or WorkPlan()
-        self.work = Work(
-            data_sizes=self.data_sizes,
-            clients=len(partition),
-            batch_size=options.batch_size if plan.batch_size is None else plan.batch_size,
-            epochs=options.epochs if plan.epochs is None else plan.epochs,
-            steps=plan.steps,
-            max_steps=options.max_steps,
-            single=not self._trainer.skips_single,
-        )
+        self._trainer = _trainer(network, dataset, self._device, loss=loss, optimizer=methods.optimizer, options=options)
+        self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
         self._work = LocalWork(
             partition=partition,
@@ -136,12 +117,7 @@ class FederatedLearner:
             options=options,
             losses=LossTally() if options.training_loss else None,
         )
-        if methods.aggregation.needs_contribution and not options.contribution_samples:
-            raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
-        if methods.compression.needs_vote and not methods.aggregation.votes:
-            raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
-        if methods.aggregation.votes and self._trainer.buffers and not self._work.local_statistics:
-            raise ParameterError("aggregation.kind", "majority-vote", STATISTICS_NOT_VOTED)
+        _check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
         self._contributions = on_validation(
             trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
         )
@@ -326,3 +302,49 @@ class FederatedLearner:
         if self._contributions is not None:
             self._contributions.load_state_dict(state["contributions"], device)
         self._evaluator.forget()
+
+
+def _sizes(partition: list[IntArray]) -> IntArray:
+    """(K,) samples of each client; raises ValueError unless each has one at least."""
+    sizes = np.array([len(part) for part in partition], np.int64)
+    if not len(sizes) or sizes.min() < 1:
+        listed = sizes.tolist()
+        raise ParameterError("partition", listed, "every client needs at least 1", shown=f" = {listed} samples")
+    return sizes
+
+
+def _label_counts(dataset: Dataset, partition: list[IntArray]) -> IntArray:
+    """(K, labels) how many samples of each label each client holds."""
+    labels = dataset.train_y.numpy()
+    return np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
+
+
+def _trainer(
+    network: nn.Module, dataset: Dataset, device: torch.device, *, loss: Loss, optimizer: Optimizer, options: TrainingOptions
+) -> LocalTrainer:
+    """What trains copies of `network` on `device`, where the data are then, too."""
+    x, y = dataset.train_x.to(device), dataset.targets(dataset.train_y).to(device)
+    return LocalTrainer(network=network.to(device), loss=loss, optimizer=optimizer, x=x, y=y, options=options)
+
+
+def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
+    """What an update of each client is, by `plan`, and by `options` where that says nothing."""
+    return Work(
+        data_sizes=data_sizes,
+        clients=len(data_sizes),
+        batch_size=options.batch_size if plan.batch_size is None else plan.batch_size,
+        epochs=options.epochs if plan.epochs is None else plan.epochs,
+        steps=plan.steps,
+        max_steps=options.max_steps,
+        single=single,
+    )
+
+
+def _check_aggregation(methods: Methods, options: TrainingOptions, *, averages_statistics: bool) -> None:
+    """Refuse what does not go with the aggregation; `averages_statistics`: the server has running statistics to average."""
+    if methods.aggregation.needs_contribution and not options.contribution_samples:
+        raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
+    if methods.compression.needs_vote and not methods.aggregation.votes:
+        raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
+    if methods.aggregation.votes and averages_statistics:
+        raise ParameterError("aggregation.kind", "majority-vote", STATISTICS_NOT_VOTED)

@@ -172,19 +172,14 @@ class LocalTrainer:
         """
         self._network.train()
         if self.skips_single:
-            kept = [(batch >= 0).sum(1) > 1 for batch in batches]
-            batches = [batch[k] for batch, k in zip(batches, kept, strict=True)]
-            moves = moves and [move[k] for move, k in zip(moves, kept, strict=True)]
-            if first is not None:
-                first.skip(kept)
+            batches, moves = self._without_single(batches, moves, first)
         out = start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         done = 0
         while done < len(order):
             rows = order[done : done + self._chunk]
             # Indexed by a list these are copies: nothing has changed where the device turns out too small.
-            part = None if tally is None else tally.fresh()
-            first_of_rows = None if first is None else first.fresh(rows)
+            part, first_of_rows = tally and tally.fresh(), first and first.fresh(rows)
             taken = np.zeros(len(rows), np.int64) if states is None else states.steps[rows]
             try:
                 with self._drawing(seeds[rows[0]]):
@@ -204,9 +199,7 @@ class LocalTrainer:
                 continue
             out[rows] = trained
             if states is not None:
-                for whole, moment in zip(states.moments, moments, strict=True):
-                    whole[rows] = moment
-                states.steps[rows] = taken + [len(batches[k]) for k in rows]
+                states.keep(rows, moments, taken + np.array([len(batches[k]) for k in rows], np.int64))
             if tally is not None and part is not None:
                 tally.merge(part)
             if first is not None and first_of_rows is not None:
@@ -215,6 +208,17 @@ class LocalTrainer:
         if not self.layout.all_move:
             out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
         return out
+
+    @staticmethod
+    def _without_single(
+        batches: Sequence[IntArray], moves: Sequence[IntArray] | None, first: FirstPass | None
+    ) -> tuple[list[IntArray], list[IntArray] | None]:
+        """The batches of more than one sample, with how they are moved; of the others `first` is told."""
+        kept = [(batch >= 0).sum(1) > 1 for batch in batches]
+        if first is not None:
+            first.skip(kept)
+        fewer = [batch[k] for batch, k in zip(batches, kept, strict=True)]
+        return fewer, None if moves is None else [move[k] for move, k in zip(moves, kept, strict=True)]
 
     def _drawing(self, seed: int) -> AbstractContextManager[None]:
         # A stacked network draws nothing; one that does gets torch's global generators, seeded with its client's own seed.
