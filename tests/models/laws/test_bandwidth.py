@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from models.errors import ParameterError
 from models.laws.bandwidth import BandwidthLaw, ByGroup, Constant, Successive
+from models.laws.bandwidth_files import Points
 from models.laws.bandwidth_paths import GaussMarkov, MarkovLevels
-from models.laws.bandwidth_traces import PacketTrace, Trace
+from models.laws.bandwidth_traces import AfterEnd, PacketTrace, Steps, Trace
 from netsim.core.streams import Stream
 
 DRAWS = Stream(seed=1, name="uplink.bandwidth")
@@ -243,6 +244,18 @@ def test_a_file_for_each_client(tmp_path: Path) -> None:
     assert law.rate(0.0, np.arange(2)).tolist() == [10.0, 20.0]
     packets = PacketTrace(clients=2, draws=DRAWS, path=str(tmp_path / "{client}.txt"))
     assert packets.rate(0.0, np.array([1, 0])) == pytest.approx([30e6, 15e6])
+
+
+@pytest.mark.parametrize("after_end", ["repeat", "hold", "stop"])
+def test_many_clients_with_traces_of_their_own_are_served_as_each_alone(after_end: AfterEnd) -> None:
+    rng, clients = np.random.default_rng(4), 300
+    traces = [Points(np.arange(n, dtype=np.float64), rng.integers(0, 4, n) * 10.0 + 1.0, float(n)) for n in (1, 7, 40)]
+    law = Steps(traces=traces, which=rng.integers(0, 3, clients), after_end=after_end)
+    start_s, size_bytes = rng.integers(0, 100, clients) / 2, rng.integers(0, 50, clients) * 10.0
+    everyone = np.arange(clients)
+    together = law.ends_s(start_s, size_bytes, everyone)
+    alone = [law.ends_s(start_s[i : i + 1], size_bytes[i : i + 1], everyone[i : i + 1]).item() for i in range(clients)]
+    assert together.tolist() == alone
 
 
 def test_groups_have_laws_of_their_own() -> None:
