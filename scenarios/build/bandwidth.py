@@ -19,8 +19,8 @@ from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
 from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.build.changes import Step, drawn_steps, written_steps
-from scenarios.build.laws import LONGEST_S, Law, changed_bandwidth, pieced
-from scenarios.build.payload import Message
+from scenarios.build.laws import Law, changed_bandwidth, pieced
+from scenarios.build.payload import LONGEST_S, Message
 from scenarios.build.population import Context, Population
 from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at

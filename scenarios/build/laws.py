@@ -14,7 +14,7 @@ from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
 from scenarios.build.files import data_file
-from scenarios.build.payload import Message
+from scenarios.build.payload import LONGEST_S, Message
 from scenarios.build.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.build.script.targets import Overlay, Segment
 from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
@@ -24,8 +24,6 @@ from scenarios.schema.per_client import is_per_client
 from scenarios.schema.world import Link, Timed
 
 _GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
-LONGEST_S = 1e12
-"""Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario
 
+LONGEST_S = 1e12
+"""Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -94,15 +97,28 @@ def sizes_in_words(scenario: Scenario) -> str:
 
 def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
     """How long each client decompresses the model and compresses its update, in seconds, () or (K,); raises UserError."""
-    total: FloatArray = np.zeros(())
-    for name, size in (("decompress", sizes.down), ("compress", sizes.up)):
-        key = f"payload.{name}_s_per_byte"
-        each = population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key)
-        if not np.min(each) >= 0:
-            whose = f" for client {np.argmin(each)}" if np.ndim(each) else ""
-            raise UserError(f"{key} = {float(np.min(each))!r}{whose}: must be >= 0 seconds")
-        total = np.asarray(total + each * size, np.float64)
-    return total
+    return np.asarray(decompress_s(scenario, population, sizes) + _codec_s(scenario, population, "compress", sizes.up))
+
+
+def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
+    """How long each client decompresses the model, in seconds, () or (K,); raises UserError."""
+    return _codec_s(scenario, population, "decompress", sizes.down)
+
+
+def _codec_s(scenario: Scenario, population: Population, name: str, size: Any) -> FloatArray:
+    key = f"payload.{name}_s_per_byte"
+    each = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
+    with np.errstate(over="ignore"):
+        takes_s = np.asarray(each * size, np.float64)
+    checks = ((each, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
+    for values, most, told in checks:
+        good = (values >= 0.0) & (values <= most)
+        if not good.all():
+            client = int(np.argmin(np.broadcast_to(good, (population.count,))))
+            whose = f" for client {client}" if good.ndim else ""
+            value = float(np.broadcast_to(each, (population.count,))[client])
+            raise UserError(f"{key} = {value!r}{whose}: must be {told}")
+    return takes_s
 
 
 def models_down(sizes: Sizes) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from netsim.core.streams import Streams
 from netsim.servers.probing import FreeProbing, Probing, TimedProbing
 from scenarios.build.bandwidth import varies
 from scenarios.build.laws import timeline
-from scenarios.build.payload import Message
+from scenarios.build.payload import Message, decompress_s
 from scenarios.build.population import Context, IntArray
 from scenarios.build.work import TimeOfWork
 from scenarios.schema.errors import UserError
@@ -71,13 +72,14 @@ def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> Any:
     """The timeline of what an evaluation takes beside the time of its samples.
 
     Where a speed is given, that is `compute.delay`, as of training; otherwise `compute.delay` is the time of the whole training,
-    of which an evaluation takes its share.
+    of which an evaluation takes its share. The model is decompressed for it, and no update is compressed.
     """
-    delay = world.delays["compute"]
+    codec_s = decompress_s(world.scenario, world.population, world.sizes)
+    compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)
     if world.training.sample is not None:
-        return delay
+        return compute(besides_s=codec_s)
     factor = np.full(world.population.count, section.forward_share)
     planned = world.training.work.amounts(np.arange(len(factor)))[0]
     if evaluated is not None and None not in planned:
         factor *= evaluated / np.array(planned, np.float64)
-    return TimeOfWork(factor, delay)
+    return TimeOfWork(factor, compute(), codec_s)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from models.laws.changes import Piecewise, Unchanging
+from models.laws.delays import Plus
 from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
 from scenarios.build.changes import Step, drawn_steps, written_steps
-from scenarios.build.laws import LONGEST_S, Law, pieced
+from scenarios.build.laws import Law, pieced
+from scenarios.build.payload import LONGEST_S
 from scenarios.build.population import Context, FloatArray, Population
 from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at
@@ -157,23 +159,32 @@ class _Speed:
     def _built(self, path: str, law_path: str | None) -> DelayLaw:
         each: Any = self.values
         if self.name != "seconds_per_sample":
-            each = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, each)
-        law = SecondsPerSample(seconds_per_sample=each, noise=self.law.build(law_path))
+            with np.errstate(over="ignore"):
+                each = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, each)
         if not np.max(each) <= LONGEST_S:
             raise UserError(f"{path}.{self.name}: a sample takes {np.max(each):g} s; must be at most {LONGEST_S:g} s")
-        return law
+        return SecondsPerSample(seconds_per_sample=each, noise=self.law.build(law_path))
 
 
 class TimeOfWork:
-    """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time."""
+    """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time.
 
-    def __init__(self, samples: IntArray | FloatArray, each: Piecewise[DelayLaw] | Unchanging[DelayLaw]) -> None:
+    `besides_s`: what it takes besides, () or (K,).
+    """
+
+    def __init__(
+        self,
+        samples: IntArray | FloatArray,
+        each: Piecewise[DelayLaw] | Unchanging[DelayLaw],
+        besides_s: FloatArray | float = 0.0,
+    ) -> None:
         self._each = each
         self._counts = samples
+        self._besides_s = besides_s
         self.fixed: bool = each.fixed
         """Whether the law stays the same for ever."""
         # With the law itself, so that an id cannot come to mean another one.
-        self._known: dict[int, tuple[DelayLaw, Times]] = {}
+        self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
         self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]
         """All laws that it brings into force, in order, unless a script acts."""
 
@@ -182,12 +193,15 @@ class TimeOfWork:
         law, until_s = self._each.at(round, time_s)
         return self._times(law), until_s
 
-    def _times(self, law: DelayLaw) -> Times:
+    def _times(self, law: DelayLaw) -> DelayLaw:
         known = self._known.get(id(law))
         if known is None:
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
-            known = self._known[id(law)] = law, Times(counts=self._counts, law=law)
+            times: DelayLaw = Times(counts=self._counts, law=law)
+            if np.any(self._besides_s):
+                times = Plus(fixed_s=self._besides_s, delay=times)
+            known = self._known[id(law)] = law, times
         return known[1]
 
 

@@ -212,6 +212,18 @@ def test_an_evaluation_takes_a_share_of_the_time_of_its_samples() -> None:
     assert probes(records, "client", "compute_end_s") == [(0, 1.25), (1, 1.25)]
 
 
+@pytest.mark.parametrize(("speed", "evaluation_s"), [({}, 1.0), ({"samples_per_s": 10.0}, 3.4)])
+def test_a_probe_decompresses_the_model_and_compresses_no_update(speed: dict[str, Any], evaluation_s: float) -> None:
+    tables = world([[0]], [[0]], compute=constant(3.0, 3.0, 6.0) | speed)
+    if speed:
+        tables |= {"clients": {"count": 3, "data_sizes": 12.0}, "work": {"epochs": 1}}
+    codec = {"payload.decompress_s_per_byte": 1e-3, "payload.compress_s_per_byte": 1.0}
+    for changes, codec_s in (({}, 0.0), (codec, 1.002)):
+        _, records = played(override(tables, changes))
+        (probe,) = records.probes
+        assert probe.compute_end_s - probe.compute_start_s == pytest.approx(evaluation_s + codec_s)
+
+
 def test_a_client_that_a_script_takes_away_answers_nothing() -> None:
     simulation, records = build(parse(world([[0, 1]], [[1]]))).simulation, MemoryRecorder()
     simulation.record_to(records)

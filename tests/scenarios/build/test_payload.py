@@ -105,6 +105,9 @@ def test_compressing_and_decompressing_take_time_by_the_byte_in_local_training()
 REFUSED = {
     "payload.up_bytes = -1.0 for client 1: must be >= 0 bytes": {"payload": {"up_bytes": [1.0, -1.0, 2.0]}},
     "payload.up_bytes: has 2 numbers for 3 clients": {"payload": {"up_bytes": [1.0, 2.0]}},
+    "payload.decompress_s_per_byte = 1e+308: must be less: a message takes at most 1e+12 s": {
+        "payload": {"down_bytes": 100.0, "decompress_s_per_byte": 1e308}
+    },
     "payload.compress_s_per_byte = -1.0 for client 1: must be >= 0 seconds": {
         "payload": {"up_bytes": 1.0, "down_bytes": 1.0, "compress_s_per_byte": [0.0, -1.0, 0.0]}
     },
