@@ -89,15 +89,15 @@ def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
     wanted = [lines[i - 1] for i in numbers.tolist()]
     try:
         if wanted:
-            table = np.loadtxt(wanted, delimiter=",", comments=None, quotechar='"', ndmin=2, usecols=(0, 1, 2))
-            if len(table) == len(wanted):
+            table = np.loadtxt(wanted, delimiter=",", comments=None, quotechar='"', ndmin=2)
+            if table.shape == (len(wanted), 3):
                 return np.asarray(table, np.float64)
     except ValueError:
         pass  # told below, with the line
     table = np.empty((len(wanted), 3))
     for row, (number, line) in enumerate(zip(numbers.tolist(), wanted, strict=True)):
         try:
-            table[row] = [float(cell) for cell in next(csv.reader([line]))[:3]]
+            table[row] = [float(cell) for cell in next(csv.reader([line]))]
         except ValueError:
             raise refused(path, f"line {number}: {line!r} is not a client number and two times in seconds") from None
     return table

@@ -98,6 +98,9 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
         if not row:
             continue
         number = lines.line_num
+        if len(row) > len(header):
+            told = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
+            raise ParameterError("path", path, f"line {number}: {told}; write numbers without commas")
         try:
             time, rate = float(row[at_time]), float(row[at_rate])
             client = None if at_client is None else int(row[at_client])

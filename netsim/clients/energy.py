@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
 
 _EVER = float("inf")
+MOST_W = 1e12
+"""The largest power: sums over many clients and a long time stay far below the largest float."""
 COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "idle_j": IDLE}
 """Columns of a round, and the states whose energy they tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Powers:
-    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or not finite."""
+    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
 
     idle_w: FloatArray
     compute_w: FloatArray
@@ -41,11 +43,12 @@ class Powers:
     def __post_init__(self) -> None:
         for name in ("idle_w", "compute_w", "send_w", "receive_w", "off_w"):
             values: FloatArray = getattr(self, name)
-            bad = ~((values >= 0) & (values < _EVER))
+            bad = ~((values >= 0) & (values <= MOST_W))
             if bad.any():
                 client = int(np.argmax(bad))
                 value = float(values[client])
-                raise ParameterError(name, value, "must be >= 0 watts and finite", shown=f" = {value!r} for client {client}")
+                told = f"must be >= 0 watts and finite, at most {MOST_W:g}"
+                raise ParameterError(name, value, told, shown=f" = {value!r} for client {client}")
 
 
 class Drawing(Protocol):

@@ -35,7 +35,7 @@ KEYS = {
     "battery_j": "energy.battery.capacity_j",
 }
 """What each column of numbers fills."""
-_POSITIVE = ("samples_per_s", "down_bytes_per_s", "up_bytes_per_s", "share")
+_POSITIVE = ("samples_per_s", "down_bytes_per_s", "up_bytes_per_s", "battery_j", "share")
 _PLACES = ("class", "share", "client")
 
 
@@ -116,6 +116,10 @@ def read_devices(path: str) -> Devices:
         raise UserError(f"clients.devices = {path!r}: must hold a line of column names and at least one of a class or a client")
     header_line, header = rows[0]
     _check_header(place, header_line, header)
+    for number, row in rows[1:]:
+        if len(row) > len(header):
+            told = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
+            raise UserError(f"clients.devices: {place}, line {number}: {told}")
     read = tuple(_row(place, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
     numbers = tuple(name for name in header if name in KEYS)
     table = Devices(place, "client" in header, numbers, read)

@@ -197,6 +197,8 @@ def test_a_change_just_before_the_period_ends_comes_when_it_was_told(write: Any)
         ("client,on_s,off_s\n-1,1,2\n", r"line 2: client = -1: must lie in 0..2"),
         ("client,on_s,off_s\n0.5,1,2\n", r"line 2: client = 0.5: must be a whole number"),
         ("client,on_s,off_s\ninf,1,2\n", r"line 2: client = inf: must be a whole number"),
+        ("client,on_s,off_s\n0,1,2\n0,3,5,6\n", r"line 3: '0,3,5,6' is not a client number and two times"),
+        ("client,on_s,off_s\n0,1,5,6\n", r"line 2: '0,1,5,6' is not a client number and two times"),
         ("client,on_s,off_s\n0,1\n", r"line 2: '0,1' is not a client number and two times"),
         ("client,on_s,off_s\n0,1,2\n\na,1,2\n", r"line 4: 'a,1,2' is not"),
         (b"\xff\xfe\x00", r"cannot be read as a text file"),

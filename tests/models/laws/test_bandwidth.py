@@ -286,6 +286,7 @@ BAD_STEPS = {
     "time,rate\n0,1\n": "line 1: the columns are time, rate; must be",
     "time_s,bytes_per_s\n": "holds no steps",
     "time_s,bytes_per_s\n0,x\n": "line 2: '0,x' is not a time and a rate",
+    "time_s,bytes_per_s\n0,1\n1,5,2\n": "line 3: '1,5,2' has 3 values for 2 columns; write numbers without commas",
     "time_s,bytes_per_s\n0,1\n2\n": "line 3: '2' is not a time and a rate",
     "time_s,bytes_per_s\n1,1\n": "line 2: time_s = 1.0: the first line of a trace must be at 0",
     "time_s,bytes_per_s\n0,1\n2,1\n\n1,1\n": "line 5: time_s = 1.0: must be finite and > 2.0, that of line 3",

@@ -120,6 +120,8 @@ def test_a_table_of_a_million_clients() -> None:
 HEAD = "class,share,samples_per_s\n"
 REFUSED = {
     "line 3: samples_per_s is missing": HEAD + "a,0.5,1\nb,0.5,\n",
+    "line 3: has 4 values for 3 columns": HEAD + "a,0.5,1\nb,0,5,2\n",
+    "line 2: battery_j = 0: must be finite and > 0": "class,share,battery_j\na,1,0\n",
     "line 2: samples_per_s = -1: must be finite and > 0": HEAD + "a,1,-1\n",
     "line 2: samples_per_s = inf: must be finite and > 0": HEAD + "a,1,inf\n",
     "line 4: samples_per_s = 'fast': must be a number": HEAD + "# slow ones\n\na,1,fast\n",
@@ -148,6 +150,12 @@ def test_a_wrong_table_is_refused_with_file_and_line(message: str) -> None:
     assert message in str(caught.value)
     assert "devices.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_speed_whose_reciprocal_is_no_number_is_refused() -> None:
+    Path("devices.csv").write_text(HEAD + "a,1,1e-320\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"^compute.samples_per_s: a sample takes inf s; must be at most"):
+        world()
 
 
 @pytest.mark.parametrize(
