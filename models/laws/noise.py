@@ -53,4 +53,4 @@ class Gamma:
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         shape = pick(self._shape, entities)
-        return np.asarray(gammaincinv(shape, u) / shape * np.ones(len(entities)))
+        return np.asarray(gammaincinv(shape, u) / shape)

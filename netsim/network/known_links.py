@@ -62,23 +62,25 @@ class TransferDraw:
     """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
 
     certain = False
-    __slots__ = ("_clients", "_delays", "_drawn_s", "_foreseen", "_links")
+    __slots__ = ("_certain", "_clients", "_delays", "_drawn_s", "_foreseen", "_links")
 
     def __init__(self, links: KnownLinks, clients: IntArray, delays: Draw[float], drawn_s: float) -> None:
         self._links = links
         self._clients = clients
-        self._delays = delays
+        self._delays, self._certain = delays, delays.certain
         self._drawn_s = drawn_s
         self._foreseen: list[tuple[float, float, float]] | None = None
         """Of each client a beginning, the delay that follows, and the duration of both."""
 
     def at(self, place: int, time_s: float) -> float:
         """How long the phase of the client at `place` takes that begins now; seconds."""
-        delay_s = self._delays.at(place, time_s)
         if self._foreseen is None:
             self.foresee(np.full(len(self._clients), time_s))
         assert self._foreseen is not None
         start_s, assumed_s, duration_s = self._foreseen[place]
+        if start_s == time_s and self._certain:
+            return duration_s
+        delay_s = self._delays.at(place, time_s)
         if start_s == time_s and assumed_s == delay_s:
             return duration_s
         one = np.array([delay_s])
