@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.targets import UNLIMITED, Extent, final_accuracy, time_to_accuracy_s
+from analysis.targets import UNLIMITED, Cost, Extent, cost_to_accuracy, final_accuracy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +55,10 @@ class RunMetrics:
     simulated_s: float
     target_s: float
     """Simulated seconds to the target accuracy; inf: later than the run lasted; NaN: no target, or no rounds."""
+    target_bytes: float
+    """Bytes sent, both ways, by the close of the round that reached the target; as `target_s`, and NaN where none are sent."""
+    target_j: float
+    """Joules that all clients drew by then, idle ones included; as `target_s`, and NaN where energy is not counted."""
     final_accuracy: float
     """Mean of the last evaluations up to the common time (or bytes) of the runs compared."""
     mean_round_s: float
@@ -180,13 +184,19 @@ def run_metrics(
     Final accuracy and cumulated figures are taken at `until`; the time to the target, mean latency and leak are of the whole run.
     """
     rounds = run.rounds
+
+    def to_target(cost: Cost) -> float:
+        return math.nan if target_accuracy is None else cost_to_accuracy(rounds, target_accuracy, cost, smoothing_s=smoothing_s)
+
     return RunMetrics(
         variant=run.variant,
         label=run.label,
         seed=run.seed,
         rounds=len(rounds),
         simulated_s=float(rounds["end_s"].iloc[-1]) if len(rounds) else 0.0,
-        target_s=math.nan if target_accuracy is None else time_to_accuracy_s(rounds, target_accuracy, smoothing_s=smoothing_s),
+        target_s=to_target("seconds"),
+        target_bytes=to_target("bytes"),
+        target_j=to_target("joules"),
         final_accuracy=final_accuracy(rounds, last=last, until=until),
         mean_round_s=mean_round_latency_s(rounds),
         max_leak=largest_leak(rounds),
@@ -230,6 +240,8 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.95) -> Interval:
     """Mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval; NaNs are left out.
+
+    The same of bytes or joules in the place of times, with a horizon that all runs spend.
 
     Where no run reached the target the mean is the horizon and has no interval: that all runs agree says little of the next one.
     A 95 % interval covers as often as it claims where most runs reach it and there are 20 seeds; in 92 of 100 cases with 5 seeds

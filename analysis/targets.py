@@ -8,7 +8,8 @@ what was never reached, and a mean of 391.24 for what some runs did not reach. T
 log-rank test is not offered: it takes groups to be independent, and runs of one seed share their random numbers.
 
 The accuracy of a run is one curve for tables and figures: its evaluations at the simulated time at which their rounds closed, or
-their mean over the last `smoothing_s` simulated seconds, the same number of seconds for fast and for slow rounds.
+their mean over the last `smoothing_s` simulated seconds, the same number of seconds for fast and for slow rounds. The abscissa
+may also be what was spent by then, bytes sent or joules drawn; the horizon is then what every run spent.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from analysis.statistics import Curve, FloatArray
 
 
+Cost = Literal["seconds", "bytes", "joules"]
+"""What an accuracy is bought with."""
+COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
+    "seconds": ("end_s",),
+    "bytes": ("bytes_down", "bytes_up"),
+    "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
+}
+"""The columns of the rounds table that tell it; all but `end_s` are of one round."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How far runs go: what one run reached, or what every one of several runs reached."""
@@ -39,6 +50,12 @@ class Extent:
     """Rounds that closed."""
     sent_bytes: float
     """Bytes sent to clients and by them."""
+    drawn_j: float = math.inf
+    """Joules that all clients drew, idle ones included; inf where energy is not counted, and so limits nothing."""
+
+    def of(self, cost: Cost) -> float:
+        """How far in seconds, bytes or joules."""
+        return {"seconds": self.time_s, "bytes": self.sent_bytes, "joules": self.drawn_j}[cost]
 
 
 UNLIMITED = Extent(math.inf, 2**62, math.inf)
@@ -46,10 +63,29 @@ UNLIMITED = Extent(math.inf, 2**62, math.inf)
 
 def run_extent(run: Run) -> Extent:
     """How far one run goes."""
-    table = run.arrow("rounds", ("end_s", "bytes_down", "bytes_up"))
-    end_s, down, up = (np.asarray(column.to_numpy(), np.float64) for column in table.columns)
-    closed_s = float(end_s[-1]) if end_s.size else 0.0
-    return Extent(max(closed_s, float(run.summary.get("simulated_s") or 0.0)), end_s.size, float((down + up).sum()))
+    table = run.arrow("rounds", [name for names in COST_COLUMNS.values() for name in names])
+    columns = {name: np.asarray(table.column(name).to_numpy(), np.float64) for name in table.column_names}
+    if not table.num_rows:
+        return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)
+    last = {cost: float(spent(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
+    return Extent(
+        max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
+        table.num_rows,
+        0.0 if math.isnan(last["bytes"]) else last["bytes"],
+        math.inf if math.isnan(last["joules"]) else last["joules"],
+    )
+
+
+def spent(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
+    """What was spent by the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
+
+    Bytes count as they are sent, to clients and by them, lost ones included; joules are those of all clients, idle ones included.
+    Where there are none at all, nothing is counted.
+    """
+    if cost == "seconds":
+        return columns[0]
+    total: FloatArray = np.sum(columns, axis=0).cumsum()
+    return np.full(total.size, math.nan) if total.size and total[-1] == 0.0 else total
 
 
 def common_extent(runs: Iterable[Run]) -> Extent:
@@ -61,6 +97,7 @@ def common_extent(runs: Iterable[Run]) -> Extent:
         min(extent.time_s for extent in extents),
         min(extent.rounds for extent in extents),
         min(extent.sent_bytes for extent in extents),
+        min(extent.drawn_j for extent in extents),
     )
 
 
@@ -80,15 +117,23 @@ def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> 
     return np.array([array[start : end + 1].mean() for end, start in enumerate(first.tolist())])
 
 
-def smoothed(times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
-    """The accuracy curve of a run from its rounds' ends and accuracies (NaN: not evaluated): evaluations only, smoothed."""
-    evaluated = ~np.isnan(accuracy)
-    return times_s[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
+def smoothed(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
+    """The accuracy curve of a run from what its rounds had cost, their ends and accuracies: evaluations only, smoothed over time.
+
+    A NaN is an accuracy that was not evaluated, or a cost that is not counted; neither is in the curve.
+    """
+    evaluated = ~np.isnan(accuracy + costs)
+    return costs[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
 
 
-def accuracy_curve(rounds: pd.DataFrame, *, smoothing_s: float = 0.0) -> Curve:
-    """Simulated seconds of the evaluations (close of their rounds) and their mean over the last `smoothing_s` seconds."""
-    return smoothed(rounds["end_s"].to_numpy(np.float64), rounds["accuracy"].to_numpy(np.float64), smoothing_s)
+def accuracy_curve(rounds: pd.DataFrame, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
+    """What the evaluations had cost by the close of their rounds, and their mean over the last `smoothing_s` seconds."""
+    end_s, accuracy = (rounds[name].to_numpy(np.float64) for name in ("end_s", "accuracy"))
+    return smoothed(_spent_in(rounds, cost), end_s, accuracy, smoothing_s)
+
+
+def _spent_in(rounds: pd.DataFrame, cost: Cost) -> FloatArray:
+    return spent(cost, [rounds[name].to_numpy(np.float64, na_value=math.nan) for name in COST_COLUMNS[cost]])
 
 
 def final_accuracy(rounds: pd.DataFrame, *, last: int = 1, until: Extent = UNLIMITED) -> float:
@@ -102,7 +147,7 @@ def final_accuracy(rounds: pd.DataFrame, *, last: int = 1, until: Extent = UNLIM
     return float(accuracy[-last:].mean()) if accuracy.size else math.nan
 
 
-def first_reached_s(curve: Curve, target: float) -> float:
+def first_reached(curve: Curve, target: float) -> float:
     """The first abscissa at which a curve is at least `target`; inf: at none."""
     reached = np.flatnonzero(curve[1] >= target)
     return float(curve[0][reached[0]]) if reached.size else math.inf
@@ -110,7 +155,17 @@ def first_reached_s(curve: Curve, target: float) -> float:
 
 def time_to_accuracy_s(rounds: pd.DataFrame, target: float, *, smoothing_s: float = 0.0) -> float:
     """Simulated seconds until the accuracy curve first is at least `target`; inf: later than the run lasted; NaN: no rounds."""
-    return first_reached_s(accuracy_curve(rounds, smoothing_s=smoothing_s), target) if len(rounds) else math.nan
+    return cost_to_accuracy(rounds, target, "seconds", smoothing_s=smoothing_s)
+
+
+def cost_to_accuracy(rounds: pd.DataFrame, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
+    """What was spent by the close of the round in which the accuracy curve first is at least `target`.
+
+    Inf: more than in the whole run; NaN: no rounds, or the cost is not counted.
+    """
+    if not len(rounds) or math.isnan(_spent_in(rounds, cost)[-1]):
+        return math.nan
+    return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)
 
 
 @dataclass(frozen=True, slots=True)

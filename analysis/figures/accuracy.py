@@ -1,8 +1,9 @@
-"""Figures of accuracy against simulated time: the curves with the hits of a target, and the share of runs that reached it."""
+"""Figures of accuracy against seconds, bytes or joules, with the hits of a target; and the share of runs that reached it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,59 +11,91 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, time_axis
+from analysis.figures.lines import MOST_POINTS, cost_axis, curve_note, curves_of, draw_lines, round_columns, time_axis
 from analysis.figures.style import FAINT, headline, house_style, line_style, new_figure
 from analysis.groups import Groups
-from analysis.report.tables import format_percent, format_seconds
+from analysis.report.tables import UNITS, format_cost, format_percent
 from analysis.results import Run
-from analysis.statistics import Curve, restricted_mean
-from analysis.targets import common_extent, first_reached_s, run_extent, share_reached, smoothed
+from analysis.statistics import Curve, FloatArray, restricted_mean
+from analysis.targets import COST_COLUMNS, Cost, common_extent, first_reached, run_extent, share_reached, smoothed, spent
+
+_AXES: dict[Cost, tuple[str, str, str]] = {
+    "seconds": ("Accuracy against simulated time", "simulated time (s)", "time"),
+    "bytes": ("Accuracy against bytes sent", "sent to clients and by them (MB)", "bytes"),
+    "joules": ("Accuracy against energy", "drawn by all clients, idle ones included (kJ)", "energy"),
+}
+"""Title of the figure, label of its horizontal axis, and what that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """When the runs of one variant reach the target (inf: later than they last), and where these runs end."""
+    """What the runs of one variant spend to the target (inf: more than in the whole run), and where these runs end."""
 
-    times_s: list[float]
-    ends_s: list[float]
+    costs: list[float]
+    ends: list[float]
 
 
-def run_accuracy(run: Run, smoothing_s: float) -> Curve:
+def run_accuracy(run: Run, smoothing_s: float, cost: Cost = "seconds") -> Curve:
     """The accuracy curve of a run, as in tables."""
-    times_s, accuracy = round_columns(run, "end_s", "accuracy")
-    return smoothed(times_s, accuracy, smoothing_s)
+    times_s, accuracy, *columns = round_columns(run, "end_s", "accuracy", *COST_COLUMNS[cost])
+    return smoothed(spent(cost, columns), times_s, accuracy, smoothing_s)
 
 
 def accuracy_figure(
-    groups: Groups, *, target_accuracy: float | None = None, smoothing_s: float = 0.0, horizon_s: float | None = None
+    groups: Groups,
+    *,
+    cost: Cost = "seconds",
+    target_accuracy: float | None = None,
+    smoothing_s: float = 0.0,
+    horizon: float | None = None,
 ) -> Figure | None:
-    """Test accuracies, averaged over the last `smoothing_s` seconds, against simulated time; None where no run was evaluated.
+    """Test accuracies, averaged over the last `smoothing_s` seconds, against what they cost; None where no run has both.
 
     On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
-    with its interval, as in tables. `horizon_s`: what it is restricted to; None: the end of the shortest run.
+    with its interval, as in tables. Bytes and joules are on a logarithmic axis: variants differ in them by factors, and one that
+    spends much would press the others against the left edge. `horizon`: seconds, bytes or joules that the mean is restricted to;
+    None: what every run spent.
     """
-    curves = curves_of(groups, lambda run: run_accuracy(run, smoothing_s))
+    scale = UNITS[cost][1]
+
+    def curve(run: Run) -> Curve:
+        costs, accuracy = run_accuracy(run, smoothing_s, cost)
+        return costs * scale, accuracy
+
+    title, label, amount = _AXES[cost]
+    curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
     note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
     with house_style():
         figure, (axes,) = new_figure()
-        lines = draw_lines(axes, curves, limits=(0.0, 1.0))
+        lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
         for line, _ in lines:
             # Runs of a fixed number of rounds end at different times: the end of a line is information.
             axes.plot(line.get_xdata()[-1:], line.get_ydata()[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
         if target_accuracy is not None:
-            if horizon_s is None:
-                horizon_s = common_extent(run for runs in groups.values() for run in runs).time_s
-            _mark_target(axes, _hits(groups, target_accuracy, smoothing_s), target_accuracy, horizon_s)
-            note += f"; ticks: runs at the target, diamonds: mean of min(time, {format_seconds(horizon_s)})"
+            if horizon is None:
+                horizon = common_extent(run for runs in groups.values() for run in runs).of(cost)
+            _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
+            note += f"; ticks: runs at the target, diamonds: mean of min({amount}, {format_cost(horizon, cost)})"
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-        axes.set(xlabel="simulated time (s)", ylabel="test accuracy")
+        axes.set(xlabel=label, ylabel="test accuracy")
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(high, 1.02))
-        time_axis(axes)
-        headline(figure, "Accuracy against simulated time", note, lines)
+        if cost == "seconds":
+            time_axis(axes)
+        else:
+            cost_axis(axes)
+        headline(figure, title, note, lines)
     return figure
+
+
+def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
+    """Abscissae in equal ratios from the first of any curve to the last; None where no mean is drawn: each curve has its own."""
+    if all(len(group) < 2 for group in curves.values()):
+        return None
+    every = np.concatenate([x for group in curves.values() for x, _ in group])
+    return np.geomspace(every[every > 0.0].min(), every.max(), MOST_POINTS)
 
 
 def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0) -> Figure | None:
@@ -70,16 +103,16 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
 
     Runs that ended before they reached the target count up to their end, where they have a cross.
     """
-    hits = _hits(groups, target_accuracy, smoothing_s)
-    if not any(hit.times_s for hit in hits.values()):
+    hits = _hits(groups, target_accuracy, smoothing_s, "seconds")
+    if not any(hit.costs for hit in hits.values()):
         return None
     lines = []
     with house_style():
         figure, (axes,) = new_figure()
         for index, (label, hit) in enumerate(hits.items()):
-            if not hit.times_s:
+            if not hit.costs:
                 continue
-            reached = share_reached(hit.times_s, hit.ends_s)
+            reached = share_reached(hit.costs, hit.ends)
             style = line_style(index)
             (line,) = axes.step(reached.times_s, reached.share, where="post", **style)
             at = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
@@ -88,43 +121,46 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
         axes.set(xlabel="simulated time (s)", ylabel="share of runs", ylim=(-0.02, 1.02))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
         time_axis(axes)
-        counts = sorted({len(hit.times_s) for hit in hits.values() if hit.times_s})
+        counts = sorted({len(hit.costs) for hit in hits.values() if hit.costs})
         runs = " to ".join(dict.fromkeys(f"{count}" for count in (counts[0], counts[-1])))
         note = f"Kaplan-Meier, {runs} runs a variant; crosses: runs that ended before they reached the target"
         headline(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines)
     return figure
 
 
-def _hits(groups: Groups, target_accuracy: float, smoothing_s: float) -> dict[str, _Hits]:
+def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost) -> dict[str, _Hits]:
     """The hits of each label's runs, of those that were evaluated; labels without any stay, for their place in the palette."""
     hits = {}
     for label, runs in groups.items():
-        evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s))[0].size]
-        times_s = [first_reached_s(curve, target_accuracy) for _, curve in evaluated]
-        hits[label] = _Hits(times_s, [run_extent(run).time_s for run, _ in evaluated])
+        evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
+        costs = [first_reached(curve, target_accuracy) for _, curve in evaluated]
+        hits[label] = _Hits(costs, [run_extent(run).of(cost) for run, _ in evaluated])
     return hits
 
 
-def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon_s: float) -> None:
+def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: float, scale: float) -> None:
     axes.axhline(target, color=FAINT, linewidth=1.0, zorder=1)
     axes.annotate(
         f"target {format_percent(target)}",
         (1.0, target),
         xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
+        xytext=(0, -4),  # below: curves that reach it end above
         textcoords="offset points",
         ha="right",
+        va="top",
         fontsize=9,
         color="#555555",
     )
     for index, hit in enumerate(hits.values()):
-        reached = [time for time in hit.times_s if math.isfinite(time)]
+        reached = [cost * scale for cost in hit.costs if math.isfinite(cost)]
         if not reached:
             continue
         color = line_style(index)["color"]
         axes.plot(reached, np.full(len(reached), target), "|", color=color, ms=9.0, mew=1.2, zorder=5)
-        mean = restricted_mean(hit.times_s, horizon_s)
-        if mean.mean < horizon_s:
-            half = np.nan_to_num(mean.half_width)
-            bar = axes.errorbar(mean.mean, target, xerr=half, fmt="D", color=color, ms=5.5, mec="white", capsize=3.0, zorder=6)
+        mean = restricted_mean(hit.costs, horizon)
+        if mean.mean < horizon:
+            half = np.nan_to_num(mean.half_width) * scale
+            bar = axes.errorbar(
+                mean.mean * scale, target, xerr=half, fmt="D", color=color, ms=5.5, mec="white", capsize=3.0, zorder=6
+            )
             bar.set_label(f"hit-{index}")

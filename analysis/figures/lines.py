@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.figures.style import line_style
 from analysis.groups import Groups
@@ -24,7 +24,7 @@ MOST_POINTS = 1000
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:
     """Columns of the rounds table as floats, missing values as NaN; only these are read."""
-    table = run.arrow("rounds", names)
+    table = run.arrow("rounds", list(dict.fromkeys(names)))
     return [np.asarray(table.column(name).to_numpy(), dtype=np.float64) for name in names]
 
 
@@ -86,6 +86,14 @@ def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
 def time_axis(axes: Axes) -> None:
     """Seconds from 0."""
     axes.set_xlim(left=0.0)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def cost_axis(axes: Axes) -> None:
+    """Logarithmic, with marks at 1, 2 and 5 times the powers of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 

@@ -1,4 +1,4 @@
-"""The figures of a study: accuracy against simulated time, leak, latency and regret against rounds; and all of them at once."""
+"""The figures of a study: accuracy against what it cost, leak, latency and regret against rounds; and all of them at once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from analysis.figures.style import headline, house_style, line_style, new_figure
 from analysis.groups import Bound, Groups, group_runs
 from analysis.results import Run, Sweep
 from analysis.statistics import Curve, moving_mean
+
+_OF_VARIANTS = frozenset({"accuracy_bytes"})
+"""Figures that say something new only where variants are compared."""
 
 
 def leak_figure(groups: Groups) -> Figure | None:
@@ -178,11 +181,14 @@ def draw(source: Sweep | Run | Sequence[Run], figure: str | None = None, **setti
 def draw_all(source: Sweep | Run | Sequence[Run], out_dir: str | Path, **settings: Any) -> list[Path]:
     """Draw every figure the runs have data for as PNG into `out_dir`; the files written, in a fixed order.
 
+    Accuracy against bytes is left out where there is one variant: its bytes grow with its rounds alone.
+
     Settings: `target_accuracy` is drawn as a line with its hits, of accuracies averaged over `smoothing_s` simulated seconds;
     None takes those of the sweep, where there is one; `horizon_s`: as in `compare`. `window`: latencies are averaged over so many
     rounds. `regret_bounds`: beside regrets; `aoi_bounds`: beside AoI regrets.
     """
-    figures = {name: make() for name, make in _makers(source, **settings).items()}
+    alone = len(group_runs(source)) < 2
+    figures = {name: make() for name, make in _makers(source, **settings).items() if not (alone and name in _OF_VARIANTS)}
     with house_style():
         return [save_png(figure, Path(out_dir) / f"{name}.png") for name, figure in figures.items() if figure is not None]
 
@@ -203,7 +209,9 @@ def _makers(
     smooth = sweep.smoothing_s if sweep is not None and smoothing_s is None else smoothing_s or 0.0
     groups = group_runs(source)
     return {
-        "accuracy": lambda: accuracy_figure(groups, target_accuracy=target, smoothing_s=smooth, horizon_s=horizon_s),
+        "accuracy": lambda: accuracy_figure(groups, target_accuracy=target, smoothing_s=smooth, horizon=horizon_s),
+        "accuracy_bytes": lambda: accuracy_figure(groups, cost="bytes", target_accuracy=target, smoothing_s=smooth),
+        "accuracy_joules": lambda: accuracy_figure(groups, cost="joules", target_accuracy=target, smoothing_s=smooth),
         "target": lambda: None if target is None else reached_figure(groups, target_accuracy=target, smoothing_s=smooth),
         "leak": lambda: leak_figure(groups),
         "latency": lambda: latency_figure(groups, window=window),

@@ -13,16 +13,20 @@ import numpy as np
 from analysis.results import Sweep
 from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
-from analysis.targets import UNLIMITED, Extent, common_extent
+from analysis.targets import UNLIMITED, Cost, Extent, common_extent
 
 if TYPE_CHECKING:
     import pandas as pd
 
 METRICS = (
-    *("target_s", "final_accuracy", "mean_round_s", "max_leak", "delivered_j", "regret", "aoi_regret"),
-    "cumulated_age_variance",
+    *("target_s", "target_bytes", "target_j", "final_accuracy", "mean_round_s", "max_leak", "delivered_j", "regret"),
+    *("aoi_regret", "cumulated_age_variance"),
 )
 """Figures that are compared, in the order of the tables; fields of `RunMetrics`, `ComparisonRow` and `DifferenceRow`."""
+
+
+TARGETS: dict[str, Cost] = {"target_s": "seconds", "target_bytes": "bytes", "target_j": "joules"}
+"""Figures that say what the target accuracy cost; restricted to what every run spent."""
 
 
 Equal = Literal["time", "bytes"]
@@ -37,9 +41,15 @@ class ComparisonRow:
     label: str
     seeds: int
     reached: int
-    """Seeds in which the target accuracy was reached by the horizon."""
+    """Seeds in which the target accuracy was reached by the horizon in seconds."""
+    reached_bytes: int
+    reached_j: int
     target_s: Interval
     """Restricted mean: of min(time, horizon)."""
+    target_bytes: Interval
+    """Likewise of bytes sent, both ways."""
+    target_j: Interval
+    """Likewise of joules that all clients drew, idle ones included."""
     final_accuracy: Interval
     mean_round_s: Interval
     max_leak: Interval
@@ -60,6 +70,8 @@ class DifferenceRow:
     variant: str
     label: str
     target_s: PairedDifference
+    target_bytes: PairedDifference
+    target_j: PairedDifference
     final_accuracy: PairedDifference
     mean_round_s: PairedDifference
     max_leak: PairedDifference
@@ -82,6 +94,10 @@ class Comparison:
     """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
     horizon_s: float
     """Times to the target are restricted to it."""
+    horizon_bytes: float
+    """Bytes to the target are restricted to it: what every run sent."""
+    horizon_j: float
+    """Joules to the target are restricted to it: what the clients of every run drew; inf where no run counts energy."""
     last: int
     """Evaluations averaged for the final accuracy."""
     until: Extent
@@ -97,6 +113,8 @@ class Comparison:
     def has(self, metric: str) -> bool:
         """Whether any run has this figure. Leaks that no run limits or protects, and rounds without time, are no figures."""
         values = self.runs[metric]
+        if metric == "target_bytes":
+            return self.horizon_bytes > 0.0 and bool(values.notna().any())
         if metric == "max_leak":
             leaks = values.to_numpy(np.float64)
             return bool((np.isfinite(leaks) & (leaks > 0.0)).any())
@@ -136,22 +154,22 @@ def compare(
     horizon = _checked_horizon(horizon_s, common.time_s)
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
+    horizons = {name: common.of(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
     table = metrics_table(sweep, target_accuracy=target, smoothing_s=smooth, last=last, until=until)
     rows, differences = [], []
     for variant, label in sweep.labels.items():
         mine = table[table["variant"] == variant]
         intervals = {metric: mean_interval(mine[metric].to_numpy(), confidence) for metric in METRICS}
-        reached = int((mine["target_s"] <= horizon).sum())
+        seconds, sent, joules = (int((mine[name] <= horizons[name]).sum()) for name in TARGETS)
         if target is not None:
-            intervals["target_s"] = restricted_mean(mine["target_s"].to_numpy(), horizon, confidence)
-        rows.append(ComparisonRow(variant, label, len(mine), reached, **intervals, oracle=_names(mine["oracle"])))
+            intervals |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
+        oracle = _names(mine["oracle"])
+        rows.append(ComparisonRow(variant, label, len(mine), seconds, sent, joules, **intervals, oracle=oracle))
     if len(sweep):
         by_metric = {
             metric: {
                 d.variant: d
-                for d in paired_differences(
-                    table, sweep.baseline, metric, horizon=horizon if metric == "target_s" else None, confidence=confidence
-                )
+                for d in paired_differences(table, sweep.baseline, metric, horizon=horizons.get(metric), confidence=confidence)
             }
             for metric in METRICS
         }
@@ -163,7 +181,20 @@ def compare(
             if variant != sweep.baseline
         ]
     return Comparison(
-        sweep.name, sweep.baseline, target, smooth, horizon, last, until, equal, confidence, table, rows, differences
+        sweep.name,
+        sweep.baseline,
+        target,
+        smooth,
+        horizon,
+        common.sent_bytes,
+        common.drawn_j,
+        last,
+        until,
+        equal,
+        confidence,
+        table,
+        rows,
+        differences,
     )
 
 
@@ -215,17 +246,23 @@ def _flat_table(found: Comparison) -> Any:
     import pyarrow
 
     schema = pyarrow.schema(
-        [("variant", "string"), ("label", "string"), ("seeds", "int64"), ("reached", "int64"), ("oracle", "string")]
-        + [("horizon_s", "float64")]
+        [("variant", "string"), ("label", "string"), ("seeds", "int64")]
+        + [(name, "int64") for name in _REACHED]
+        + [("oracle", "string")]
+        + [(name, "float64") for name in _HORIZONS]
         + [(f"{metric}{suffix}", kind) for metric in METRICS for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
     # Without a target there is no horizon; a run in which nothing closed has none either.
-    horizon_s = found.horizon_s if found.target_accuracy is not None and math.isfinite(found.horizon_s) else None
-    flat = [row | {"horizon_s": horizon_s} for row in _flat_rows(found.rows, found.differences)]
+    limits: dict[str, float | None] = dict.fromkeys(_HORIZONS)
+    if found.target_accuracy is not None:
+        limits |= {name: limit for name in _HORIZONS if math.isfinite(limit := getattr(found, name))}
+    flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
     return pyarrow.Table.from_pylist(flat, schema=schema)
 
 
+_REACHED = ("reached", "reached_bytes", "reached_j")
+_HORIZONS = ("horizon_s", "horizon_bytes", "horizon_j")
 _FLAT = tuple(
     (f"{group}_{field}", "int64" if field == "count" else "float64")
     for group in ("", "_difference")
@@ -237,7 +274,7 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
     paired = {row.variant: row for row in differences}
     flat = []
     for row in rows:
-        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds", "reached")}
+        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds", *_REACHED)}
         line["oracle"] = row.oracle or None
         for metric in METRICS:
             groups = {"": getattr(row, metric)}

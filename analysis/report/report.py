@@ -9,10 +9,11 @@ from pathlib import Path
 
 from analysis.groups import Bound, Groups, group_runs
 from analysis.report.channels import AGE_WORDS, DETECTION_WORDS, age_table, declaration_tables, detection_table, instance_sections
-from analysis.report.comparison import METRICS, Comparison, Equal, compare
+from analysis.report.comparison import METRICS, TARGETS, Comparison, Equal, compare
 from analysis.report.missing import missing_words
 from analysis.report.tables import (
     MISSING,
+    UNITS,
     aoi_regret_title,
     baseline_label,
     common_words,
@@ -21,15 +22,18 @@ from analysis.report.tables import (
     cut_short,
     difference_cells,
     difference_table,
+    format_cost,
     format_number,
     format_percent,
     format_seconds,
+    horizon_of,
     interval_words,
     markdown_table,
 )
 from analysis.report.time import time_sections
 from analysis.results import OUTCOMES, Run, Sweep, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
+from analysis.targets import Cost
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 
@@ -38,6 +42,8 @@ LAST = 10
 
 CAPTIONS = {
     "accuracy": "Test accuracy against simulated time",
+    "accuracy_bytes": "Test accuracy against the bytes sent, both ways",
+    "accuracy_joules": "Test accuracy against the energy drawn by all clients",
     "target": "Share of runs that have reached the target accuracy against simulated time",
     "leak": "Largest privacy leak over clients against rounds",
     "latency": "Latency of a round over rounds, and its distribution",
@@ -51,6 +57,9 @@ CAPTIONS = {
 
 
 _MEANINGS = {
+    "target_bytes": "- MB to the target: bytes sent to clients and by them, headers and lost messages included, up to the close "
+    "of the round that first reached the target accuracy.",
+    "target_j": "- kJ to the target: what all clients drew up to then, idle ones included.",
     "mean_round_s": "- Mean round latency: simulated seconds from the start of a round to its close.",
     "max_leak": "- Largest leak: what all updates of one client together give away, in units of ε, for the client that gave away "
     "most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
@@ -139,6 +148,11 @@ def _run_sections(run: Run, target_accuracy: float | None, smoothing_s: float, l
     if target_accuracy is not None:
         reached = format_number(metrics.target_s) if math.isfinite(metrics.target_s) else "not reached"
         figures.append([f"seconds to {format_percent(target_accuracy)}", reached])
+        costs: tuple[tuple[Cost, float], ...] = (("bytes", metrics.target_bytes), ("joules", metrics.target_j))
+        for cost, amount in costs:
+            name, scale = UNITS[cost]
+            words = "not reached" if math.isinf(amount) else format_number(amount * scale)
+            figures.append([f"{name} to {format_percent(target_accuracy)}", words])
     figures += [
         ["final accuracy (%)", format_number(metrics.final_accuracy * 100.0)],
         ["mean round latency (s)", format_number(metrics.mean_round_s)],
@@ -199,6 +213,11 @@ def _meanings(
     shortest = ", up to the end of the shortest run" if comparison is not None else ""
     accuracy = f"- Final accuracy: mean of the last {LAST} evaluations on the test set, of all where there are fewer{shortest}."
     meanings = {"final_accuracy": accuracy, **_MEANINGS}
+    if comparison is not None:
+        for metric, cost in TARGETS.items():
+            if metric in _MEANINGS and metric in shown:
+                limit = format_cost(horizon_of(comparison, cost), cost)
+                meanings[metric] += f" Runs count with {limit} at most, as they do with seconds: all runs come to that."
     lines += [words for metric, words in meanings.items() if metric in shown]
     runs = [run for several in groups.values() for run in several]
     if any(run.summary.get("aoi") for run in runs):

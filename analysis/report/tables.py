@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.report.comparison import METRICS, Comparison, ComparisonRow, DifferenceRow, compare
+from analysis.report.comparison import METRICS, TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
 from analysis.results import Sweep
-from analysis.statistics import Interval
+from analysis.statistics import Interval, PairedDifference
+from analysis.targets import Cost
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,8 @@ Cells = tuple[list[str], list[list[str]]]
 """Header and rows of a table, as text."""
 
 MISSING = "—"
+UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("MB", 1e-6), "joules": ("kJ", 1e-3)}
+"""In what a cost is shown, in tables and figures alike, and what it is multiplied by for that."""
 MOST_COLUMNS = 4
 """Figures that fit into 80 columns of a terminal; the others are in the report."""
 MOST_CUT = 0.9
@@ -58,7 +61,9 @@ def format_percent(share: float) -> str:
 def comparison_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -> Cells:
     """The comparison as text; figures that no run has are left out."""
     columns: dict[str, tuple[str, Callable[[ComparisonRow], str]]] = {
-        "target_s": (_target_title(comparison), lambda row: _target_cell(row, comparison.horizon_s)),
+        "target_s": (_target_title(comparison), lambda row: _target_cell(row, comparison, "target_s")),
+        "target_bytes": (_target_title(comparison, "bytes"), lambda row: _target_cell(row, comparison, "target_bytes")),
+        "target_j": (_target_title(comparison, "joules"), lambda row: _target_cell(row, comparison, "target_j")),
         "final_accuracy": ("final accuracy (%)", lambda row: format_interval(row.final_accuracy, scale=100.0)),
         "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s)),
         "max_leak": ("largest leak (ε)", _leak_cell),
@@ -76,7 +81,12 @@ def comparison_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
 def difference_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -> Cells:
     """The paired differences as text; figures that no run has are left out."""
     columns: dict[str, tuple[str, Callable[[DifferenceRow], str]]] = {
-        "target_s": (_target_title(comparison), _target_difference_cell),
+        "target_s": (_target_title(comparison), lambda row: _target_difference_cell(row.target_s)),
+        "target_bytes": (
+            _target_title(comparison, "bytes"),
+            lambda row: _target_difference_cell(row.target_bytes, UNITS["bytes"][1]),
+        ),
+        "target_j": (_target_title(comparison, "joules"), lambda row: _target_difference_cell(row.target_j, UNITS["joules"][1])),
         "final_accuracy": (
             "final accuracy (points)",
             lambda row: format_interval(row.final_accuracy.difference, scale=100.0, signed=True),
@@ -102,8 +112,9 @@ def difference_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -
 def comparison_table(source: Sweep | Comparison) -> Table:
     """Each variant's figures, mean ± half-width over seeds, for the terminal."""
     comparison = source if isinstance(source, Comparison) else compare(source)
-    caption = "; ".join([interval_words(comparison), *common_words(comparison)])
-    return _table(comparison.name, caption, comparison_cells(comparison, _terminal_metrics(comparison)))
+    shown = _terminal_metrics(comparison)
+    caption = "; ".join([interval_words(comparison), *common_words(comparison, shown)])
+    return _table(comparison.name, caption, comparison_cells(comparison, shown))
 
 
 def difference_table(source: Sweep | Comparison) -> Table:
@@ -114,9 +125,13 @@ def difference_table(source: Sweep | Comparison) -> Table:
 
 
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
-    """The first figures that there are; ages before other regrets, since who measures them studies them."""
+    """The first figures that there are; ages before other regrets, since who measures them studies them.
+
+    So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last.
+    """
     ages = ("aoi_regret", "cumulated_age_variance")
-    order = sorted(METRICS, key=lambda metric: metric not in ages)
+    last = () if comparison.has("target_j") else ("target_bytes",)
+    order = sorted(METRICS, key=lambda metric: (metric not in ages) + (metric in last))
     shown = [metric for metric in order if comparison.has(metric)][:MOST_COLUMNS]
     return tuple(metric for metric in METRICS if metric in shown)
 
@@ -137,12 +152,17 @@ def interval_words(comparison: Comparison) -> str:
     return f"mean over {seeds} seeds ± half-width of the {format_percent(comparison.confidence)} interval"
 
 
-def common_words(comparison: Comparison) -> list[str]:
-    """Up to where the runs are compared: the horizon of times to a target, and where the final accuracy is taken."""
+def common_words(comparison: Comparison, metrics: Sequence[str] = METRICS) -> list[str]:
+    """Up to where the runs are compared: the horizons of what a target costs, and where the final accuracy is taken."""
     words = []
     if comparison.has("target_s"):
         smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
         words.append(f"{_target_title(comparison)}: mean of min(time, {format_seconds(comparison.horizon_s)}){smooth}")
+    for metric, amount in (("target_bytes", "bytes"), ("target_j", "energy")):
+        if metric in metrics and comparison.has(metric):
+            cost = TARGETS[metric]
+            title = _target_title(comparison, cost)
+            words.append(f"{title}: mean of min({amount}, {format_cost(horizon_of(comparison, cost), cost)})")
     if comparison.has("final_accuracy"):
         where = f"by {format_seconds(comparison.until.time_s)}"
         if comparison.equal == "bytes":
@@ -170,6 +190,19 @@ def cut_short(comparison: Comparison) -> str:
 def format_seconds(seconds: float) -> str:
     """Seconds to four significant digits, with their unit."""
     return "any time" if math.isinf(seconds) else f"{float(f'{seconds:.4g}'):,.10g} s"
+
+
+def format_cost(amount: float, cost: Cost) -> str:
+    """Seconds, bytes or joules to four significant digits, with the unit they are shown in."""
+    if cost == "seconds":
+        return format_seconds(amount)
+    name, scale = UNITS[cost]
+    return f"{float(f'{amount * scale:.4g}'):,.10g} {name}"
+
+
+def horizon_of(comparison: Comparison, cost: Cost) -> float:
+    """What figures of the target in `cost` are restricted to, in seconds, bytes or joules."""
+    return {"seconds": comparison.horizon_s, "bytes": comparison.horizon_bytes, "joules": comparison.horizon_j}[cost]
 
 
 def baseline_label(comparison: Comparison) -> str:
@@ -214,22 +247,29 @@ def _table(title: str, caption: str, cells: Cells) -> Table:
     return table
 
 
-def _target_title(comparison: Comparison) -> str:
-    return f"seconds to {format_percent(comparison.target_accuracy or 0.0)}"
+def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:
+    return f"{UNITS[cost][0]} to {format_percent(comparison.target_accuracy or 0.0)}"
 
 
-def _target_cell(row: ComparisonRow, horizon_s: float) -> str:
-    if row.reached == 0:
-        return f"not by {format_seconds(horizon_s)}"
-    text = format_interval(row.target_s)
-    return text if row.reached == row.seeds else f"{text} ({row.reached} of {row.seeds})"
+def _target_cell(row: ComparisonRow, comparison: Comparison, metric: str) -> str:
+    cost = TARGETS[metric]
+    mean, reached = {
+        "seconds": (row.target_s, row.reached),
+        "bytes": (row.target_bytes, row.reached_bytes),
+        "joules": (row.target_j, row.reached_j),
+    }[cost]
+    if cost != "seconds" and mean.count == 0:
+        return MISSING
+    if reached == 0:
+        return f"not by {format_cost(horizon_of(comparison, cost), cost)}"
+    text = format_interval(mean, scale=UNITS[cost][1])
+    return text if reached == row.seeds else f"{text} ({reached} of {row.seeds})"
 
 
-def _target_difference_cell(row: DifferenceRow) -> str:
-    pairs = row.target_s
+def _target_difference_cell(pairs: PairedDifference, scale: float = 1.0) -> str:
     if pairs.reached == pairs.baseline_reached == 0:
         return "neither"
-    return format_interval(pairs.difference, signed=True)
+    return format_interval(pairs.difference, scale=scale, signed=True)
 
 
 def _aoi_regret_cell(row: ComparisonRow, oracles: Sequence[str]) -> str:
