@@ -156,7 +156,7 @@ def compare(
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
     horizons = {name: common.of(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
     table = metrics_table(sweep, target_accuracy=target, smoothing_s=smooth, last=last, until=until)
-    rows, differences = [], []
+    rows = []
     for variant, label in sweep.labels.items():
         mine = table[table["variant"] == variant]
         intervals = {metric: mean_interval(mine[metric].to_numpy(), confidence) for metric in METRICS}
@@ -165,21 +165,7 @@ def compare(
             intervals |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
         oracle = _names(mine["oracle"])
         rows.append(ComparisonRow(variant, label, len(mine), seconds, sent, joules, **intervals, oracle=oracle))
-    if len(sweep):
-        by_metric = {
-            metric: {
-                d.variant: d
-                for d in paired_differences(table, sweep.baseline, metric, horizon=horizons.get(metric), confidence=confidence)
-            }
-            for metric in METRICS
-        }
-        oracles = {row.variant: row.oracle for row in rows}
-        same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
-        differences = [
-            DifferenceRow(variant, label, **{metric: by_metric[metric][variant] for metric in METRICS}, same_oracle=same[variant])
-            for variant, label in sweep.labels.items()
-            if variant != sweep.baseline
-        ]
+    differences = _differences(sweep, table, rows, horizons, confidence) if len(sweep) else []
     return Comparison(
         sweep.name,
         sweep.baseline,
@@ -196,6 +182,26 @@ def compare(
         rows,
         differences,
     )
+
+
+def _differences(
+    sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: dict[str, float], confidence: float
+) -> list[DifferenceRow]:
+    """Each variant but the baseline, at equal seeds; figures of the target restricted to their `horizons`."""
+    by_metric = {
+        metric: {
+            d.variant: d
+            for d in paired_differences(table, sweep.baseline, metric, horizon=horizons.get(metric), confidence=confidence)
+        }
+        for metric in METRICS
+    }
+    oracles = {row.variant: row.oracle for row in rows}
+    same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
+    return [
+        DifferenceRow(variant, label, **{metric: by_metric[metric][variant] for metric in METRICS}, same_oracle=same[variant])
+        for variant, label in sweep.labels.items()
+        if variant != sweep.baseline
+    ]
 
 
 def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
