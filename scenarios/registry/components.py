@@ -189,7 +189,9 @@ class _ComponentOf:
             except UserError as error:
                 raise problem(("kind",), value["kind"], str(error)) from error
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-            raise refusal(f"must be a table with a key kind, one of: {', '.join(self.kinds())}")
+            known = ", ".join(self.kinds())
+            kinds = f"one of: {known}" if known else "such as 'package.module:name'"
+            raise refusal(f"must be a table with a key kind, {kinds}")
         try:
             model = self.model(value["kind"])
         except UserError as error:
