@@ -93,7 +93,7 @@ class _Law:
         """The segment in force, its law without a script, and until when."""
         raise NotImplementedError
 
-    def _made(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+    def _made(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         """The law of a segment under `overlays`; raises UserError."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class _Law:
     def _version(self, time_s: float) -> int:
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
-    def _told(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+    def _told(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         try:
             return self._made(segment, overlays)
         except UserError as error:
@@ -160,18 +160,25 @@ class ScriptedLaw(_Law):
         self.starts = starts
         self.unit = unit
         self._segments = segments
+        self._last: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
+        """The segment that was last laid over, with what, and what came out."""
         self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
         place, until_s = self._places.at(round, time_s)
         return self._segments[place], self.laws[place], until_s
 
-    def _laid(self, segment: Segment, overlays: Sequence[Overlay]) -> Segment:
-        for overlay in overlays:
-            segment = segment.laid(overlay, self.key)
-        return segment
+    def _laid(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Segment:
+        first, known, laid = self._last
+        # A script that changes a law again and again lays one more over those of the last time.
+        if first is not segment or overlays[: len(known)] != known:
+            known, laid = (), segment
+        for overlay in overlays[len(known) :]:
+            laid = laid.laid(overlay, self.key)
+        self._last = segment, overlays, laid
+        return laid
 
-    def _made(self, segment: Segment, overlays: Sequence[Overlay]) -> Any:
+    def _made(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
         return self._laid(segment, overlays).build_at(self.key)
 
     def value(self, name: str, round: int, time_s: float) -> Any:
@@ -193,7 +200,7 @@ class ScriptedStates(_Law):
         law, until_s = self._states.at(round, time_s)
         return law, law, until_s
 
-    def _means(self, law: Any, overlays: Sequence[Overlay]) -> FloatArray:
+    def _means(self, law: Any, overlays: tuple[Overlay, ...]) -> FloatArray:
         means = np.array(law.success_probability(self._everyone), np.float64)
         for overlay in overlays:
             chosen = self._everyone if overlay.entities is None else overlay.entities
@@ -212,7 +219,7 @@ class ScriptedStates(_Law):
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
-    def _made(self, segment: Any, overlays: Sequence[Overlay]) -> Any:
+    def _made(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         return Bernoulli(success=self._means(segment, overlays))
 
     def value(self, name: str, round: int, time_s: float) -> Any:

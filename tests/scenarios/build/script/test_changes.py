@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scenarios.build.laws import Law
 from scenarios.schema.errors import UserError
 from tests.helpers.scripted import THREE, built, recorded
 
@@ -328,3 +329,16 @@ def test_the_presence_of_clients_changes_from_the_next_sojourn_on() -> None:
     assert 0.4 < share["plain", 1] < 0.6
     assert share["script", 1] > 0.98
     assert [row for row in rows.updates if row.selected_s < 50.0] == [row for row in plain.updates if row.selected_s < 50.0]
+
+
+def test_a_law_that_is_changed_again_and_again_is_laid_over_once_an_act(monkeypatch):
+    laid, count = Law.laid, []
+    monkeypatch.setattr(Law, "laid", lambda law, *given: count.append(1) or laid(law, *given))
+
+    def script(world):
+        for act in range(40):
+            yield world.after(0.25)
+            world.change("compute.delay", value_s=1.0 + act / 100, clients=[act % 3])
+
+    recorded(THREE | {"rounds": 4}, script)
+    assert 40 <= len(count) <= 80
