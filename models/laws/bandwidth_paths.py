@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -69,15 +70,16 @@ class _Path:
         return max(self.times[j] + (target - self.sums[j]) / self.rates[j], start_s)
 
 
-class _Paths:
+class _Paths(ABC):
     """A path for each client, multiplied by `scale`."""
 
     def __init__(self, *, scale: PerClient) -> None:
         self._scale = per_client("scale", scale, above=True, unit="")
         self._paths: dict[int, _Path] = {}
 
+    @abstractmethod
     def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
-        raise NotImplementedError
+        """The lengths and the rates of the steps of a client from `first` to `end`."""
 
     def _path(self, client: int) -> _Path:
         path = self._paths.get(client)

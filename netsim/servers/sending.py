@@ -1,6 +1,6 @@
 """The opinions of a slot on their way to the server: all in a few steps over arrays, or one event after the other.
 
-A lost one is sent again, up to a limit. Where nobody slows down another and nothing is timed anew, all first sendings are one
+A lost one is sent again, up to a limit. Where nobody slows down another and nothing is timed again, all first sendings are one
 step over arrays, all second ones another; where opinions share a bandwidth, or it changes under them, each is an event on a clock
 of their own.
 """

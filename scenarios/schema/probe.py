@@ -29,7 +29,7 @@ class Probe(Section):
     """An answer that comes later than this after the models were sent is late, and its client stops; absent: the server waits
     until every probe has ended."""
     samples: Annotated[int, Field(ge=1)] | None = None
-    """A client evaluates the model on so many of its samples, drawn anew for every probe; absent: on all of them."""
+    """A client evaluates the model on so many of its samples, drawn again for every probe; absent: on all of them."""
     forward_share: Annotated[float, Field(ge=0, le=1)] = 1 / 3
     """What evaluating a sample takes of the time of training on it."""
     answer_bytes: Annotated[int, Field(ge=1)] = 8

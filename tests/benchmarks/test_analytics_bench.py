@@ -152,7 +152,7 @@ def _timed(call: object) -> float:
 
 
 def million() -> None:
-    """Ten exchanges and one flood among a million clients, latencies drawn anew for each exchange; prints seconds and memory."""
+    """Ten exchanges and one flood among a million clients, latencies drawn again for each exchange; prints seconds and memory."""
     start = perf_counter()
     graph = regular(1_000_000, 6)
     built = perf_counter()

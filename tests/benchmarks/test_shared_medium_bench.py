@@ -15,7 +15,7 @@ UPLOADS = 30_000
 
 
 def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
-    """So many uploads are always under way: whoever is through begins anew. The best of three."""
+    """So many uploads are always under way: whoever is through begins again. The best of three."""
     best = 0.0
     for _ in range(3):
         clock = Clock()

@@ -7,6 +7,7 @@ order in which they were made.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Target(Protocol):
         """Whoever has evaluated the law evaluates it again, at the same draws, before it is used."""
 
 
-class _Law:
+class _Law(ABC):
     """A timeline that overlays are laid over. What was in force at an earlier time is still known: of the round under way."""
 
     fixed = False
@@ -89,13 +90,13 @@ class _Law:
         self._built: dict[tuple[Any, int], tuple[Any, Any]] = {}
         """The last few laws, by segment and version."""
 
+    @abstractmethod
     def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
         """The segment in force, its law without a script, and until when."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _made(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         """The law of a segment under `overlays`; raises UserError."""
-        raise NotImplementedError
 
     def at(self, round: int, time_s: float) -> tuple[Any, float]:
         """The law in force in `round` at `time_s`, and until when, unless the script acts before."""
@@ -262,7 +263,7 @@ class ScriptedObject:
         self._under([one for one in self._overlays if one is not overlay])
 
     def renew(self) -> None:
-        """It is asked anew each time."""
+        """It is asked again each time."""
 
 
 class Targets:

@@ -90,7 +90,7 @@ def test_plain_rounds_by_hand() -> None:
 def test_at_a_deadline_the_wait_for_those_who_missed_it_counts() -> None:
     study = straggler_study(*frames(*DEADLINE))
     assert study.waited_s == 24.0
-    # Round 1: 6 s for two clients, one of which is then selected anew. Round 2: 7 s for client 1. Round 3: 3 s for client 3.
+    # Round 1: 6 s for two clients, one of which is then selected again. Round 2: 7 s for client 1. Round 3: 3 s for client 3.
     assert study.slowest_share == pytest.approx(10.0 / 24.0)
     assert study.together_share == pytest.approx(6.0 / 24.0)
     assert study.per_client["cost_s"].tolist() == [0.0, 7.0, 0.0, 3.0]
