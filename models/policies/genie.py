@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.exact import best_set
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
+from models.policies.pause_parameters import RewardParameters
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, Truth, View
 from models.policies.rewards import Rewards, Schedule
-from models.policies.ucb import Alpha, Beta, Gamma, TauMin
 
 
 class Genie(AsksNobody):
@@ -27,10 +27,7 @@ class Genie(AsksNobody):
         data_sizes: FloatArray,
         schedule: Schedule,
         truth: Truth,
-        alpha: Alpha = 100.0,
-        beta: Beta = 2.0,
-        gamma: Gamma = 5.0,
-        tau_min_s: TauMin = 0.05,
+        parameters: RewardParameters = RewardParameters(),
         per_model: int | None = None,
     ) -> None:
         self._rewards = Rewards(
@@ -38,15 +35,12 @@ class Genie(AsksNobody):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
+            parameters=parameters,
             per_model=per_model,
         )
-        check_at_least("tau_min_s", tau_min_s, 0, strict=True)
         self._per_round = per_round
         self._truth = truth
-        self._tau_min_s = tau_min_s
+        self._tau_min_s = parameters.tau_min_s
 
     def select(self, view: View) -> IntArray:
         able = np.flatnonzero(view.selectable)

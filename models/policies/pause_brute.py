@@ -6,9 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.brute import best_by_enumeration, check_count
+from models.policies.pause_parameters import PauseParameters
 from models.policies.protocols import FloatArray, IntArray
 from models.policies.rewards import Schedule
-from models.policies.ucb import Alpha, Beta, Gamma, PerClientDetector, TauMin, Terms, UcbPolicy, UnexploredFirst, Zeta
+from models.policies.ucb import PerClientDetector, Terms, UcbPolicy
 
 
 class PauseBrute(UcbPolicy):
@@ -25,13 +26,8 @@ class PauseBrute(UcbPolicy):
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: Alpha = 100.0,
-        beta: Beta = 2.0,
-        gamma: Gamma = 5.0,
-        zeta: Zeta = 1.0,
-        tau_min_s: TauMin = 0.05,
+        parameters: PauseParameters = PauseParameters(),
         detector: PerClientDetector = None,
-        unexplored: UnexploredFirst = "energy",
         per_model: int | None = None,
     ) -> None:
         super().__init__(
@@ -39,13 +35,8 @@ class PauseBrute(UcbPolicy):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
-            zeta=zeta,
-            tau_min_s=tau_min_s,
+            parameters=parameters,
             detector=detector,
-            unexplored=unexplored,
             per_model=per_model,
         )
         check_count(clients, per_round)

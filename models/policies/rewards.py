@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from models.policies.pause_parameters import RewardParameters
 from models.policies.protocols import FloatArray, IntArray, State, check_at_least, check_round, check_sizes
 
 
@@ -49,22 +50,17 @@ class Rewards:
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: float,
-        beta: float,
-        gamma: float,
+        parameters: RewardParameters,
         per_model: int | None = None,
     ) -> None:
         check_round(clients, per_round)
         if per_model is not None:
             check_at_least("per_model", per_model, 1)
-        check_at_least("alpha", alpha, 0)
-        check_at_least("beta", beta, 1, strict=True)
-        check_at_least("gamma", gamma, 0)
         self._target = (per_round if per_model is None else per_model) * check_sizes(data_sizes, clients)
         self._schedule = schedule
-        self._alpha = alpha / per_round
-        self._beta = beta
-        self._gamma = gamma / per_round
+        self._alpha = parameters.alpha / per_round
+        self._beta = parameters.beta
+        self._gamma = parameters.gamma / per_round
         self.counts: FloatArray = np.zeros(clients)
         """(K,) T_k; floats, because they are only ever divided."""
         self.generalization: FloatArray = np.zeros(clients)

@@ -8,9 +8,10 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.policies.annealing import ListSwap, anneal, energy_range, finite_ucb
+from models.policies.pause_parameters import PauseParameters
 from models.policies.protocols import FloatArray, IntArray, check_at_least
 from models.policies.rewards import Schedule
-from models.policies.ucb import Alpha, Beta, Gamma, PerClientDetector, TauMin, Terms, UcbPolicy, UnexploredFirst, Zeta
+from models.policies.ucb import PerClientDetector, Terms, UcbPolicy
 
 
 class SaPause(UcbPolicy):
@@ -26,11 +27,7 @@ class SaPause(UcbPolicy):
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: Alpha = 100.0,
-        beta: Beta = 2.0,
-        gamma: Gamma = 5.0,
-        zeta: Zeta = 1.0,
-        tau_min_s: TauMin = 0.05,
+        parameters: PauseParameters = PauseParameters(),
         steps: Annotated[int, Doc("Steps of the annealing walk, of whose sets the best is selected.")] = 3000,
         kappa: Annotated[
             float,
@@ -38,7 +35,6 @@ class SaPause(UcbPolicy):
         ] = 1.0,
         omega: Annotated[float, Doc("The small constant of eq. 19, > 0.")] = 1e-3,
         detector: PerClientDetector = None,
-        unexplored: UnexploredFirst = "energy",
         per_model: int | None = None,
     ) -> None:
         super().__init__(
@@ -46,19 +42,14 @@ class SaPause(UcbPolicy):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
-            zeta=zeta,
-            tau_min_s=tau_min_s,
+            parameters=parameters,
             detector=detector,
-            unexplored=unexplored,
             per_model=per_model,
         )
         check_at_least("steps", steps, 1)
         check_at_least("kappa", kappa, 0, strict=True)
         check_at_least("omega", omega, 0, strict=True)
-        self._alpha, self._gamma = alpha / per_round, gamma / per_round
+        self._alpha, self._gamma = parameters.alpha / per_round, parameters.gamma / per_round
         self._steps, self._kappa, self._omega = steps, kappa, omega
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

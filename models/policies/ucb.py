@@ -9,37 +9,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
 
 from models.detection.protocols import Detector
-from models.errors import ParameterError
 from models.policies.latency_means import LatencyMeans
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_at_least
+from models.policies.pause_parameters import PauseParameters
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View
 from models.policies.rewards import Rewards, Schedule, latency_ratio
 
-Unexplored = Literal["energy", "random"]
-
-
-Alpha = Annotated[float, Doc("Weight of generalization.")]
-Beta = Annotated[float, Doc("Exponent of eq. 8, > 1.")]
-Gamma = Annotated[float, Doc("Weight of privacy.")]
-Zeta = Annotated[float, Doc("Factor of the empirical mean in the ucb.")]
-TauMin = Annotated[float, Doc("The least possible latency in seconds.")]
 PerClientDetector = Annotated[
     Callable[[], Detector] | None,
     Doc(
         "Watches each client's tau_min/tau, numbers in (0, 1], and its mean is reset where a change is declared (absent: it "
         "averages over the whole run)."
-    ),
-]
-UnexploredFirst = Annotated[
-    Unexplored,
-    Doc(
-        "Who comes first among clients never selected, whose ucb is infinite: energy, the greatest rewards by eq. 14, or random, "
-        "as in the authors' code; where all hold equally much the two are the same."
     ),
 ]
 
@@ -76,13 +61,8 @@ class UcbPolicy(ABC, AsksNobody):
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: Alpha = 100.0,
-        beta: Beta = 2.0,
-        gamma: Gamma = 5.0,
-        zeta: Zeta = 1.0,
-        tau_min_s: TauMin = 0.05,
+        parameters: PauseParameters = PauseParameters(),
         detector: PerClientDetector = None,
-        unexplored: UnexploredFirst = "energy",
         per_model: int | None = None,
     ) -> None:
         self._rewards = Rewards(
@@ -90,19 +70,13 @@ class UcbPolicy(ABC, AsksNobody):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
+            parameters=parameters,
             per_model=per_model,
         )
-        check_at_least("zeta", zeta, 0)
-        check_at_least("tau_min_s", tau_min_s, 0, strict=True)
-        if unexplored not in ("energy", "random"):
-            raise ParameterError("unexplored", unexplored, "must be energy or random")
-        self._at_random = unexplored == "random"
+        self._at_random = parameters.unexplored == "random"
         self._per_round = per_round
-        self._zeta = zeta
-        self._tau_min_s = tau_min_s
+        self._zeta = parameters.zeta
+        self._tau_min_s = parameters.tau_min_s
         self._latency = LatencyMeans(clients=clients, detector=detector)
         # ucb = exploit + sqrt((m+1) ln t) * width; both change for the clients of a round only. Unexplored: inf + 0.
         self._exploit = np.full(clients, math.inf)

@@ -8,9 +8,10 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.policies.annealing import AnySwap, anneal, finite_ucb
+from models.policies.pause_parameters import PauseParameters
 from models.policies.protocols import FloatArray, IntArray, check_at_least
 from models.policies.rewards import Schedule
-from models.policies.ucb import Alpha, Beta, Gamma, PerClientDetector, TauMin, Terms, UcbPolicy, UnexploredFirst, Zeta
+from models.policies.ucb import PerClientDetector, Terms, UcbPolicy
 
 
 class VanillaSaPause(UcbPolicy):
@@ -27,15 +28,10 @@ class VanillaSaPause(UcbPolicy):
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: Alpha = 100.0,
-        beta: Beta = 2.0,
-        gamma: Gamma = 5.0,
-        zeta: Zeta = 1.0,
-        tau_min_s: TauMin = 0.05,
+        parameters: PauseParameters = PauseParameters(),
         steps: Annotated[int, Doc("Steps of the annealing walk, of whose sets the best is selected.")] = 3000,
         kappa: Annotated[float, Doc("Divides the temperature.")] = 1.0,
         detector: PerClientDetector = None,
-        unexplored: UnexploredFirst = "energy",
         per_model: int | None = None,
     ) -> None:
         super().__init__(
@@ -43,18 +39,13 @@ class VanillaSaPause(UcbPolicy):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            alpha=alpha,
-            beta=beta,
-            gamma=gamma,
-            zeta=zeta,
-            tau_min_s=tau_min_s,
+            parameters=parameters,
             detector=detector,
-            unexplored=unexplored,
             per_model=per_model,
         )
         check_at_least("steps", steps, 1)
         check_at_least("kappa", kappa, 0, strict=True)
-        self._scale = 2.0 * alpha + gamma + 1.0
+        self._scale = 2.0 * parameters.alpha + parameters.gamma + 1.0
         self._steps, self._kappa = steps, kappa
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

@@ -11,6 +11,7 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.policies.exact import best_set
+from models.policies.pause_parameters import RewardParameters
 from models.policies.protocols import FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
 from models.policies.rewards import Rewards, Schedule, latency_ratio
 
@@ -34,10 +35,7 @@ class PauseRewardMeter:
         data_sizes: FloatArray,
         schedule: Schedule,
         truth: Truth,
-        alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0,
-        beta: Annotated[float, Doc("Exponent of eq. 8, > 1.")] = 2.0,
-        gamma: Annotated[float, Doc("Weight of privacy.")] = 5.0,
-        tau_min_s: Annotated[float, Doc("The least possible latency in seconds.")] = 0.05,
+        parameters: RewardParameters = RewardParameters(),
         history: Annotated[
             Literal["own", "shared"],
             Doc(
@@ -48,7 +46,6 @@ class PauseRewardMeter:
             ),
         ] = "own",
     ) -> None:
-        check_at_least("tau_min_s", tau_min_s, 0, strict=True)
         if history not in ("own", "shared"):
             raise ParameterError("history", history, "must be 'own' or 'shared'")
 
@@ -58,9 +55,7 @@ class PauseRewardMeter:
                 per_round=per_round,
                 data_sizes=data_sizes,
                 schedule=schedule,
-                alpha=alpha,
-                beta=beta,
-                gamma=gamma,
+                parameters=parameters,
             )
 
         self.history = history
@@ -68,7 +63,7 @@ class PauseRewardMeter:
         self._genie = rewards() if history == "own" else self._played
         self._per_round = per_round
         self._truth = truth
-        self._tau_min_s = tau_min_s
+        self._tau_min_s = parameters.tau_min_s
 
     def measure(self, outcome: Outcome, view: View, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
         """Reward of the selected set and of the genie's in the round of `outcome`; call once a round, in order.

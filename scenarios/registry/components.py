@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from scenarios.registry.arguments import Argument, arguments_of, gathered
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
 from scenarios.registry.in_process import spelled
 from scenarios.registry.kinds import FACTORIES, NESTED, POSITIONAL, injected, is_own, known, resolve
@@ -73,20 +74,20 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
     target = resolve(group, kind)
     doc = _without_exceptions(inspect.getdoc(target) or "")
     fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
-    for name, parameter in _parameters(target, group, kind).items():
-        default = ... if parameter.default is parameter.empty else parameter.default
-        hint = component_of(NESTED[name], nested=True) if name in NESTED else _key_type(target, name, default, group, kind)
-        meaning = meaning_of(target, name)
+    for name, argument in _parameters(target, group, kind).items():
+        default = argument.default
+        hint = component_of(NESTED[name], nested=True) if name in NESTED else _key_type(argument, name, group, kind)
+        meaning = meaning_of(argument.owner, name)
         # An argument that may be left out may be None, said or not.
         fields[name] = (hint if default is not None else hint | None, Field(default, description=meaning))
     return create_model(kind, __base__=base, __doc__=doc, **fields)
 
 
-def _key_type(target: Any, name: str, default: Any, group: str, kind: str) -> Any:
+def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
     """The type of the key that is argument `name` of a constructor; raises UserError where no key can be."""
-    told = f"{kind!r}: argument {name!r} of its constructor"
+    told, default = f"{kind!r}: argument {name!r} of its constructor", argument.default
     try:
-        found = key_type(annotation_of(target, name), per_client=group in PER_CLIENT_GROUPS)
+        found = key_type(annotation_of(argument.owner, name), per_client=group in PER_CLIENT_GROUPS)
     except HintError as error:
         raise UserError(f"{told} {error}") from error
     if default is not ... and default is not None:
@@ -103,11 +104,18 @@ def _without_exceptions(doc: str) -> str:
     return doc.partition("\nRaises:\n")[0].partition("\nReturns:\n")[0].strip()
 
 
-def _parameters(target: Any, group: str, kind: str) -> dict[str, inspect.Parameter]:
-    arguments = list(inspect.signature(target).parameters.items())
-    by_place = [name for name, p in arguments[: POSITIONAL.get(group, 0)] if p.kind is p.POSITIONAL_OR_KEYWORD]
-    parameters = {name: p for name, p in arguments if name not in injected(group) and name not in by_place}
-    for name, parameter in parameters.items():
+def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:
+    arguments = arguments_of(target)
+    by_place = [
+        name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
+    ]
+    names = [name for name, _ in arguments if name not in injected(group) and name not in by_place]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{kind!r}: argument {twice!r} of its constructor is also a field of a set of parameters; rename one")
+    parameters = {name: dict(arguments)[name] for name in names}
+    for name, argument in parameters.items():
+        parameter = argument.parameter
         if parameter.kind is not parameter.KEYWORD_ONLY:
             remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
             raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
@@ -122,8 +130,8 @@ def per_client_parameters(group: str, kind: str) -> frozenset[str]:
     if group not in PER_CLIENT_GROUPS:
         return frozenset()
     target = resolve(group, kind)
-    names = (name for name in _parameters(target, group, kind) if name not in NESTED)
-    return frozenset(name for name in names if takes_per_client(annotation_of(target, name)))
+    arguments = ((name, a) for name, a in _parameters(target, group, kind).items() if name not in NESTED)
+    return frozenset(name for name, argument in arguments if takes_per_client(annotation_of(argument.owner, name)))
 
 
 class _ComponentOf:
@@ -273,7 +281,7 @@ def construct(
     wanted = {name: supplied[name] for name in inspect.signature(target).parameters if name in supplied}
     try:
         with refusals_at(path, {*keywords, *wanted}):
-            component = target(**keywords, **wanted)
+            component = target(**gathered(target, keywords), **wanted)
     except UserError:
         raise
     except ValueError as error:

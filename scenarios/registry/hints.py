@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import sys
@@ -35,14 +36,30 @@ def annotation_of(target: Any, name: str) -> Any:
 
     Others are not looked at: they may name types that are imported for type checkers only. Raises HintError.
     """
-    called = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
-    given = getattr(called, "__annotations__", {}).get(name, Any)
+    given, names = _given(target, name)
     try:
         one = types.SimpleNamespace(__annotations__={name: given})
-        return typing.get_type_hints(one, getattr(called, "__globals__", {}), include_extras=True)[name]
+        return typing.get_type_hints(one, names, include_extras=True)[name]
     except Exception as error:  # whatever the evaluation of the user's text raises
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise HintError(f"is annotated {_shown(given)}, which cannot be read ({told}); {REMEDY}") from error
+
+
+def _given(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """The annotation as it is written, and the names of the module that it is written in."""
+    if is_parameter_set(target):
+        # The constructor that a dataclass is given knows the names of its own module only, and a field may be its parent's.
+        owner = next(parent for parent in target.__mro__ if name in vars(parent).get("__annotations__", {}))
+        return vars(owner)["__annotations__"][name], vars(sys.modules[owner.__module__])
+    called = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
+    return getattr(called, "__annotations__", {}).get(name, Any), getattr(called, "__globals__", {})
+
+
+def is_parameter_set(hint: Any) -> bool:
+    """Whether an annotation is a set of parameters: a frozen dataclass whose fields are keyword-only."""
+    if not (isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+        return False
+    return all(field.kw_only for field in dataclasses.fields(hint))
 
 
 def meaning_of(target: Any, name: str) -> str | None:

@@ -15,6 +15,7 @@ from models.policies.fastest import Fastest
 from models.policies.genie import Genie
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
+from models.policies.pause_parameters import PauseParameters, RewardParameters
 from models.policies.protocols import BoolArray, FloatArray
 from models.policies.random import Random
 from models.policies.sa_pause import SaPause
@@ -151,7 +152,8 @@ def test_genie_by_hand() -> None:
     # gamma = 0 and alpha = 0: the fastest.
     def genie(alpha: float, gamma: float) -> Genie:
         schedule = GeometricSchedule(epsilon_total=1.0, eta=1.0)
-        return Genie(clients=K, per_round=M, data_sizes=np.ones(K), schedule=schedule, truth=Means(), alpha=alpha, gamma=gamma)
+        weights = RewardParameters(alpha=alpha, gamma=gamma)
+        return Genie(clients=K, per_round=M, data_sizes=np.ones(K), schedule=schedule, truth=Means(), parameters=weights)
 
     releases = np.array([5, 5, 5, 5, 0, 0, 0, 5, 5])
     seen = RoundView(1, 0.0, np.ones(K, bool), releases, np.random.default_rng(0))
@@ -166,7 +168,8 @@ def test_genie_by_hand() -> None:
 
 def test_no_privacy_makes_every_privacy_reward_one() -> None:
     # Then PAUSE without generalization plays by ucb alone: the unexplored first, whoever released how much.
-    policy = Pause(clients=K, per_round=M, data_sizes=np.ones(K), schedule=NoSchedule(), alpha=0.0, gamma=1000.0)
+    weights = PauseParameters(alpha=0.0, gamma=1000.0)
+    policy = Pause(clients=K, per_round=M, data_sizes=np.ones(K), schedule=NoSchedule(), parameters=weights)
     policy.observe(RoundOutcome(1, 0.0, 1.0, np.arange(6), np.ones(6), np.zeros(6, bool)))
     releases = np.array([0, 0, 0, 0, 0, 0, 90, 90, 90])
     chosen = policy.select(RoundView(2, 0.0, np.ones(K, bool), releases, np.random.default_rng(0)))

@@ -6,6 +6,7 @@ import math
 import pickle
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -18,10 +19,11 @@ from models.detection.page_hinkley import PageHinkley
 from models.detection.protocols import Detector
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
+from models.policies.pause_parameters import PauseParameters, RewardParameters
 from models.policies.protocols import BoolArray, FloatArray, IntArray
 from models.policies.rewards import Rewards, latency_ratio
 from models.policies.sa_pause import SaPause
-from models.policies.ucb import Terms, UcbPolicy, Unexplored
+from models.policies.ucb import Terms, UcbPolicy
 from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import ExplicitSchedule, GeometricSchedule, NoSchedule
 from netsim.core.protocols import RoundView
@@ -56,9 +58,7 @@ def test_rewards_by_hand() -> None:
         per_round=2,
         data_sizes=np.array([100.0, 50.0, 50.0]),
         schedule=ExplicitSchedule(epsilons=[4.0, 2.0, 1.0, 1.0]),
-        alpha=8.0,
-        beta=2.0,
-        gamma=6.0,
+        parameters=RewardParameters(alpha=8.0, beta=2.0, gamma=6.0),
     )
     for clients in ([0, 1], [0, 1], [0, 2]):
         rewards.count(np.array(clients))
@@ -75,7 +75,8 @@ def test_rewards_by_hand() -> None:
 def test_generalization_reward_is_the_formula_for_every_exponent(beta: float) -> None:
     rng = np.random.default_rng(2)
     sizes = rng.random(40)
-    rewards = Rewards(clients=40, per_round=4, data_sizes=sizes, schedule=NoSchedule(), alpha=1.0, beta=beta, gamma=1.0)
+    weights = RewardParameters(alpha=1.0, beta=beta, gamma=1.0)
+    rewards = Rewards(clients=40, per_round=4, data_sizes=sizes, schedule=NoSchedule(), parameters=weights)
     for _ in range(9):
         rewards.count(rng.choice(40, 4, replace=False))
     rewards.update(10, np.zeros(40, np.int64))
@@ -86,7 +87,8 @@ def test_generalization_reward_is_the_formula_for_every_exponent(beta: float) ->
 
 def test_privacy_reward_follows_releases_up_and_down() -> None:
     schedule = GeometricSchedule(epsilon_total=20.0, eta=0.04)
-    rewards = Rewards(clients=5, per_round=1, data_sizes=np.ones(5), schedule=schedule, alpha=0.0, beta=2.0, gamma=3.0)
+    weights = RewardParameters(alpha=0.0, beta=2.0, gamma=3.0)
+    rewards = Rewards(clients=5, per_round=1, data_sizes=np.ones(5), schedule=schedule, parameters=weights)
     for releases in ([0, 1, 2, 3, 400], [0, 5, 2, 3, 401], [0, 0, 0, 0, 0]):
         modular = rewards.update(1, np.array(releases))
         np.testing.assert_allclose(rewards.privacy, np.exp(-0.04 * np.array(releases)), rtol=1e-9)
@@ -94,7 +96,8 @@ def test_privacy_reward_follows_releases_up_and_down() -> None:
 
 
 def test_ucb_by_hand() -> None:
-    policy = Recorder(clients=4, per_round=2, data_sizes=np.ones(4), schedule=NoSchedule(), zeta=3.0, tau_min_s=0.1)
+    parameters = PauseParameters(zeta=3.0, tau_min_s=0.1)
+    policy = Recorder(clients=4, per_round=2, data_sizes=np.ones(4), schedule=NoSchedule(), parameters=parameters)
     policy.select(view(1, [0] * 4))
     np.testing.assert_array_equal(policy.terms.ucb, math.inf)
     policy.observe(outcome(1, [0, 1], [0.2, 0.4]))
@@ -158,8 +161,9 @@ def make(kind: type[UcbPolicy], seed: int = 0, clients: int = 8) -> UcbPolicy:
 def test_unexplored_clients_may_come_in_random_order(kind: type[UcbPolicy]) -> None:
     sizes = np.array([50.0, 40.0, 5.0, 3.0, 2.0])
 
-    def first_rounds(seed: int, unexplored: Unexplored) -> list[list[int]]:
-        policy = kind(clients=5, per_round=2, data_sizes=sizes, schedule=NoSchedule(), unexplored=unexplored)
+    def first_rounds(seed: int, unexplored: Literal["energy", "random"]) -> list[list[int]]:
+        parameters = PauseParameters(unexplored=unexplored)
+        policy = kind(clients=5, per_round=2, data_sizes=sizes, schedule=NoSchedule(), parameters=parameters)
         played: list[list[int]] = []
         counts = np.zeros(5, np.int64)
         for round in (1, 2, 3):
@@ -178,7 +182,7 @@ def test_unexplored_clients_may_come_in_random_order(kind: type[UcbPolicy]) -> N
     if kind in (Pause, PauseBrute):
         assert first_rounds(0, "energy")[:2] == [[0, 1], [2, 3]]
     with pytest.raises(ValueError, match=r"^unexplored = 'first': must be energy or random"):
-        kind(clients=5, per_round=2, data_sizes=sizes, schedule=NoSchedule(), unexplored="first")  # type: ignore[arg-type]
+        PauseParameters(unexplored="first")  # type: ignore[arg-type]
 
 
 def test_exact_and_enumeration_play_the_same_history() -> None:
@@ -221,16 +225,14 @@ def test_bad_values_are_refused() -> None:
     cases = {
         "per_round": 5,
         "clients": 0,
-        "alpha": -1.0,
-        "beta": 1.0,
-        "gamma": math.nan,
-        "zeta": -0.1,
-        "tau_min_s": 0.0,
         "data_sizes": np.ones(3),
     }
     for name, value in cases.items():
         with pytest.raises(ValueError, match=f"^{name} "):
             Pause(**(good | {name: value}))  # type: ignore[arg-type]
+    for name, value in {"alpha": -1.0, "beta": 1.0, "gamma": math.nan, "zeta": -0.1, "tau_min_s": 0.0}.items():
+        with pytest.raises(ValueError, match=f"^{name} "):
+            PauseParameters(**{name: value})  # type: ignore[arg-type]
     for name in ("steps", "kappa", "omega"):
         with pytest.raises(ValueError, match=f"^{name} = 0: must be finite and"):
             SaPause(**(good | {name: 0}))  # type: ignore[arg-type]
@@ -239,7 +241,8 @@ def test_bad_values_are_refused() -> None:
 
 
 def watched(detector: Callable[[], Detector]) -> Recorder:
-    return Recorder(clients=3, per_round=1, data_sizes=np.ones(3), schedule=NoSchedule(), tau_min_s=0.1, detector=detector)
+    sizes, parameters = np.ones(3), PauseParameters(tau_min_s=0.1)
+    return Recorder(clients=3, per_round=1, data_sizes=sizes, schedule=NoSchedule(), parameters=parameters, detector=detector)
 
 
 def play_one(policy: UcbPolicy, rounds: range, latency_s: float, client: int = 0) -> None:

@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from models.policies.genie import Genie
 from models.policies.pause import Pause
+from models.policies.pause_parameters import RewardParameters
 from models.policies.protocols import FloatArray, IntArray
 from models.privacy import ExplicitSchedule, GeometricSchedule
 from models.theory.regret import PauseRewardMeter, delta_max_bound, regret_bound
@@ -73,9 +74,7 @@ def test_rewards_by_hand() -> None:
         data_sizes=np.ones(3),
         schedule=ExplicitSchedule(epsilons=[3.0, 1.0]),
         truth=Fixed([0.9, 0.5, 0.4]),
-        alpha=9.0,
-        gamma=4.0,
-        tau_min_s=0.1,
+        parameters=RewardParameters(alpha=9.0, gamma=4.0, tau_min_s=0.1),
     )
     latency_s = np.array([0.2, 0.1, 0.4])
     asked = []
@@ -110,9 +109,7 @@ def test_rewards_of_a_genie_on_the_shared_history_by_hand() -> None:
         data_sizes=np.ones(3),
         schedule=ExplicitSchedule(epsilons=[3.0, 1.0]),
         truth=Fixed([0.9, 0.5, 0.4]),
-        alpha=9.0,
-        gamma=4.0,
-        tau_min_s=0.1,
+        parameters=RewardParameters(alpha=9.0, gamma=4.0, tau_min_s=0.1),
         history="shared",
     )
     latency_s = np.array([0.2, 0.1, 0.4])

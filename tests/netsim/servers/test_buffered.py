@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from models.policies.pause import Pause
+from models.policies.pause_parameters import PauseParameters
 from models.privacy import NoSchedule
 from netsim.core.null_objects import NoLearner
 from netsim.core.protocols import Deliveries, IntArray, RoundView
@@ -166,7 +167,9 @@ def test_pause_chooses_clients_in_proportion_to_their_data_whatever_the_buffer(k
 def test_in_eq_13_and_14_m_stays_one_on_the_buffered_server() -> None:
     # Of two policies that differ in what a model is made of, eq. 8 alone differs: without it (alpha = 0) all is the same.
     def chosen(**keywords: Any) -> list[list[int]]:
-        policy = Pause(clients=6, per_round=1, data_sizes=np.arange(1.0, 7.0), schedule=NoSchedule(), alpha=0.0, **keywords)
+        weights = PauseParameters(alpha=0.0)
+        sizes = np.arange(1.0, 7.0)
+        policy = Pause(clients=6, per_round=1, data_sizes=sizes, schedule=NoSchedule(), parameters=weights, **keywords)
         rounds = []
         for t in range(1, 60):
             seen = RoundView(t, 0.0, np.ones(6, np.bool_), np.zeros(6, np.int64), np.random.default_rng(t))

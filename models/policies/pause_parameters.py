@@ -1,0 +1,47 @@
+"""The parameters of PAUSE (Peleg et al., eq. 7-9, 11-14): one set for its solvers, its genie and the meter of its regret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.policies.protocols import check_at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardParameters:
+    """What the reward of a set is made of (eq. 7-9). Raises ValueError for a value outside its range."""
+
+    alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0
+    beta: Annotated[float, Doc("Exponent of eq. 8, > 1.")] = 2.0
+    gamma: Annotated[float, Doc("Weight of privacy.")] = 5.0
+    tau_min_s: Annotated[float, Doc("The least possible latency in seconds.")] = 0.05
+
+    def __post_init__(self) -> None:
+        check_at_least("alpha", self.alpha, 0)
+        check_at_least("beta", self.beta, 1, strict=True)
+        check_at_least("gamma", self.gamma, 0)
+        check_at_least("tau_min_s", self.tau_min_s, 0, strict=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseParameters(RewardParameters):
+    """What a policy of the family adds to the rewards: the confidence bound (eq. 11-13). Raises ValueError likewise."""
+
+    zeta: Annotated[float, Doc("Factor of the empirical mean in the ucb.")] = 1.0
+    unexplored: Annotated[
+        Literal["energy", "random"],
+        Doc(
+            "Who comes first among clients never selected, whose ucb is infinite: energy, the greatest rewards by eq. 14, or "
+            "random, as in the authors' code; where all hold equally much the two are the same."
+        ),
+    ] = "energy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("zeta", self.zeta, 0)
+        if self.unexplored not in ("energy", "random"):
+            raise ParameterError("unexplored", self.unexplored, "must be energy or random")

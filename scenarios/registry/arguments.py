@@ -1,0 +1,68 @@
+"""The arguments of a constructor as keys of a section: one key each, but for a set of parameters, which gives a key a field.
+
+A set of parameters is a frozen dataclass with keyword-only fields, used by several components (PAUSE's: by all of its solvers).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from scenarios.registry.hints import HintError, annotation_of, is_parameter_set
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What stands behind one key."""
+
+    owner: Any
+    """The class whose constructor takes it, or the function: the component, or a set of parameters."""
+    parameter: inspect.Parameter
+    within: str | None = None
+    """The component's argument that holds the set of parameters; None: it is an argument of the component."""
+
+    @property
+    def default(self) -> Any:
+        """`...` where it has to be given."""
+        return ... if self.parameter.default is self.parameter.empty else self.parameter.default
+
+
+@cache
+def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
+    """The arguments of a component's constructor by name, in order, those in sets of parameters in the place of their set."""
+    found: list[tuple[str, Argument]] = []
+    for name, parameter in inspect.signature(target).parameters.items():
+        held = _set_behind(target, name)
+        if held is None:
+            found.append((name, Argument(target, parameter)))
+        else:
+            fields = inspect.signature(held).parameters.items()
+            found.extend((field, Argument(held, behind, name)) for field, behind in fields)
+    return tuple(found)
+
+
+def gathered(target: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a component's constructor: those that belong to sets of parameters put into these.
+
+    Raises what the constructors of the sets raise.
+    """
+    within = {name: argument.within for name, argument in arguments_of(target)}
+    own = {name: value for name, value in keywords.items() if within.get(name) is None}
+    for holder in dict.fromkeys(place for place in within.values() if place is not None):
+        fields = {name: value for name, value in keywords.items() if within.get(name) == holder}
+        held = _set_behind(target, holder)
+        assert held is not None
+        own[holder] = held(**fields)
+    return own
+
+
+def _set_behind(target: Any, name: str) -> Any:
+    """The set of parameters that an argument takes; None: it takes none."""
+    try:
+        hint = annotation_of(target, name)
+    except HintError:  # of something that the builder supplies, whose type is imported for type checkers only
+        return None
+    return hint if is_parameter_set(hint) else None
