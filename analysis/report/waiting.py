@@ -29,17 +29,14 @@ class StragglerStudy:
     seconds that it alone held a close up."""
 
 
-def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> StragglerStudy:
-    """Who kept a server waiting that selects the clients of a round and closes it by their ends, by a deadline or by deliveries.
+def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> pd.DataFrame:
+    """What each attempt was to the close of its round, by the same rules as `straggler_study`: a row an attempt of `clients`.
 
-    `rounds` and `clients` are the tables of one run, `first` the number of deliveries that closes a round (None: no such rule).
-    The wait is the last stretch of a round. Where the `first` deliveries closed it, it reaches back to the delivery before, and
-    is due to the client whose delivery closed the round: with one delivery fewer the round would have closed there. Otherwise it
-    reaches back to the last end before the close, and is due to the clients that ended at the close or missed it (a deadline).
-    A stretch due to one client is its cost; for a stretch due to several no single one can be blamed.
+    Columns: round, client, outcome, selected_s, outcome_s, start_s (of the wait, the selection), end_s (the close), missed (the
+    round closed without it), held_s (from the selection to its end or the close), latency_s (to the close), due (whether the last
+    stretch of the round is due to it), alone (and to no other), stretch_s (how long that is), by_count (whether deliveries
+    closed the round).
     """
-    import pandas as pd
-
     attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
         rounds[["round", "end_s"]], on="round"
     )
@@ -59,8 +56,25 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
     due = at_close & (delivered | ~by_count)
     # Ends before the close from which the wait is counted: deliveries only, where deliveries close the round.
     before = attempts["held_s"].where(~at_close & (delivered | ~by_count), 0.0)
-    stretch_s = attempts["latency_s"] - before.groupby(attempts["round"]).transform("max")
-    alone = due & (due.groupby(attempts["round"]).transform("sum") == 1)
+    attempts["due"], attempts["by_count"] = due, by_count
+    attempts["alone"] = due & (due.groupby(attempts["round"]).transform("sum") == 1)
+    attempts["stretch_s"] = attempts["latency_s"] - before.groupby(attempts["round"]).transform("max")
+    return attempts
+
+
+def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> StragglerStudy:
+    """Who kept a server waiting that selects the clients of a round and closes it by their ends, by a deadline or by deliveries.
+
+    `rounds` and `clients` are the tables of one run, `first` the number of deliveries that closes a round (None: no such rule).
+    The wait is the last stretch of a round. Where the `first` deliveries closed it, it reaches back to the delivery before, and
+    is due to the client whose delivery closed the round: with one delivery fewer the round would have closed there. Otherwise it
+    reaches back to the last end before the close, and is due to the clients that ended at the close or missed it (a deadline).
+    A stretch due to one client is its cost; for a stretch due to several no single one can be blamed.
+    """
+    import pandas as pd
+
+    attempts = held(rounds, clients, first=first)
+    alone, stretch_s = attempts["alone"], attempts["stretch_s"]
     opened = ~attempts["round"].duplicated()
     waited_s = float(attempts.loc[opened, "latency_s"].sum())
     alone_s = float(stretch_s[alone].sum())

@@ -1,0 +1,120 @@
+"""Every round decomposed, client by client: download, compute, queue, upload, sending again, and waiting for the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis.stragglers.served import Served, updates_begun_s
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.statistics import FloatArray
+
+EDGES = ("start_s", "begun_s", "downloaded_s", "computed_s", "sending_s", "ended_s", "end_s")
+"""The times at which the phases of a client in a round follow each other; a phase that there is not has no length."""
+PHASES = ("before_s", "download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
+"""What a round consists of for a client: `before_s` until it was selected; `queue_s` until it could transmit; `upload_s` the
+first transmission of an update, `resend_s` any further one of the same; `wait_s` from the end of its attempt to the close."""
+
+
+def edges(run: Served) -> pd.DataFrame:
+    """When the phases of each client began and ended in each round: a row for each round and attempt that it is about.
+
+    Columns: round, client, begun_round (in which the attempt began), group (None: there are none), outcome, resent (whether what
+    is transmitted was transmitted before), and the `EDGES`, seconds, ascending, of which the first and the last are the round's:
+    each phase begins where the one before ends, so that together they are the round, exactly. Phases are cut at the bounds of the
+    round. Rows are in the order of rounds, and within one of its attempts in the table.
+    """
+    import pandas as pd
+
+    table = run.attempts
+    times = attempt_times(run)
+    rounds, starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("round", "start_s", "end_s"))
+    own = np.searchsorted(rounds, table["round"].to_numpy())
+    rows, of_round = np.arange(len(table)), own
+    if run.carries:
+        last = np.minimum(np.searchsorted(ends_s, times[:, -1]), len(rounds) - 1)
+        count = np.maximum(last - own, 0) + 1
+        rows = np.repeat(rows, count)
+        of_round = np.repeat(own, count) + np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    order = np.argsort(of_round, kind="stable")
+    rows, of_round = rows[order], of_round[order]
+    low, high = starts_s[of_round], ends_s[of_round]
+    inner = np.clip(times[rows], low[:, None], high[:, None])
+    told = table.iloc[rows]
+    return pd.DataFrame(
+        {
+            "round": rounds[of_round],
+            "client": told["client"].to_numpy(),
+            "begun_round": told["round"].to_numpy(),
+            "group": told["group"].astype(object).to_numpy(),
+            "outcome": told["outcome"].to_numpy(),
+            "resent": _resent(run)[rows],
+            **dict(zip(EDGES, (low, *inner.T, high), strict=True)),
+        }
+    )
+
+
+def decompose(run: Served) -> pd.DataFrame:
+    """The seconds of each phase: the first columns of `edges` but resent, then the `PHASES`, and length_s, the round's.
+
+    The phases of a row add up to length_s but for the rounding of their differences.
+    """
+    found = edges(run)
+    lengths = np.diff(found[list(EDGES)].to_numpy(), axis=1)
+    before, download, compute, queue, send, wait = lengths.T
+    resent = found["resent"].to_numpy()
+    told = found[["round", "client", "begun_round", "group", "outcome"]].copy()
+    values = (before, download, compute, queue, np.where(resent, 0.0, send), np.where(resent, send, 0.0), wait)
+    for name, value in zip(PHASES, values, strict=True):
+        told[name] = value
+    told["length_s"] = (found["end_s"] - found["start_s"]).to_numpy()
+    return told
+
+
+def totals(decomposed: pd.DataFrame, by: Literal["round", "client", "group"]) -> pd.DataFrame:
+    """`decompose` added up: indexed by round, client or group, with rounds (how many rows were added), `PHASES` and length_s."""
+    if by not in ("round", "client", "group"):
+        raise ValueError(f"by = {by!r}: must be 'round', 'client' or 'group'")
+    grouped = decomposed.groupby(by)
+    summed = grouped[[*PHASES, "length_s"]].sum()
+    summed.insert(0, "rounds", grouped.size().astype("int64"))
+    return summed
+
+
+def attempt_times(run: Served) -> FloatArray:
+    """(n, 5) of each attempt: begun, downloaded, computed, sending, ended; where a phase was not reached, as the one before."""
+    table = run.attempts
+    at = {name: table[name].to_numpy(np.float64) for name in table.columns if name.endswith("_s")}
+    ended = at["outcome_s"]
+    if run.retries:
+        # A phase that lasts several rounds is recorded in the attempt in which it ended: look for it in all of the update's.
+        begun = updates_begun_s(table)
+        whole = table.groupby(["client", "started_round"])[["download_end_s", "compute_end_s"]].transform("max")
+        downloaded, computed = (whole[name].fillna(np.inf).to_numpy(np.float64) for name in whole)
+    else:
+        begun = at["selected_s"]
+        downloaded = _end(at["download_start_s"], at["download_end_s"], ended, begun)
+        computed = _end(at["compute_start_s"], at["compute_end_s"], ended, downloaded)
+    sending = np.where(np.isnan(at["upload_start_s"]), ended, at["upload_start_s"])
+    times: FloatArray = np.minimum(np.stack([begun, downloaded, computed, sending, ended], axis=1), ended[:, None])
+    return times
+
+
+def _end(start_s: FloatArray, end_s: FloatArray, ended_s: FloatArray, before_s: FloatArray) -> FloatArray:
+    """(n,) when a phase ended: by itself, or, where it was cut short, as the attempt did; none: as the one before."""
+    whole: FloatArray = np.where(np.isnan(end_s), np.where(np.isnan(start_s), before_s, ended_s), end_s)
+    return whole
+
+
+def _resent(run: Served) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """(n,) whether the update of an attempt was transmitted in an earlier one already."""
+    if not run.retries:
+        return np.zeros(len(run.attempts), np.bool_)
+    ordered = run.attempts.sort_values("round", kind="stable")
+    sent = ordered["upload_start_s"].notna().astype("int64")
+    before = sent.groupby([ordered["client"], ordered["started_round"]]).cumsum() - sent
+    return (before > 0).sort_index().to_numpy()
