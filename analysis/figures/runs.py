@@ -187,10 +187,15 @@ def draw_all(source: Sweep | Run | Sequence[Run], out_dir: str | Path, **setting
     None takes those of the sweep, where there is one; `horizon_s`: as in `compare`. `window`: latencies are averaged over so many
     rounds. `regret_bounds`: beside regrets; `aoi_bounds`: beside AoI regrets.
     """
-    alone = len(group_runs(source)) < 2
-    figures = {name: make() for name, make in _makers(source, **settings).items() if not (alone and name in _OF_VARIANTS)}
     with house_style():
-        return [save_png(figure, Path(out_dir) / f"{name}.png") for name, figure in figures.items() if figure is not None]
+        return [save_png(figure, Path(out_dir) / f"{name}.png") for name, figure in draw_figures(source, **settings).items()]
+
+
+def draw_figures(source: Sweep | Run | Sequence[Run], **settings: Any) -> dict[str, Figure]:
+    """Every figure that the runs have data for, by its name, in a fixed order; `settings` as for `draw_all`."""
+    alone = len(group_runs(source)) < 2
+    drawn = {name: make() for name, make in _makers(source, **settings).items() if not (alone and name in _OF_VARIANTS)}
+    return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
 def _makers(

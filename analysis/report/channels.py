@@ -8,26 +8,27 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.groups import Groups
+from analysis.report.blocks import Block, Section, Table
 from analysis.report.detections import DetectionScore, run_detections
-from analysis.report.tables import MISSING, format_interval, format_number, markdown_table
+from analysis.report.tables import MISSING, format_interval, format_number
 from analysis.results import Run
 from analysis.statistics import delivery_shares, mean_interval, oracle_name
 from analysis.studies.instances import MOST_VARIANTS, growths, pairs
 
 AGE_WORDS = (
-    "- AoI regret: age of information minus that of the oracle on the same channel states, summed over clients and rounds. The "
+    "AoI regret: age of information minus that of the oracle on the same channel states, summed over clients and rounds. The "
     "oracle `means` knows the present means and lets its clients rotate over the best channels, `means-age` gives the best of "
-    "them to the oldest client, and `csi` sees the states themselves.\n"
-    "- AoI variance: sum over clients of (age - mean age)² after a round; cumulated: summed over rounds."
+    "them to the oldest client, and `csi` sees the states themselves.",
+    "AoI variance: sum over clients of (age - mean age)² after a round; cumulated: summed over rounds.",
 )
 DETECTION_WORDS = (
-    "- A change of the means is found by the first declaration after it and before the next; the delay counts the first round "
+    "A change of the means is found by the first declaration after it and before the next; the delay counts the first round "
     "of the new means and that of the declaration. Without one it is missed. Any other declaration is put down to jamming where "
     "a jammer had hit the sub-channel that told since the last restart, and is a false alarm otherwise."
 )
 
 
-def age_table(groups: Groups) -> str | None:
+def age_table(groups: Groups) -> Table | None:
     """Ages and deliveries of each variant, means over its runs with intervals; None where no run has ages."""
     rows = []
     for label, runs in groups.items():
@@ -44,10 +45,11 @@ def age_table(groups: Groups) -> str | None:
         rows.append([label, oracles, *(format_interval(mean_interval(values)) for values in figures)])
     header = ["", "oracle", "mean age (rounds)", "AoI variance of a round"]
     header += [f"rounds with a delivery (%), {who}" for who in ("least served client", "mean", "most served")]
-    return markdown_table((header, rows)) if rows else None
+    caption = "Age of information and deliveries of each variant, means over its runs"
+    return Table("ages", caption, (header, rows), words=(0, 1)) if rows else None
 
 
-def instance_sections(groups: Groups) -> list[str]:
+def instance_sections(groups: Groups) -> list[Section]:
     """The order of variants over instances and the growth of their regrets; nothing for one variant, or one seed."""
     if not 1 < len(groups) <= MOST_VARIANTS or max(map(len, groups.values())) < 2:
         return []
@@ -69,21 +71,25 @@ def instance_sections(groups: Groups) -> list[str]:
         ]
         for growth in growths(groups)
     ]
-    return [
-        "## AoI regret over instances",
-        markdown_table((["this", "minus this", "difference of AoI regrets", "instances on which the first is lower"], order)),
-        markdown_table((["", "first half", "second half", "second minus first", "exponent of growth", "runs without"], grown)),
+    differences = (["this", "minus this", "difference of AoI regrets", "instances on which the first is lower"], order)
+    growth = (["", "first half", "second half", "second minus first", "exponent of growth", "runs without"], grown)
+    words = (
         "The exponent is the slope of log regret on log round over the last nine tenths of a run, 1 where regret grows linearly. "
         "A run whose regret is not above 0 throughout has none and is left out; where runs are, the mean is of those that did "
-        "worse, and says little.",
+        "worse, and says little."
+    )
+    blocks = [
+        Table("aoi-regret-pairs", "AoI regrets of every two variants on the same instances", differences, words=(0, 1)),
+        Table("aoi-regret-growth", "Growth of the AoI regret", growth, note=words),
     ]
+    return [Section("AoI regret over instances", blocks)]
 
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def detection_table(groups: Groups) -> str | None:
+def detection_table(groups: Groups) -> Table | None:
     """What each variant's detectors declared, found, missed and raised falsely, over all its runs; None where none declared."""
     rows = []
     for label, runs in groups.items():
@@ -102,24 +108,26 @@ def detection_table(groups: Groups) -> str | None:
             cells = [*(f"{n:,}" for n in counts), spread, *(f"{n:,}" for n in causes)]
         rows.append([label, " or ".join(kinds), f"{declared:,}", *cells])
     header = ["", "detector", "declared", "changes", "found", "missed", "mean delay (rounds)", "by jamming", "false alarms"]
-    return markdown_table((header, rows)) if rows else None
+    caption = "Declared changes against true ones, over all runs"
+    return Table("detections", caption, (header, rows), words=(0, 1)) if rows else None
 
 
 def _total(scored: Sequence[DetectionScore], name: str) -> int:
     return sum(sum(getattr(score, name).values()) for score in scored)
 
 
-def declaration_tables(run: Run) -> list[str]:
+def declaration_tables(run: Run) -> list[Block]:
     """Of a single run: what the detector of each sub-channel was worth, and its first declarations with their causes."""
     if not run.has_detections or not len(run.detections):
         return []
     score, table = run_detections(run), run.detections
-    sections = []
+    sections: list[Block] = []
     if score.changes is not None:
         counted: tuple[Mapping[int, int], ...] = (score.found, score.jamming, score.false_alarms)
         channels = sorted(set().union(*counted))
         rows = [[str(channel), *(f"{count.get(channel, 0):,}" for count in counted)] for channel in channels]
-        sections.append(markdown_table((["sub-channel", "changes it declared first", "by jamming", "false alarms"], rows)))
+        cells = (["sub-channel", "changes it declared first", "by jamming", "false alarms"], rows)
+        sections.append(Table("detections-by-channel", "What the detector of each sub-channel was worth", cells))
     first = table.head(20)
     causes: list[str] = list(score.causes[:20]) or [MISSING] * len(first)
     columns = (first["round"], first["time_s"], first["channel"], first["observations"], first["jammed"])
@@ -128,5 +136,5 @@ def declaration_tables(run: Run) -> list[str]:
         for round_, time_s, channel, seen, hits, cause in zip(*(column.tolist() for column in columns), causes, strict=True)
     ]
     header = ["round", "time (s)", "sub-channel", "observations", "of them jammed", "cause"]
-    note = [f"The first 20 of {len(table):,} declarations:"] if len(table) > 20 else []
-    return [*sections, *note, markdown_table((header, rows))]
+    caption = f"The first 20 of {len(table):,} declarations" if len(table) > 20 else "All declarations"
+    return [*sections, Table("declarations", caption, (header, rows), words=(5,))]

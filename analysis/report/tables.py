@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.report.blocks import Cells
 from analysis.report.comparison import METRICS, TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
 from analysis.results import Sweep
 from analysis.statistics import Interval, PairedDifference
@@ -16,9 +17,6 @@ from analysis.targets import Cost
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Cells = tuple[list[str], list[list[str]]]
-"""Header and rows of a table, as text."""
 
 MISSING = "—"
 UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("MB", 1e-6), "joules": ("kJ", 1e-3)}
@@ -208,14 +206,6 @@ def horizon_of(comparison: Comparison, cost: Cost) -> float:
 def baseline_label(comparison: Comparison) -> str:
     """What the baseline is called in tables."""
     return next((row.label for row in comparison.rows if row.variant == comparison.baseline), comparison.baseline)
-
-
-def markdown_table(cells: Cells) -> str:
-    """A Markdown table; all columns but the first to the right."""
-    header, rows = cells
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in [header, *rows]]
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [escaped[0], rule, *escaped[1:]])
 
 
 def _table(title: str, caption: str, cells: Cells) -> Table:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from analysis.report.tables import MISSING, format_number, markdown_table
+from analysis.report.blocks import Block, Section, Table, Text
+from analysis.report.tables import MISSING, format_number
 from analysis.report.waiting import StragglerStudy, communication_rounds, straggler_study
 from analysis.results import Run
 from analysis.studies.find import PHASES, phase_means
@@ -26,13 +27,14 @@ _PHASES = {"asynchronous": ("download_s", "compute_s", "upload_s")}
 # An update of the asynchronous server waits over several rounds, in rows of which each tells only its own steps.
 
 
-def time_sections(run: Run) -> list[str]:
+def time_sections(run: Run) -> list[Section]:
     """Where the time of `run` went; its table of clients must not be empty."""
     server: dict[str, Any] = run.scenario.get("server") or {}
     kind = str(server.get("kind", "synchronous"))
-    sections = ["## Where the time went", _phase_table(run.clients, _PHASES.get(kind, PHASES))]
+    title = "Where the time went"
+    phases = _phase_table(run.clients, _PHASES.get(kind, PHASES))
     if kind in NOT_WAITING:
-        return [*sections, NOT_WAITING[kind]]
+        return [Section(title, [phases, Text(NOT_WAITING[kind])])]
     first = server.get("first")
     if "rounds_per_slot" not in (run.summary.get("slots") or {}):
         rounds = run.rounds
@@ -42,14 +44,15 @@ def time_sections(run: Run) -> list[str]:
         rounds = communication_rounds(run.clients, last=per_slot * len(run.rounds), deadline_s=server.get("deadline_s"))
         before = _slot_words(run.rounds, rounds)
     study = straggler_study(rounds, run.clients, first=first)
-    return [*sections, before, _waiting_words(study, first), *_worst(study)]
+    return [Section(title, [phases, Text(before), Text(_waiting_words(study, first)), _worst(study)])]
 
 
-def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> str:
+def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
     phases = phase_means(clients).loc[list(shown)]
     means, counts = phases["mean_s"].tolist(), phases["count"].tolist()
     rows = [[name[:-2], format_number(mean), f"{n:,}"] for name, mean, n in zip(shown, means, counts, strict=True)]
-    return markdown_table((["phase of an update", "mean (s)", "ended"], rows))
+    cells = (["phase of an update", "mean (s)", "ended"], rows)
+    return Table("phases", "Phases of an update that ended, those cut short included", cells)
 
 
 def _round_words(rounds: pd.DataFrame) -> str:
@@ -86,7 +89,7 @@ def _waiting_words(study: StragglerStudy, first: int | None) -> str:
     )
 
 
-def _worst(study: StragglerStudy) -> list[str]:
+def _worst(study: StragglerStudy) -> Block:
     worst = study.per_client.sort_values(["cost_s", "missed"], ascending=False, kind="stable").head(5)
     columns = (worst.index, *(worst[name] for name in ("rounds", "missed", "times_slowest", "mean_latency_s", "cost_s")))
     rows = [
@@ -94,10 +97,8 @@ def _worst(study: StragglerStudy) -> list[str]:
         for client, rounds, missed, times, latency_s, cost_s in zip(*(column.tolist() for column in columns), strict=True)
     ]
     header = ["client", "rounds", "closes missed", "times waited for alone", "mean latency, cut at the close (s)", "cost (s)"]
-    return [
-        "The clients that cost most; the cost is the time in which a client alone held up the close of its rounds.",
-        markdown_table((header, rows)),
-    ]
+    caption = "The clients that cost most; the cost is the time in which a client alone held up the close of its rounds"
+    return Table("stragglers", caption, (header, rows))
 
 
 def _share(share: float) -> str:

@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.report.tables import Cells, format_interval, format_number, format_percent, markdown_table
+from analysis.report.blocks import Cells
+from analysis.report.markdown import markdown_table
+from analysis.report.tables import format_interval, format_number, format_percent
 from analysis.results import Run, Sweep, open_sweep
 from analysis.statistics import Interval, mean_interval
 

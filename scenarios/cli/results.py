@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,16 +23,29 @@ EqualBytes = Annotated[
 ]
 
 
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    MD = "md"
+
+
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for report and figures; default: FOLDER/report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file (.html, .md), or a folder for it; default: FOLDER/report.")
+    ] = None,
+    format: Annotated[ReportFormat, typer.Option(help="html: one file that holds everything; md: Markdown and figures.")] = (
+        ReportFormat.HTML
+    ),
+    tables: Annotated[bool, typer.Option("--tables", help="Write every table as CSV and LaTeX, too.")] = False,
     target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
     horizon_s: Horizon = None,
     equal_bytes: EqualBytes = False,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     strict: Strict = False,
 ) -> None:
-    """Write a report with tables and figures of a finished run or sweep."""
+    """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
     from analysis import is_sweep, open_run, open_sweep, write_report
     from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
     from scenarios.runs.bounds import aoi_bounds, theorem3_notes
@@ -54,6 +68,8 @@ def report(
         written = write_report(
             folder,
             out or folder / "report",
+            format=format.value,
+            tables=tables,
             target_accuracy=target_accuracy,
             horizon_s=horizon_s,
             equal="bytes" if equal_bytes else "time",

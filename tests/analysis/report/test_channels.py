@@ -162,24 +162,23 @@ def test_declared_changes_are_drawn_and_told(played: Sweep, tmp_path: Path) -> N
     assert [text.get_text().split("\n")[0] for text in figure.axes[0].get_yticklabels()] == ["GLR-CUCB", "seeing", "alone"]
     table = detection_table(groups)
     assert table is not None
-    row = next(line for line in table.splitlines() if line.startswith("| GLR-CUCB"))
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    cells = next(row for row in table.cells[1] if row[0] == "GLR-CUCB")
     assert cells[1] == "glr-exact"
     assert int(cells[3]) == 3 == int(cells[4]) + int(cells[5])
-    assert "| random" not in table
-    parts = declaration_tables(played.run("glr", 1))
-    assert parts[0].startswith("| sub-channel | changes it declared first")
-    assert parts[-1].count("\n") == 1 + len(played.run("glr", 1).detections)
+    assert "random" not in [row[0] for row in table.cells[1]]
+    by_channel, declarations = declaration_tables(played.run("glr", 1))
+    assert by_channel.cells[0][:2] == ["sub-channel", "changes it declared first"]
+    assert len(declarations.cells[1]) == len(played.run("glr", 1).detections)
     assert declaration_tables(played.run("random", 1)) == []
     assert detections_figure({"random": played.runs("random")}) is None
     assert age_table({"sync": [open_run(write_run(tmp_path / "sync"))]}) is None
 
 
 def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
-    text = write_report(played.path, tmp_path / "sweep").read_text()
+    text = write_report(played.path, tmp_path / "sweep", format="md").read_text()
     for heading in ("## Age of information", "## Declared changes", "oracle `means`", "aoi_variance.png", "detections.png"):
         assert heading in text
-    single = write_report(played.run("glr", 1).path, tmp_path / "run").read_text()
+    single = write_report(played.run("glr", 1).path, tmp_path / "run", format="md").read_text()
     assert "AoI regret (oracle means)" in single
     assert "| round | time (s) | sub-channel |" in single
     names = [path.stem for path in draw_all(played, tmp_path / "figures")]

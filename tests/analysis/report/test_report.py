@@ -19,9 +19,10 @@ from analysis.figures.runs import accuracy_figure, draw_all, group_runs, latency
 from analysis.figures.style import DASHES, PALETTE, line_style
 from analysis.groups import Bound
 from analysis.report.comparison import compare, comparison_rows, difference_rows, write_comparison
+from analysis.report.markdown import markdown_table
 from analysis.report.missing import missing_words
 from analysis.report.report import comparison_table, difference_table, write_report
-from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number, markdown_table
+from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number
 from analysis.results import Sweep, open_run, open_sweep
 from analysis.statistics import Interval, mean_interval
 from tests.helpers.result_folders import EMPTY, PARTS, ROUNDS, write_run, write_sweep
@@ -253,7 +254,7 @@ def test_runs_of_one_policy_on_one_seed_are_not_averaged(tmp_path: Path) -> None
 def test_report_of_a_sweep(sweep_path: Path, tmp_path: Path) -> None:
     for scenario in sweep_path.glob("[bf]*/seed-*/scenario.toml"):
         scenario.write_text(scenario.read_text(encoding="utf-8") + "\n[privacy]\nsensitivity = 1.0\n", encoding="utf-8")
-    file = write_report(sweep_path, tmp_path / "report")
+    file = write_report(sweep_path, tmp_path / "report", format="md")
     assert file == tmp_path / "report" / "report.md"
     text = file.read_text(encoding="utf-8")
     for word in ("seconds to 70 %", "not by 9 s", "unprotected", "Difference to base", "Privacy guarantee", "Student-t"):
@@ -262,7 +263,7 @@ def test_report_of_a_sweep(sweep_path: Path, tmp_path: Path) -> None:
     assert len(links) == 4
     for link in links:
         assert (file.parent / link).read_bytes().startswith(PNG)
-    assert write_report(sweep_path, tmp_path / "again").read_text(encoding="utf-8") == text
+    assert write_report(sweep_path, tmp_path / "again", format="md").read_text(encoding="utf-8") == text
 
 
 def test_a_report_of_an_incomplete_sweep_names_what_is_missing(sweep_path: Path, tmp_path: Path) -> None:

@@ -202,5 +202,5 @@ def test_the_time_of_asking_for_losses_is_nobodys_wait(tmp_path: Path) -> None:
     opened = open_run(tmp_path / "run")
     study = straggler_study(opened.rounds, opened.clients)
     assert (study.waited_s, study.per_client["cost_s"].tolist()) == (3.5, [3.5])
-    text = write_report(tmp_path / "run", tmp_path / "report").read_text(encoding="utf-8")
+    text = write_report(tmp_path / "run", tmp_path / "report.md").read_text(encoding="utf-8")
     assert "rounds took 5.25 s (1.75 s of them asking clients for their loss)" in text

@@ -171,7 +171,11 @@ def test_schema_prints_json_or_markdown(shell):
 def test_report_of_a_run_and_of_a_folder_that_is_none(shell):
     shell.run()
     code, out, _ = shell("report", shell.out)
-    assert (code, f"report: {shell.out / 'report' / 'report.md'}" in out) == (0, True)
+    assert (code, f"report: {shell.out / 'report' / 'report.html'}" in out) == (0, True)
+    assert contents(shell.out / "report").keys() == {"report.html"}
+    code, out, _ = shell("report", shell.out, "--format", "md", "--tables", "--out", shell.folder / "text")
+    assert (code, f"report: {shell.folder / 'text' / 'report.md'}" in out) == (0, True)
+    assert (shell.folder / "text" / "report-tables" / "figures.tex").is_file()
     for folder in (shell.folder / "nowhere", shell.file, shell.folder):
         before = contents(shell.folder)
         code, out, err = shell("report", folder)

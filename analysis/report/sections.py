@@ -1,0 +1,190 @@
+"""The sections of a report, in the order in which a reader asks: what was asked, what came out, how sure, with which settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from analysis.groups import Groups, group_runs
+from analysis.report.asked import scenario_facts, settings_sections, variants_table, warned_of
+from analysis.report.blocks import Block, Bullets, Document, Picture, Section, Table, Text
+from analysis.report.channels import age_table, declaration_tables, detection_table, instance_sections
+from analysis.report.comparison import METRICS, Comparison
+from analysis.report.meanings import LAST, meanings
+from analysis.report.missing import missing_words
+from analysis.report.tables import (
+    MISSING,
+    UNITS,
+    aoi_regret_title,
+    baseline_label,
+    common_words,
+    comparison_cells,
+    cut_short,
+    difference_cells,
+    format_number,
+    format_percent,
+    interval_words,
+)
+from analysis.report.time import time_sections
+from analysis.results import OUTCOMES, Run, Sweep
+from analysis.statistics import run_metrics
+from analysis.targets import Cost
+
+
+def sweep_document(sweep: Sweep, comparison: Comparison, pictures: Sequence[Picture], command: str) -> Document:
+    """The report of a sweep."""
+    runs = list(sweep)
+    groups = group_runs(sweep)
+    shown = {metric for metric in METRICS if comparison.has(metric)}
+    told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, shown)
+    first = next((run for run in runs if run.variant == sweep.baseline), None)
+    sections = [
+        Section("What was asked and run", _asked(sweep, first)),
+        Section("What came out", _came_out(sweep, comparison)),
+        Section("How sure", _how_sure(sweep, comparison, runs)),
+        *_picture_sections(pictures),
+        *_channel_sections(groups),
+        *instance_sections(groups),
+        *_guarantee_sections(groups),
+        Section("What the numbers mean", [Bullets(told)]),
+        *(settings_sections(first, runs, sweep, command) if first is not None else []),
+    ]
+    return Document(sweep.name, str(first.scenario.get("description", "")) if first is not None else "", sections)
+
+
+def _asked(sweep: Sweep, first: Run | None) -> list[Block]:
+    variants, seeds = len(sweep.variants), len(sweep.seeds)
+    counted = (
+        f"{variants} variant{'s' * (variants != 1)}, {seeds} seed{'s' * (seeds != 1)}, {len(sweep)} runs. At equal seeds the "
+        "variants share their random numbers, so that less of a difference between them is chance."
+    )
+    if first is None:
+        return [Text(counted)]
+    return [Text(counted), scenario_facts(first), variants_table(sweep)]
+
+
+def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
+    words = f"Numbers: {'; '.join([interval_words(comparison), *common_words(comparison)])}."
+    blocks: list[Block] = []
+    if sweep.missing:
+        blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
+    if findings := _findings(comparison):
+        blocks += [Text(f"Against {baseline_label(comparison)}, at equal seeds:"), Bullets(findings)]
+    blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=words))
+    if note := cut_short(comparison):
+        blocks.append(Text(note, warning=True))
+    return blocks
+
+
+def _findings(comparison: Comparison) -> list[str]:
+    """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not."""
+    header, rows = difference_cells(comparison)
+    sentences = []
+    for column, metric in enumerate((metric for metric in METRICS if comparison.has(metric)), start=1):
+        sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
+        for row, cells in zip(comparison.differences, rows, strict=True):
+            interval = getattr(row, metric).difference
+            if not math.isfinite(interval.half_width):
+                continue
+            if interval.low > 0.0 or interval.high < 0.0:
+                sides["more" if interval.low > 0.0 else "less"].append(f"{row.label} ({cells[column]})")
+            else:
+                sides["no difference shown"].append(row.label)
+        told = [f"{side}: {', '.join(names)}" for side, names in sides.items() if names]
+        if told:
+            sentences.append(f"{header[column]}: {'; '.join(told)}.")
+    return sentences
+
+
+def _how_sure(sweep: Sweep, comparison: Comparison, runs: Sequence[Run]) -> list[Block]:
+    blocks: list[Block] = []
+    if len(sweep.seeds) < 2:
+        blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
+    if comparison.differences:
+        caption = f"Difference to {baseline_label(comparison)}"
+        blocks.append(Table("differences", caption, difference_cells(comparison), note=f"{interval_words(comparison)}."))
+    return [*blocks, *warned_of(runs)] or [Text("There is one variant: nothing is compared.")]
+
+
+def run_document(
+    run: Run, target_accuracy: float | None, smoothing_s: float, pictures: Sequence[Picture], command: str
+) -> Document:
+    """The report of a single run."""
+    metrics = run_metrics(run, target_accuracy=target_accuracy, smoothing_s=smoothing_s, last=LAST)
+    figures = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
+    if target_accuracy is not None:
+        reached = format_number(metrics.target_s) if math.isfinite(metrics.target_s) else "not reached"
+        figures.append([f"seconds to {format_percent(target_accuracy)}", reached])
+        costs: tuple[tuple[Cost, float], ...] = (("bytes", metrics.target_bytes), ("joules", metrics.target_j))
+        for cost, amount in costs:
+            name, scale = UNITS[cost]
+            words = "not reached" if math.isinf(amount) else format_number(amount * scale)
+            figures.append([f"{name} to {format_percent(target_accuracy)}", words])
+    figures += [
+        ["final accuracy (%)", format_number(metrics.final_accuracy * 100.0)],
+        ["mean round latency (s)", format_number(metrics.mean_round_s)],
+        ["largest leak (ε)", _leak(run, metrics.max_leak)],
+        ["joules a delivered update", format_number(metrics.delivered_j)],
+        ["regret", format_number(metrics.regret)],
+        [aoi_regret_title([metrics.oracle]), format_number(metrics.aoi_regret)],
+        ["cumulated AoI variance", format_number(metrics.cumulated_age_variance)],
+    ]
+    shown = [figure for figure in figures if figure[1] != MISSING]
+    groups = {run.label: [run]}
+    mentioned = {metric for metric in METRICS if not math.isnan(getattr(metrics, metric))}
+    mentioned -= set() if run.has_privacy else {"max_leak"}
+    words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
+    sure = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
+    sections = [
+        Section("What was asked and run", [Text(words), scenario_facts(run)]),
+        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], shown)), _outcomes(run)]),
+        Section("How sure", [Text(sure), *warned_of([run])]),
+        *_picture_sections(pictures),
+        *(time_sections(run) if run.has_clients and len(run.clients) else []),
+        *_channel_sections(groups, declaration_tables(run)),
+        *([Section("Privacy guarantee", [Text(_guarantee(run))])] if run.has_privacy else []),
+        Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, mentioned))]),
+        *settings_sections(run, [run], None, command),
+    ]
+    return Document(run.name, str(run.scenario.get("description", "")), sections)
+
+
+def _outcomes(run: Run) -> Table:
+    totals = {name: int(run.rounds[name].sum()) for name in ("selected", *OUTCOMES[:-1])}
+    totals["in_flight"] = int(run.rounds["in_flight"].iloc[-1]) if len(run.rounds) else 0
+    cells = ([name.replace("_", " ") for name in totals], [[f"{count:,}" for count in totals.values()]])
+    return Table("outcomes", "What became of the updates", cells, words=())
+
+
+def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
+    return [Section("Figures", list(pictures))] if pictures else []
+
+
+def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Section]:
+    """Ages of information and declared changes, where there are any."""
+    ages, detections = age_table(groups), detection_table(groups)
+    sections = [Section("Age of information", [ages])] if ages else []
+    return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
+
+
+def _guarantee(run: Run) -> str:
+    return str((run.summary.get("privacy") or {}).get("guarantee") or "none: nothing is protected.")
+
+
+def _guarantee_sections(groups: Groups) -> list[Section]:
+    """The guarantee of each variant; nothing where no run has any privacy."""
+    if not any(run.has_privacy for runs in groups.values() for run in runs):
+        return []
+    guarantees: dict[str, list[str]] = {}
+    for label, runs in groups.items():
+        texts = list(dict.fromkeys(map(_guarantee, runs)))
+        # What was spent is a matter of chance; what it means is not.
+        further = f" (Seed {runs[0].seed}; other seeds differ in what was spent.)" if len(texts) > 1 else ""
+        guarantees.setdefault(texts[0] + further, []).append(label)
+    return [Section("Privacy guarantee", [Text(text, lead=f"{'; '.join(labels)}:") for text, labels in guarantees.items()])]
+
+
+def _leak(run: Run, leak: float) -> str:
+    if not run.has_privacy:
+        return MISSING
+    return "unprotected" if math.isinf(leak) else format_number(leak)
