@@ -36,10 +36,12 @@ class Observed:
         jammers: Jammers | None,
         graph: PeerGraph | None,
         slots: bool,
+        declares: dict[str, bool],
         rng: np.random.Generator,
     ) -> None:
         self._runner, self._targets, self._population, self._pool = runner, targets, population, pool
         self._spectrum, self._jammers, self._graph, self._slots = spectrum, jammers, graph, slots
+        self._declares = declares
         self._acts = 0
         self.rng = rng
         """The script's own random numbers: a stream of the run's seed that nothing else draws from."""
@@ -153,8 +155,14 @@ class Observed:
     def until_change_declared(self, *, channels: Some = None, clients: Some = None) -> Wait:
         """Until a detector declares a change: the scheduler's on one of these sub-channels, the policy's at one of these clients.
 
-        Both None: anywhere. Declarations come as a round closes. Gives a `Declared`.
+        Both None: anywhere. Declarations come as a round closes. Gives a `Declared`. Refused where nothing can declare one.
         """
+        by_scheduler = clients is None and self._declares["scheduler"]
+        by_policy = channels is None and self._declares["policy"]
+        if not by_scheduler and not by_policy:
+            wanted = [("scheduler", "kind = \"glr-cucb\"")] * (clients is None) + [("policy", "a detector")] * (channels is None)
+            remedy = " or ".join(f"give [{section}] {what}" for section, what in wanted)
+            raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:
             self._channels()
         return UntilDeclared(channels=listed(self._some(channels, "channels")), clients=listed(self._some(clients, "clients")))

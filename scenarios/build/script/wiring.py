@@ -18,7 +18,8 @@ from scenarios.build.script.targets import ScriptedObject, Targets
 from scenarios.build.script.waits import Declared
 from scenarios.build.script.world import World as ScriptWorld
 from scenarios.build.world import Composed, World
-from scenarios.registry.kinds import resolve
+from scenarios.registry.kinds import is_own, resolve
+from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
 
 _OF_UPDATES: dict[str, Drawn] = {
@@ -51,6 +52,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
         jammers=jammers,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         slots=world.scenario.server.slotted,
+        declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
         rng=world.streams.generator("script"),
     )
     runner.function = partial(function, given, **section.parameters())
@@ -64,6 +66,21 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     _tell_of_ends_and_rounds(runner, composed.server)
     _tell_of_declarations(runner, composed)
     return runner
+
+
+def _may_declare(group: str, scenario: Scenario) -> bool:
+    """Whether the scenario's policy, or scheduler, may declare changes: one with a detector, or of the user's own."""
+    section = {"policy": scenario.policy, "scheduler": scenario.scheduler}[group]
+    while section is not None:
+        if is_own(group, section.kind):
+            return True
+        parameters = section.parameters()
+        detector = parameters.get("detector")
+        # A scheduler that takes a detector has one of its own where none is given; a policy has none.
+        if detector is not None or (group == "scheduler" and "detector" in parameters):
+            return detector is None or detector.kind != "no-detection"
+        section = parameters.get(group)
+    return False
 
 
 def _jammers(composed: Composed) -> Jammers | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -148,6 +149,30 @@ def test_a_declared_change_wakes_the_script_as_its_round_closes():
     first = next(row for row in rows.detections if row.channel == 0)
     assert (seen[0].round, seen[0].time_s, seen[0].channels) == (first.round, first.time_s, (0,))
     assert seen[1] == (first.round, float(first.round))
+
+
+@pytest.mark.parametrize(
+    ("tables", "wait", "remedy"),
+    [
+        ({}, {}, 'give [scheduler] kind = "glr-cucb" or give [policy] a detector'),
+        ({"policy": {"kind": "pause"}}, {"clients": 0}, "give [policy] a detector"),
+        (
+            {
+                "channels": {"count": 3, "channel": {"kind": "bernoulli", "success": 1.0}},
+                "scheduler": {"kind": "aoi-aware", "scheduler": {"kind": "cucb"}},
+                "policy": {"kind": "pause", "detector": {"kind": "cusum"}},
+            },
+            {"channels": 0},
+            'give [scheduler] kind = "glr-cucb"',
+        ),
+    ],
+)
+def test_a_wait_for_what_nothing_declares_is_refused(tables, wait, remedy):
+    def script(world):
+        yield world.until_change_declared(**wait)
+
+    with pytest.raises(UserError, match=re.escape(f"until_change_declared: nothing here declares such a change; {remedy}")):
+        recorded(THREE | tables, script)
 
 
 def test_a_policys_detector_declares_as_well() -> None:
