@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,30 @@ class View(Protocol):
     def participations(self) -> IntArray: ...
     @property
     def rng(self) -> np.random.Generator: ...
+    @property
+    def probed(self) -> Probed: ...
+
+
+class Reported(Protocol):
+    """What policies read of the engine's `Reports`: what came with the updates that arrived, NaN or -1 where nothing did."""
+
+    @property
+    def staleness(self) -> IntArray: ...
+    @property
+    def loss(self) -> FloatArray: ...
+    @property
+    def loss_rms(self) -> FloatArray: ...
+
+
+class Probed(Protocol):
+    """What policies read of the engine's `Probed`: what came of asking clients for the loss of the present model."""
+
+    @property
+    def clients(self) -> IntArray: ...
+    @property
+    def answered(self) -> BoolArray: ...
+    @property
+    def loss(self) -> FloatArray: ...
 
 
 class Outcome(Protocol):
@@ -46,6 +71,8 @@ class Outcome(Protocol):
     def censored(self) -> BoolArray: ...
     @property
     def updates(self) -> FloatArray | None: ...
+    @property
+    def reports(self) -> Reported: ...
 
 
 class Truth(Protocol):
@@ -63,6 +90,7 @@ class AsksNobody:
 
     needs_losses = False
     probes = False
+    probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
     def restarts(self) -> list[tuple[int, int]]:
@@ -95,6 +123,12 @@ def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
         raise ParameterError("data_sizes", sizes, "must be finite, >= 0 and not all 0")
     shares: FloatArray = sizes / total
     return shares
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise ValueError, naming the parameter, unless 0 <= `value` <= 1."""
+    if not 0 <= value <= 1:
+        raise ParameterError(name, value, "must be between 0 and 1")
 
 
 def check_at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:

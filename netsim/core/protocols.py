@@ -219,6 +219,9 @@ class SelectionPolicy(Stateful, Protocol):
     probes: bool = False
     """Whether it asks clients for their loss before it selects; of the class, asked before there is an object."""
 
+    probes_where: Mapping[str, tuple[str, ...]] = {}
+    """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
+
     restarts: Sequence[tuple[int, int]] = ()
     """(round, client) of every change of a client's latency that it declared so far, in order."""
 

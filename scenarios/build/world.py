@@ -26,6 +26,7 @@ from scenarios.build.probes import build_probing
 from scenarios.build.script.targets import Targets
 from scenarios.build.work import Training
 from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -105,11 +106,11 @@ class World:
     def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
         """A policy that selects clients round by round, for so many a decision, and a model; raises UserError."""
         policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
-        if policy.needs_updates and self.scenario.learner is None:
-            raise UserError(
-                f"policy.kind = {self.scenario.method.kind!r}: chooses by the content of updates, and nothing is trained; "
-                "add a [learner]"
-            )
+        kind = self.scenario.method.kind
+        # One of the user's own may do with losses that are not there.
+        wants = "the content of updates" if policy.needs_updates else "losses" if policy.needs_losses else None
+        if wants and self.scenario.learner is None and (policy.needs_updates or not is_own("policy", kind)):
+            raise UserError(f"policy.kind = {kind!r}: chooses by {wants}, and nothing is trained; add a [learner]")
         return policy
 
     def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:

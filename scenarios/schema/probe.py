@@ -51,7 +51,8 @@ def asks(scenario: Scenario) -> bool:
     # A policy that learns from opinions is not asked whom to probe: all clients test the model after every slot.
     if scenario.policy is None or scenario.server.slotted:
         return False
-    return bool(resolve("policy", scenario.policy.kind).probes)
+    policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
+    return bool(policy.probes) and all(parameters.get(name) in values for name, values in policy.probes_where.items())
 
 
 def check_probes(scenario: Scenario) -> None:

@@ -132,7 +132,10 @@ def watch(simulation: Any) -> list[int]:
     def check() -> None:
         flying = list(clients.in_flight.values())
         assert clients.started == sum(clients.ended.values()) + len(flying)
-        assert np.flatnonzero(clients.busy).tolist() == sorted(clients.in_flight)
+        # A client is asked for its loss or makes an update, not both.
+        asked = {} if clients.probes is None else clients.probes.under_way
+        assert np.flatnonzero(clients.busy).tolist() == sorted([*clients.in_flight, *asked])
+        flying += asked.values()
         assert all(client == update.client and not update.outcome for client, update in clients.in_flight.items())
         waiting = list(access.waiting())
         if not access.free:

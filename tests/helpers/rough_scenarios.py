@@ -17,6 +17,11 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "fastest": {},
         "clustered-by-size": {},
         "clustered-by-similarity": {},
+        "bsfl": {"alpha": 10.0},
+        "active-fl": {},
+        "oort": {"blacklist_after": 3, "window": 2},
+        "pisces": {},
+        "power-of-choice": {"candidates": 6},
     },
     "delay": {
         "constant": {"value_s": {"from": 0.0, "to": 1.0}},
@@ -101,6 +106,8 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "reactive": {},
     },
 }
+TRAINED = ("clustered-by-similarity", "active-fl", "oort", "pisces", "power-of-choice")
+"""Policies that need a learner."""
 BUFFERED: dict[str, Any] = {
     "name": "buffered",
     "rounds": 60,
@@ -155,7 +162,7 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
             tables["compute"] |= {"noise": component, "seconds_per_sample": 0.03}
         else:
             tables[group] = component
-    if kind == "clustered-by-similarity":
+    if kind in TRAINED:
         tables["learner"] = {
             "data": {"kind": "digits", "samples": 200},
             "network": {"kind": "linear"},

@@ -39,6 +39,11 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "fastest": None,
         "clustered-by-size": None,
         "clustered-by-similarity": {"similarity": "angle"},
+        "bsfl": {"beta": 1.0},
+        "active-fl": {"alpha1": 2.0},
+        "oort": {"decay": 2.0},
+        "pisces": {"discount": -1.0},
+        "power-of-choice": {"candidates": 3},
     },
     "delay": {
         "constant": {"value_s": -1.0},
@@ -194,7 +199,9 @@ def test_another_policy_changes_nobodys_latency(kind: str) -> None:
         "server": {"per_round": 6, "when_short": "proceed"},
         "uplink": {"delay": FLOORED, "channel": {"kind": "bernoulli", "success": 0.9}},
     }
-    reference, other = played(rough(**calm)), played(rough("policy", kind, **calm))
+    # Who was probed and has the model is not sent it again, unless the scenario says so.
+    asked: dict[str, Any] = {"probe": {"reuse_model": False}} if kind == "power-of-choice" else {}
+    reference, other = played(rough(**calm)), played(rough("policy", kind, **calm, **asked))
     for phase in ("download", "compute", "upload"):
         first, second = durations(reference.updates, phase), durations(other.updates, phase)
         shared = first.keys() & second.keys()

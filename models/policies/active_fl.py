@@ -1,0 +1,131 @@
+"""Active federated learning (Goetz, Malik, Bui, Moon, Liu and Kumar 2019): clients are drawn by the loss that they last reported.
+
+Valuation of a client: v_k = (sum of its losses) / sqrt(n_k) = sqrt(n_k) times its mean loss, at the model that it received. It is
+refreshed only where the client takes part. The floor(alpha1 K) smallest are set aside; floor((1 - alpha3) m) clients are drawn
+with probability proportional to exp(alpha2 v_k), the rest uniformly. Not to be confused with agnostic federated learning (Mohri,
+Sivek and Suresh 2019), for which the same letters stand elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.policies.draws import explored, largest, successive_draws, uniform_draws
+from models.policies.protocols import (
+    AsksNobody,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Outcome,
+    State,
+    View,
+    check_round,
+    check_share,
+    check_sizes,
+)
+
+
+class ActiveFl(AsksNobody):
+    """Selects by the losses of the first pass of each client's last delivered update; a lost update tells nothing.
+
+    Among selectable clients only: alpha1 is a share of these. Where fewer have a weight than are to be drawn, all of them are
+    selected and the rest uniformly.
+    """
+
+    needs_updates = False
+    needs_losses = True
+    probes = True
+    probes_where: ClassVar[dict[str, tuple[str, ...]]] = {"unseen": ("evaluate-all",)}
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        alpha1: Annotated[float, Doc("Share of the selectable clients, those of least valuation, not drawn by it.")] = 0.75,
+        alpha2: Annotated[float, Doc("Factor of the valuation in the exponent.")] = 0.01,
+        alpha3: Annotated[float, Doc("Share of the selected that are drawn uniformly.")] = 0.1,
+        unseen: Annotated[
+            Literal["explore", "first", "evaluate-all"],
+            Doc(
+                "Clients that have reported no loss yet: explore, they come among those drawn uniformly only; first, they come "
+                "before all others; evaluate-all, every client is probed for its loss before the first round that it can take "
+                "part in."
+            ),
+        ] = "explore",
+        per_model: int | None = None,
+    ) -> None:
+        check_round(clients, per_round)
+        check_sizes(data_sizes, clients)
+        check_share("alpha1", alpha1)
+        check_share("alpha3", alpha3)
+        if not np.isfinite(alpha2):
+            raise ParameterError("alpha2", alpha2, "must be finite")
+        if unseen not in ("explore", "first", "evaluate-all"):
+            raise ParameterError("unseen", unseen, "must be explore, first or evaluate-all")
+        self._per_round = per_round
+        self._root = np.sqrt(np.asarray(data_sizes, np.float64))
+        self._alpha1, self._alpha2, self._alpha3 = alpha1, alpha2, alpha3
+        self._asks = unseen == "evaluate-all"
+        self._one_by_one = per_model is not None
+        self._unseen = np.inf if unseen == "first" else -np.inf
+        self._known = np.zeros(clients, np.bool_)
+        self._value: FloatArray = np.zeros(clients)
+
+    @property
+    def valuations(self) -> FloatArray:
+        """(K,) v_k; of a client that has reported nothing, what stands for it: inf or -inf. A copy."""
+        return np.where(self._known, self._value, self._unseen)
+
+    def probe(self, view: View) -> IntArray:
+        """With `unseen = "evaluate-all"`, those of whom no loss is known."""
+        return np.flatnonzero(view.selectable & ~self._known) if self._asks else np.zeros(0, np.int64)
+
+    def select(self, view: View) -> IntArray:
+        """min(m, selectable) clients, ascending; shape (n,)."""
+        self._learn(view.probed.clients, view.probed.loss)
+        able, rng = view.selectable, view.rng
+        wanted = min(self._per_round, int(np.count_nonzero(able)))
+        by_value = wanted - explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
+        value = self.valuations
+        first = able & (value == np.inf)
+        chosen = uniform_draws(first, by_value, rng)
+        left = by_value - len(chosen)
+        if left:
+            weights = self._alpha2 * np.where(np.isfinite(value), value, 0.0)
+            drawn = successive_draws(weights, self._by_weight(able & ~first, value, rng), left, rng)
+            chosen = np.concatenate((chosen, drawn))
+        others = able.copy()
+        others[chosen] = False
+        return np.sort(np.concatenate((chosen, uniform_draws(others, wanted - len(chosen), rng))))
+
+    def _by_weight(self, able: BoolArray, value: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """(K,) of whom the valuation says something: without the alpha1 of least valuation, ties among these at random."""
+        kept = able & (value > -np.inf)
+        aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9)) - int(np.count_nonzero(able & ~kept))
+        if aside <= 0:
+            return kept
+        stays = largest(value, kept, max(int(np.count_nonzero(kept)) - aside, 0), rng)
+        kept = np.zeros(len(able), np.bool_)
+        kept[stays] = True
+        return kept
+
+    def observe(self, outcome: Outcome) -> None:
+        self._learn(outcome.clients, outcome.reports.loss)
+
+    def _learn(self, clients: IntArray, loss: FloatArray) -> None:
+        told = ~np.isnan(loss)
+        who = clients[told]
+        self._value[who] = self._root[who] * loss[told]
+        self._known[who] = True
+
+    def state_dict(self) -> State:
+        return {"known": self._known.copy(), "value": self._value.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._known[:], self._value[:] = state["known"], state["value"]

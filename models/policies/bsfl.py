@@ -1,0 +1,46 @@
+"""BSFL (Ben Ami, Cohen and Zhao, "Client Selection for Generalization in Accelerated Federated Learning: A Multi-Armed Bandit
+Approach", IEEE Access 2025): the bandit that PAUSE adds privacy to, which is PAUSE with gamma = 0.
+
+Reward of a set: min over it of tau_min / tau_k + (alpha/m) sum g_k, g_k = sign(x) |x|^beta with x = m n_k / n less the share of
+rounds that k took part in; index: mean + sqrt((m + 1) ln t / T_k), infinite before the first. As PAUSE's account and others'
+summaries give it, not checked against the paper.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_doc import Doc
+
+from models.policies.pause import Pause
+from models.policies.pause_parameters import PauseParameters
+from models.policies.protocols import FloatArray
+from models.policies.rewards import Schedule
+from models.policies.ucb import PerClientDetector
+
+
+class Bsfl(Pause):
+    """Selects the set of greatest index and generalization, exactly; whatever is released, privacy weighs nothing."""
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0,
+        beta: Annotated[float, Doc("Exponent of g_k, > 1.")] = 2.0,
+        tau_min_s: Annotated[float, Doc("The least possible latency in seconds.")] = 0.05,
+        detector: PerClientDetector = None,
+        per_model: int | None = None,
+    ) -> None:
+        super().__init__(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            parameters=PauseParameters(alpha=alpha, beta=beta, gamma=0.0, tau_min_s=tau_min_s),
+            detector=detector,
+            per_model=per_model,
+        )

@@ -1,0 +1,71 @@
+"""Draws without replacement with given weights, in one pass over arrays.
+
+Successive draws (draw one, remove it, renormalise, draw the next) have the same law as taking the largest of ln x_k + G_k with
+independent standard Gumbel numbers G_k = -ln(-ln u_k) (Efraimidis and Spirakis, Inf. Proc. Letters 97, 2006, for the equivalent
+keys u^(1/x)). Weights enter as logarithms, so that nothing overflows; every client has its own u, whoever else can be drawn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.protocols import BoolArray, FloatArray, IntArray
+
+
+def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
+    """At most `size` distinct clients of `able` (K,), drawn one after the other with weights exp(`log_weights`) (K,); ascending.
+
+    A weight of -inf: never, so that there may be fewer; but where all of those able have it, all are equally likely.
+    """
+    u = rng.random(len(log_weights))
+    usable = able & (log_weights > -np.inf)
+    if not usable.any():
+        log_weights, usable = np.zeros(len(able)), able
+    clients = np.flatnonzero(usable)
+    if len(clients) <= size:
+        return clients
+    if size < 1:
+        return clients[:0]
+    with np.errstate(divide="ignore"):  # u = 0 is the last to be drawn
+        keys = log_weights[clients] - np.log(-np.log(u[clients]))
+    return np.sort(clients[np.argpartition(keys, len(keys) - size)[len(keys) - size :]])
+
+
+def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
+    """`size` distinct clients of `able` (K,), every such set equally likely; all of them where they are no more; ascending."""
+    u = rng.random(len(able))
+    clients = np.flatnonzero(able)
+    if len(clients) <= size:
+        return clients
+    if size < 1:
+        return clients[:0]
+    return np.sort(clients[np.argpartition(u[clients], size - 1)[:size]])
+
+
+def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
+    """The `size` clients of `able` (K,) with the largest `scores` (K,), ties at the last place uniformly; ascending."""
+    u = rng.random(len(scores))
+    clients = np.flatnonzero(able)
+    if len(clients) <= size:
+        return clients
+    if size < 1:
+        return clients[:0]
+    values = scores[clients]
+    least = np.partition(values, len(values) - size)[len(values) - size]
+    above, tied = clients[values > least], clients[values == least]
+    places = size - len(above)
+    if places < len(tied):
+        tied = tied[np.argpartition(u[tied], places - 1)[:places]] if places else tied[:0]
+    return np.sort(np.concatenate((above, tied)))
+
+
+def explored(wanted: int, share: float, *, one_by_one: bool, rng: np.random.Generator) -> int:
+    """How many of `wanted` clients are explored: those beyond floor(wanted (1 - share)).
+
+    `one_by_one`: the server asks for few at a time, and a rounded share of 1 would be the same number always; then each is
+    explored with that probability.
+    """
+    if one_by_one:
+        return int(rng.binomial(wanted, share))
+    # 5 (1 - 0.8) is 0.99999..98 in doubles: a share of a whole number of clients is meant to be that number.
+    return wanted - int(np.floor(wanted * (1.0 - share) + 1e-9))

@@ -1,0 +1,95 @@
+"""Pisces: guided asynchronous training (Jiang, Wang, Li and Li, SoCC 2022), its selection.
+
+Score of a client that has delivered: V_k = U_k / (sbar_k + 1)^0.5 with U_k = n_k sqrt(mean of its squared losses) and sbar_k the
+mean of its last five values of staleness; speed has no term of its own. Binomial(n, e) of n clients are explored, uniformly among
+those that have delivered nothing yet; the others are those of the greatest score, ties at random.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.policies.draws import explored, largest, uniform_draws
+from models.policies.protocols import (
+    AsksNobody,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Outcome,
+    State,
+    View,
+    check_at_least,
+    check_round,
+    check_share,
+    check_sizes,
+)
+
+_LAST = 5
+
+
+class Pisces(AsksNobody):
+    """Selects by loss, discounted by staleness. On a server without staleness it is a selection by loss alone."""
+
+    needs_updates = False
+    needs_losses = True
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        exploration: Annotated[float, Doc("e of the first version, the chance that a client is explored.")] = 0.9,
+        decay: Annotated[float, Doc("e is multiplied by it once a version.")] = 0.98,
+        least_exploration: Annotated[float, Doc("e does not fall below it.")] = 0.3,
+        discount: Annotated[float, Doc("Exponent of 1 + staleness.")] = 0.5,
+    ) -> None:
+        check_round(clients, per_round)
+        check_sizes(data_sizes, clients)
+        for name, value in {"exploration": exploration, "decay": decay, "least_exploration": least_exploration}.items():
+            check_share(name, value)
+        check_at_least("discount", discount, 0)
+        self._per_round, self._sizes = per_round, np.asarray(data_sizes, np.float64)
+        self._exploration, self._decay, self._least, self._discount = exploration, decay, least_exploration, discount
+        self._utility: FloatArray = np.zeros(clients)
+        self._seen: BoolArray = np.zeros(clients, np.bool_)
+        self._staleness: IntArray = np.full((_LAST, clients), -1)
+        """The last values of each client, the newest first; -1: there are fewer."""
+
+    def exploration(self, round: int) -> float:
+        """e while version `round` is made."""
+        return max(self._exploration * self._decay ** (round - 1), self._least)
+
+    def scores(self) -> FloatArray:
+        """(K,) V_k; -inf of those that have delivered nothing."""
+        known = self._staleness >= 0
+        mean = np.where(known, self._staleness, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return np.where(self._seen, self._utility / (mean + 1.0) ** self._discount, -np.inf)
+
+    def select(self, view: View) -> IntArray:
+        """min(m, selectable) clients, ascending; shape (n,)."""
+        able, rng = view.selectable, view.rng
+        seen, unseen = able & self._seen, able & ~self._seen
+        wanted = min(self._per_round, int(np.count_nonzero(able)))
+        new = min(explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng), int(np.count_nonzero(unseen)))
+        known = min(wanted - new, int(np.count_nonzero(seen)))
+        best = largest(self.scores(), seen, known, rng)
+        return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - known, rng))))
+
+    def observe(self, outcome: Outcome) -> None:
+        reports, arrived = outcome.reports, ~outcome.censored
+        came = outcome.clients[arrived]
+        self._utility[came] = self._sizes[came] * reports.loss_rms[arrived]
+        self._seen[came] = True
+        self._staleness[1:, came] = self._staleness[:-1, came]
+        self._staleness[0, came] = reports.staleness[arrived]
+
+    def state_dict(self) -> State:
+        return {"utility": self._utility.copy(), "seen": self._seen.copy(), "staleness": self._staleness.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._utility[:], self._seen[:] = state["utility"], state["seen"]
+        self._staleness[:] = state["staleness"]
