@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from analysis.sources import COLUMNS, RunFolder, RunSource, TableName, check_table, read_json
 
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """How an attempt can end."""
+
+
+class Rounds(Protocol):
+    """Columns of the rounds table by their names: a pandas table, or arrays (n,)."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """One column (n,)."""
 
 
 class Run:
@@ -150,6 +160,27 @@ class Run:
                 found = found.append_column(name, pyarrow.nulls(opened.rows, pyarrow.float64()))
             return found.select(wanted)
 
+    def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
+        """Some columns of a table as one `pyarrow.Table` after the other, so that it need not fit in memory; as of `arrow`."""
+        called = self.source.called(table)
+        if not self.source.has(table):
+            raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table")
+        with self.source.open(table) as opened:
+            check_table(called, table, opened.schema)
+            yield from opened.pieces(columns)
+
+    def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.
+
+        They are read once and shared by all who ask for them, as long as there is room. ValueError: as of `arrow`.
+        """
+
+        def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
+            table = self.arrow("rounds", lacking)
+            return {name: _floats(table.column(name)) for name in lacking}
+
+        return self.source.kept.get(names, read)
+
     def plot(self, figure: str | None = None, **settings: Any) -> Figure:
         """One of the run's figures, by name; None: the first that there is data for. Shown by a notebook, kept by `savefig`.
 
@@ -173,7 +204,7 @@ class SweepEntry:
     path: Path
     """Its folder; in memory, the name that its folder would have."""
     source: RunSource | None = None
-    """What it left, where it was run in memory."""
+    """Where it is read from; None: its folder."""
 
 
 class Sweep:
@@ -203,7 +234,10 @@ class Sweep:
         """Simulated seconds over which accuracies are averaged, in figures and on the way to the target."""
         self.missing = tuple(missing)
         """Label and seed of each run that was planned and is not complete: what is here is not all that was asked for."""
-        self.entries = tuple(entries)
+        # One source a run, so that what was read of it is there for the next who asks.
+        self.entries = tuple(
+            replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries
+        )
         self._by_key = {(entry.variant, entry.seed): entry for entry in self.entries}
         if len(self._by_key) != len(self.entries):
             raise ValueError(f"{path}: expected each variant at most once a seed, but a pair of the two is listed twice")
@@ -346,10 +380,16 @@ def open_sweep(path: str | Path) -> Sweep:
 
 
 def _open_entry(entry: SweepEntry) -> Run:
-    if entry.source is not None:
-        return Run(entry.source, variant=entry.variant, label=entry.label)
-    if not is_run(entry.path):
+    source = RunFolder(entry.path) if entry.source is None else entry.source
+    if source.folder is not None and not is_run(source.folder):
         raise ValueError(
             f"{entry.path}: expected the run folder of variant {entry.variant!r}, seed {entry.seed}; it is not there"
         )
-    return Run(entry.path, variant=entry.variant, label=entry.label)
+    return Run(source, variant=entry.variant, label=entry.label)
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """A column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
+    if column.null_count == len(column) > 0:
+        return np.broadcast_to(np.float64("nan"), len(column)).view()
+    return np.array(column.to_numpy(), dtype=np.float64)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 FORMAT = 1
 """The newest format version this reader knows."""
@@ -52,6 +56,43 @@ LATER: dict[TableName, tuple[str, ...]] = {"rounds": COLUMNS["rounds"][17:], "cl
 """Columns of single servers, which came one after another: a file written before one of them came is read as if it were null."""
 
 
+KEPT_BYTES = 256_000_000
+"""Of columns that were read so much stays in memory, of all runs together; those of the run asked longest ago go first."""
+
+
+class KeptColumns:
+    """Columns of the rounds table of one run as floats, so that a comparison and many figures do not read them again."""
+
+    _sizes: ClassVar[WeakKeyDictionary[KeptColumns, int]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[np.float64]] = {}
+
+    def get(
+        self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The columns `names`, each (n,); those that are not there yet are `read`."""
+        lacking = [name for name in dict.fromkeys(names) if name not in self._arrays]
+        if lacking:
+            for name, array in read(lacking).items():
+                array.flags.writeable = False
+                self._arrays[name] = array
+        found = {name: self._arrays[name] for name in names}
+        # A column without any value is one number that is shown n times.
+        self._sizes.pop(self, None)
+        self._sizes[self] = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
+        self._drop()
+        return found
+
+    def _drop(self) -> None:
+        total = sum(self._sizes.values())
+        for kept in list(self._sizes):
+            if total <= KEPT_BYTES or kept is self:
+                return
+            total -= self._sizes.pop(kept)
+            kept._arrays.clear()
+
+
 class OpenTable(Protocol):
     """A table that is open to be read, from a file or from memory."""
 
@@ -77,6 +118,10 @@ class RunSource(Protocol):
     def folder(self) -> Path | None:
         """Where it lies on disk; None in memory."""
 
+    @property
+    def kept(self) -> KeptColumns:
+        """Columns of its rounds that were read before."""
+
     def summary(self) -> dict[str, Any]:
         """What `summary.json` holds; raises ValueError where there is none, or a newer one."""
 
@@ -100,6 +145,7 @@ class RunFolder:
         self.folder: Path | None = path
         self._path = path
         self.place = str(path)
+        self.kept = KeptColumns()
 
     def summary(self) -> dict[str, Any]:
         content = read_json(self._path / "summary.json", "a run's summary")
@@ -143,6 +189,7 @@ class RunInMemory:
 
     def __init__(self, *, summary: Mapping[str, Any], scenario_text: str, tables: Mapping[str, Any]) -> None:
         self.folder: Path | None = None
+        self.kept = KeptColumns()
         self._summary, self._scenario_text, self.tables = dict(summary), scenario_text, dict(tables)
         self.place = f"run {next(self._number)} in memory ({summary['name']}, seed {summary['seed']})"
 

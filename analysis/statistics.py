@@ -8,14 +8,15 @@ at different times: what is compared is taken where the shortest of them ends (s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analysis.targets import UNLIMITED, Cost, Extent, cost_to_accuracy, final_accuracy
+from analysis.metrics.facts import DEFAULT, Settings
+from analysis.metrics.registry import METRICS, metric_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,27 +54,14 @@ class RunMetrics:
     seed: int
     rounds: int
     simulated_s: float
-    target_s: float
-    """Simulated seconds to the target accuracy; inf: later than the run lasted; NaN: no target, or no rounds."""
-    target_bytes: float
-    """Bytes sent, both ways, by the close of the round that reached the target; as `target_s`, and NaN where none are sent."""
-    target_j: float
-    """Joules that all clients drew by then, idle ones included; as `target_s`, and NaN where energy is not counted."""
-    final_accuracy: float
-    """Mean of the last evaluations up to the common time (or bytes) of the runs compared."""
-    mean_round_s: float
-    max_leak: float
-    delivered_j: float
-    """Joules that all clients drew, idle ones included, for each update delivered; NaN where energy is not counted, and where
-    nothing was delivered."""
-    regret: float
-    """Cumulative regret after the last common round; NaN where the run did not measure it."""
-    aoi_regret: float
-    """AoI regret against `oracle` after the last common round; NaN of servers without ages, and without an oracle."""
-    cumulated_age_variance: float
-    """Sum over the common rounds of the AoI variance; NaN of servers without ages."""
+    """Simulated seconds to the close of the last round; 0 without rounds."""
     oracle: str
     """What the AoI regret is measured against; empty where there is none."""
+    values: Mapping[str, float]
+    """Metrics by name (`analysis.metrics.registry`); NaN: it does not exist."""
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +93,6 @@ def moving_mean(values: ArrayLike, window: int) -> FloatArray:
 def round_latencies_s(rounds: pd.DataFrame) -> FloatArray:
     """Seconds from start to close, a value a round."""
     return (rounds["end_s"] - rounds["start_s"]).to_numpy(dtype=np.float64)
-
-
-def mean_round_latency_s(rounds: pd.DataFrame) -> float:
-    """Mean seconds from start to close; NaN without rounds."""
-    latencies = round_latencies_s(rounds)
-    return float(latencies.mean()) if latencies.size else math.nan
-
-
-def largest_leak(rounds: pd.DataFrame) -> float:
-    """Largest composed leak over clients and rounds, in units of epsilon; inf: updates arrived without any protection.
-
-    A protected release always leaks more than nothing: deliveries at a leak of zero mean that there is no privacy mechanism. NaN
-    without rounds.
-    """
-    if not len(rounds):
-        return math.nan
-    leak = float(rounds["max_leak"].max())
-    return math.inf if leak == 0.0 and int(rounds["delivered"].sum()) > 0 else leak
 
 
 def cumulative_regret(rounds: pd.DataFrame) -> Curve:
@@ -158,12 +128,6 @@ def oracle_name(run: Run) -> str:
     return "" if oracle == "none" else oracle
 
 
-def joules_per_update(run: Run) -> float:
-    """Joules drawn over the whole run for each update delivered; NaN where that is not known."""
-    joules = (run.summary.get("energy") or {}).get("per_delivered_j")
-    return math.nan if joules is None else float(joules)
-
-
 def delivery_shares(run: Run) -> FloatArray:
     """Deliveries of each client over the rounds of a run; (K,), empty where the run did not count them."""
     successes = (run.summary.get("aoi") or {}).get("successes") or []
@@ -171,58 +135,30 @@ def delivery_shares(run: Run) -> FloatArray:
     return np.asarray(successes, np.float64) / rounds if rounds else np.empty(0)
 
 
-def run_metrics(
-    run: Run,
-    *,
-    target_accuracy: float | None = None,
-    smoothing_s: float = 0.0,
-    last: int = 10,
-    until: Extent = UNLIMITED,
-) -> RunMetrics:
-    """All figures of one run: `smoothing_s` smooths the way to the target, `last` evaluations make the final accuracy.
-
-    Final accuracy and cumulated figures are taken at `until`; the time to the target, mean latency and leak are of the whole run.
-    """
-    rounds = run.rounds
-
-    def to_target(cost: Cost) -> float:
-        return math.nan if target_accuracy is None else cost_to_accuracy(rounds, target_accuracy, cost, smoothing_s=smoothing_s)
-
+def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings = DEFAULT) -> RunMetrics:
+    """Metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: a name that no metric has."""
+    rounds = run.columns(["round", "end_s"])
+    count = rounds["round"].size
     return RunMetrics(
         variant=run.variant,
         label=run.label,
         seed=run.seed,
-        rounds=len(rounds),
-        simulated_s=float(rounds["end_s"].iloc[-1]) if len(rounds) else 0.0,
-        target_s=to_target("seconds"),
-        target_bytes=to_target("bytes"),
-        target_j=to_target("joules"),
-        final_accuracy=final_accuracy(rounds, last=last, until=until),
-        mean_round_s=mean_round_latency_s(rounds),
-        max_leak=largest_leak(rounds),
-        delivered_j=joules_per_update(run),
-        regret=last_value(cumulative_regret(rounds), until.rounds),
-        aoi_regret=last_value(aoi_regret(rounds), until.rounds),
-        cumulated_age_variance=last_value(cumulated_age_variance(rounds), until.rounds),
+        rounds=count,
+        simulated_s=float(rounds["end_s"][-1]) if count else 0.0,
         oracle=oracle_name(run),
+        values=metric_values(run, METRICS if names is None else names, settings),
     )
 
 
-def metrics_table(
-    runs: Iterable[Run],
-    *,
-    target_accuracy: float | None = None,
-    smoothing_s: float = 0.0,
-    last: int = 10,
-    until: Extent = UNLIMITED,
-) -> pd.DataFrame:
-    """`run_metrics` of each run, a row a run; columns are the fields of `RunMetrics`."""
+def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, settings: Settings = DEFAULT) -> pd.DataFrame:
+    """`run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
     import pandas as pd
 
-    rows = [
-        asdict(run_metrics(run, target_accuracy=target_accuracy, smoothing_s=smoothing_s, last=last, until=until)) for run in runs
-    ]
-    return pd.DataFrame(rows, columns=[field.name for field in fields(RunMetrics)])
+    asked = list(METRICS if names is None else names)
+    found = [run_metrics(run, asked, settings) for run in runs]
+    facts = ("variant", "label", "seed", "rounds", "simulated_s", "oracle")
+    table = {name: [getattr(row, name) for row in found] for name in facts}
+    return pd.DataFrame(table | {name: [row[name] for row in found] for name in asked})
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:

@@ -22,11 +22,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.results import Run
+from analysis.results import Rounds, Run
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from analysis.statistics import Curve, FloatArray
 
 
@@ -63,14 +61,13 @@ UNLIMITED = Extent(math.inf, 2**62, math.inf)
 
 def run_extent(run: Run) -> Extent:
     """How far one run goes."""
-    table = run.arrow("rounds", [name for names in COST_COLUMNS.values() for name in names])
-    columns = {name: np.asarray(table.column(name).to_numpy(), np.float64) for name in table.column_names}
-    if not table.num_rows:
+    columns = run.columns([name for names in COST_COLUMNS.values() for name in names])
+    if not columns["end_s"].size:
         return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)
     last = {cost: float(spent(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
     return Extent(
         max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
-        table.num_rows,
+        columns["end_s"].size,
         0.0 if math.isnan(last["bytes"]) else last["bytes"],
         math.inf if math.isnan(last["joules"]) else last["joules"],
     )
@@ -126,25 +123,25 @@ def smoothed(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoot
     return costs[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
 
 
-def accuracy_curve(rounds: pd.DataFrame, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
+def accuracy_curve(rounds: Rounds, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
     """What the evaluations had cost by the close of their rounds, and their mean over the last `smoothing_s` seconds."""
-    end_s, accuracy = (rounds[name].to_numpy(np.float64) for name in ("end_s", "accuracy"))
+    end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
     return smoothed(_spent_in(rounds, cost), end_s, accuracy, smoothing_s)
 
 
-def _spent_in(rounds: pd.DataFrame, cost: Cost) -> FloatArray:
-    return spent(cost, [rounds[name].to_numpy(np.float64, na_value=math.nan) for name in COST_COLUMNS[cost]])
+def _spent_in(rounds: Rounds, cost: Cost) -> FloatArray:
+    return spent(cost, [np.asarray(rounds[name], np.float64) for name in COST_COLUMNS[cost]])
 
 
-def final_accuracy(rounds: pd.DataFrame, *, last: int = 1, until: Extent = UNLIMITED) -> float:
+def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) -> float:
     """Mean of the last `last` evaluations (of all, where fewer were made) in the rounds that closed within `until`; NaN: none.
 
     A round is within `until` if it closed by then, and if the bytes sent in it and before are no more.
     """
-    sent_bytes = (rounds["bytes_down"] + rounds["bytes_up"]).to_numpy(np.float64).cumsum()
-    within = (rounds["end_s"].to_numpy(np.float64) <= until.time_s) & (sent_bytes <= until.sent_bytes)
-    _, accuracy = accuracy_curve(rounds[within])
-    return float(accuracy[-last:].mean()) if accuracy.size else math.nan
+    down, up, end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("bytes_down", "bytes_up", "end_s", "accuracy"))
+    within = (end_s <= until.time_s) & ((down + up).cumsum() <= until.sent_bytes)
+    evaluated = accuracy[within & ~np.isnan(accuracy + end_s)]
+    return float(evaluated[-last:].mean()) if evaluated.size else math.nan
 
 
 def first_reached(curve: Curve, target: float) -> float:
@@ -153,17 +150,18 @@ def first_reached(curve: Curve, target: float) -> float:
     return float(curve[0][reached[0]]) if reached.size else math.inf
 
 
-def time_to_accuracy_s(rounds: pd.DataFrame, target: float, *, smoothing_s: float = 0.0) -> float:
+def time_to_accuracy_s(rounds: Rounds, target: float, *, smoothing_s: float = 0.0) -> float:
     """Simulated seconds until the accuracy curve first is at least `target`; inf: later than the run lasted; NaN: no rounds."""
     return cost_to_accuracy(rounds, target, "seconds", smoothing_s=smoothing_s)
 
 
-def cost_to_accuracy(rounds: pd.DataFrame, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
+def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
     """What was spent by the close of the round in which the accuracy curve first is at least `target`.
 
     Inf: more than in the whole run; NaN: no rounds, or the cost is not counted.
     """
-    if not len(rounds) or math.isnan(_spent_in(rounds, cost)[-1]):
+    found = _spent_in(rounds, cost)
+    if not found.size or math.isnan(found[-1]):
         return math.nan
     return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)
 

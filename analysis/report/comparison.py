@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.metrics.facts import Settings
+from analysis.metrics.registry import METRICS, Kind, metric, names_of
 from analysis.results import Sweep
 from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
@@ -18,15 +20,8 @@ from analysis.targets import UNLIMITED, Cost, Extent, common_extent
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS = (
-    *("target_s", "target_bytes", "target_j", "final_accuracy", "mean_round_s", "max_leak", "delivered_j", "regret"),
-    *("aoi_regret", "cumulated_age_variance"),
-)
-"""Figures that are compared, in the order of the tables; fields of `RunMetrics`, `ComparisonRow` and `DifferenceRow`."""
-
-
-TARGETS: dict[str, Cost] = {"target_s": "seconds", "target_bytes": "bytes", "target_j": "joules"}
-"""Figures that say what the target accuracy cost; restricted to what every run spent."""
+TARGETS: dict[str, Cost] = {name: one.cost for name, one in METRICS.items() if one.cost is not None}
+"""Metrics that say what the target accuracy cost; restricted to what every run spent."""
 
 
 Equal = Literal["time", "bytes"]
@@ -35,52 +30,34 @@ Equal = Literal["time", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One variant: each figure as a mean over seeds with its interval."""
+    """One variant: each metric as a mean over seeds with its interval. `row["regret"]` is the interval of one."""
 
     variant: str
     label: str
     seeds: int
-    reached: int
-    """Seeds in which the target accuracy was reached by the horizon in seconds."""
-    reached_bytes: int
-    reached_j: int
-    target_s: Interval
-    """Restricted mean: of min(time, horizon)."""
-    target_bytes: Interval
-    """Likewise of bytes sent, both ways."""
-    target_j: Interval
-    """Likewise of joules that all clients drew, idle ones included."""
-    final_accuracy: Interval
-    mean_round_s: Interval
-    max_leak: Interval
-    """Mean inf: updates arrived without protection."""
-    delivered_j: Interval
-    regret: Interval
-    aoi_regret: Interval
-    """Against `oracle`."""
-    cumulated_age_variance: Interval
+    reached: Mapping[str, int]
+    """For each of `TARGETS`: seeds in which the target accuracy was reached within the horizon."""
+    values: Mapping[str, Interval]
+    """Metric to its mean over seeds: of what a target cost the restricted mean; mean inf of a leak: without protection."""
     oracle: str = ""
     """What the AoI regret is measured against; empty where there is none, names joined by "or" where runs differ."""
+
+    def __getitem__(self, name: str) -> Interval:
+        return self.values[name]
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One variant minus the baseline at the same seeds."""
+    """One variant minus the baseline at the same seeds. `row["regret"]` is the difference in one metric."""
 
     variant: str
     label: str
-    target_s: PairedDifference
-    target_bytes: PairedDifference
-    target_j: PairedDifference
-    final_accuracy: PairedDifference
-    mean_round_s: PairedDifference
-    max_leak: PairedDifference
-    delivered_j: PairedDifference
-    regret: PairedDifference
-    aoi_regret: PairedDifference
-    cumulated_age_variance: PairedDifference
+    values: Mapping[str, PairedDifference]
     same_oracle: bool = True
     """Whether the AoI regrets of both are against one oracle; else their difference says nothing."""
+
+    def __getitem__(self, name: str) -> PairedDifference:
+        return self.values[name]
 
 
 @dataclass(frozen=True)
@@ -92,12 +69,8 @@ class Comparison:
     target_accuracy: float | None
     smoothing_s: float
     """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
-    horizon_s: float
-    """Times to the target are restricted to it."""
-    horizon_bytes: float
-    """Bytes to the target are restricted to it: what every run sent."""
-    horizon_j: float
-    """Joules to the target are restricted to it: what the clients of every run drew; inf where no run counts energy."""
+    horizons: Mapping[str, float]
+    """For each of `TARGETS` what it is restricted to: what every run spent; inf where no run counts it."""
     last: int
     """Evaluations averaged for the final accuracy."""
     until: Extent
@@ -105,22 +78,48 @@ class Comparison:
     equal: Equal
     """What is equal between the runs where their final accuracies are compared."""
     confidence: float
+    metrics: tuple[str, ...]
+    """The metrics that were computed, in the order of tables."""
+    asked: tuple[str, ...]
+    """Those of them that were asked for by name; empty: none was, and tables show what the study is about."""
+    servers: tuple[str, ...]
+    """The kinds of servers of the variants."""
     runs: pd.DataFrame
-    """A row a run, columns as `RunMetrics`."""
+    """A row a run, columns as of `metrics_table`."""
     rows: list[ComparisonRow]
     differences: list[DifferenceRow]
 
-    def has(self, metric: str) -> bool:
-        """Whether any run has this figure. Leaks that no run limits or protects, and rounds without time, are no figures."""
-        values = self.runs[metric]
-        if metric == "target_bytes":
-            return self.horizon_bytes > 0.0 and bool(values.notna().any())
-        if metric == "max_leak":
-            leaks = values.to_numpy(np.float64)
-            return bool((np.isfinite(leaks) & (leaks > 0.0)).any())
-        if metric == "mean_round_s":
-            return bool((values > 0.0).any())
-        return bool(values.notna().any()) or (metric == "target_s" and self.target_accuracy is not None)
+    @property
+    def horizon_s(self) -> float:
+        """What times to the target are restricted to."""
+        return self.horizons["target_s"]
+
+    def has(self, name: str) -> bool:
+        """Whether any run says something by this metric: rounds without time, for example, have no latency."""
+        if name not in self.metrics:
+            return False
+        if name == "target_s" and self.target_accuracy is not None:
+            return True
+        if name == "target_bytes" and not self.horizons[name] > 0.0:
+            return False
+        return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
+
+    def shown(self) -> tuple[str, ...]:
+        """The metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
+
+        Of a study with a learner these are accuracy, its cost, latency of rounds, leak and regret; without one, what became of
+        the updates and what they cost, too. Of servers of different kinds rounds are different things: updates a second are
+        shown in the place of their latencies.
+        """
+        if self.asked:
+            return self.asked
+        kinds: tuple[Kind, ...] = ("learning", "regret", "consensus")
+        if len(self.servers) > 1 or not self.has("final_accuracy"):
+            kinds = (*kinds, "time", "participation")
+        wanted = {*names_of(kinds), "delivered_j", "mean_round_s"}
+        if len(self.servers) > 1:
+            wanted -= {"mean_round_s"}
+        return tuple(name for name in self.metrics if name in wanted and self.has(name))
 
     @property
     def oracles(self) -> tuple[str, ...]:
@@ -141,13 +140,17 @@ def compare(
     equal: Equal = "time",
     last: int = 10,
     confidence: float = 0.95,
+    metrics: Sequence[str] = (),
 ) -> Comparison:
     """Compare the variants of `sweep`. `target_accuracy` and `smoothing_s` None take the sweep's own, where it has them.
 
     Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run), and
-    final accuracies are compared at that common end, or where as many bytes were sent (`equal`).
-    ValueError: a horizon beyond the end of the shortest run.
+    final accuracies are compared at that common end, or where as many bytes were sent (`equal`). `metrics` are those that tables
+    show; none: those that the study is about.
+    ValueError: a horizon beyond the end of the shortest run, or a metric that does not exist.
     """
+    asked = tuple(metric(name).name for name in dict.fromkeys(metrics))
+    names = (*METRICS, *(name for name in asked if name not in METRICS))
     target = sweep.target_accuracy if target_accuracy is None else target_accuracy
     smooth = sweep.smoothing_s if smoothing_s is None else smoothing_s
     common = common_extent(sweep)
@@ -155,50 +158,65 @@ def compare(
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
     horizons = {name: common.of(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
-    table = metrics_table(sweep, target_accuracy=target, smoothing_s=smooth, last=last, until=until)
-    rows = []
-    for variant, label in sweep.labels.items():
-        mine = table[table["variant"] == variant]
-        intervals = {metric: mean_interval(mine[metric].to_numpy(), confidence) for metric in METRICS}
-        seconds, sent, joules = (int((mine[name] <= horizons[name]).sum()) for name in TARGETS)
-        if target is not None:
-            intervals |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
-        oracle = _names(mine["oracle"])
-        rows.append(ComparisonRow(variant, label, len(mine), seconds, sent, joules, **intervals, oracle=oracle))
+    table = metrics_table(sweep, names, Settings(target, smooth, last, until))
+    rows = _rows(sweep, table, names, horizons if target is not None else {}, confidence)
     differences = _differences(sweep, table, rows, horizons, confidence) if len(sweep) else []
     return Comparison(
-        sweep.name,
-        sweep.baseline,
-        target,
-        smooth,
-        horizon,
-        common.sent_bytes,
-        common.drawn_j,
-        last,
-        until,
-        equal,
-        confidence,
-        table,
-        rows,
-        differences,
+        name=sweep.name,
+        baseline=sweep.baseline,
+        target_accuracy=target,
+        smoothing_s=smooth,
+        horizons=horizons,
+        last=last,
+        until=until,
+        equal=equal,
+        confidence=confidence,
+        metrics=names,
+        asked=asked,
+        servers=server_kinds(sweep),
+        runs=table,
+        rows=rows,
+        differences=differences,
     )
 
 
+def server_kinds(sweep: Sweep) -> tuple[str, ...]:
+    """The kinds of servers of the variants, as their first runs have them."""
+    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    scenarios = (sweep.run(variant, seed).scenario for variant, seed in first.items())
+    return tuple(sorted({str((scenario.get("server") or {}).get("kind", "synchronous")) for scenario in scenarios}))
+
+
+def _rows(
+    sweep: Sweep, table: pd.DataFrame, names: Sequence[str], horizons: Mapping[str, float], confidence: float
+) -> list[ComparisonRow]:
+    """Each variant's means over seeds; what a target cost is restricted to its horizon."""
+    rows = []
+    by_variant = {str(name): mine for name, mine in table.groupby("variant", sort=False)}
+    for variant, label in sweep.labels.items():
+        mine = by_variant[variant]
+        values = {name: mean_interval(mine[name].to_numpy(), confidence) for name in names}
+        values |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
+        reached = {name: int((mine[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
+        rows.append(ComparisonRow(variant, label, len(mine), reached, values, _names(mine["oracle"])))
+    return rows
+
+
 def _differences(
-    sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: dict[str, float], confidence: float
+    sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: Mapping[str, float], confidence: float
 ) -> list[DifferenceRow]:
-    """Each variant but the baseline, at equal seeds; figures of the target restricted to their `horizons`."""
+    """Each variant but the baseline, at equal seeds; metrics of the target restricted to their `horizons`."""
     by_metric = {
-        metric: {
+        name: {
             d.variant: d
-            for d in paired_differences(table, sweep.baseline, metric, horizon=horizons.get(metric), confidence=confidence)
+            for d in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
         }
-        for metric in METRICS
+        for name in rows[0].values
     }
     oracles = {row.variant: row.oracle for row in rows}
     same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
     return [
-        DifferenceRow(variant, label, **{metric: by_metric[metric][variant] for metric in METRICS}, same_oracle=same[variant])
+        DifferenceRow(variant, label, {name: found[variant] for name, found in by_metric.items()}, same_oracle=same[variant])
         for variant, label in sweep.labels.items()
         if variant != sweep.baseline
     ]
@@ -253,22 +271,22 @@ def _flat_table(found: Comparison) -> Any:
 
     schema = pyarrow.schema(
         [("variant", "string"), ("label", "string"), ("seeds", "int64")]
-        + [(name, "int64") for name in _REACHED]
+        + [(column, "int64") for column in _REACHED.values()]
         + [("oracle", "string")]
-        + [(name, "float64") for name in _HORIZONS]
-        + [(f"{metric}{suffix}", kind) for metric in METRICS for suffix, kind in _FLAT],
+        + [(column, "float64") for column in _HORIZONS.values()]
+        + [(f"{name}{suffix}", kind) for name in found.metrics for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
     # Without a target there is no horizon; a run in which nothing closed has none either.
-    limits: dict[str, float | None] = dict.fromkeys(_HORIZONS)
+    limits: dict[str, float | None] = dict.fromkeys(_HORIZONS.values())
     if found.target_accuracy is not None:
-        limits |= {name: limit for name in _HORIZONS if math.isfinite(limit := getattr(found, name))}
+        limits |= {_HORIZONS[name]: limit for name, limit in found.horizons.items() if math.isfinite(limit)}
     flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
     return pyarrow.Table.from_pylist(flat, schema=schema)
 
 
-_REACHED = ("reached", "reached_bytes", "reached_j")
-_HORIZONS = ("horizon_s", "horizon_bytes", "horizon_j")
+_REACHED = {"target_s": "reached", "target_bytes": "reached_bytes", "target_j": "reached_j"}
+_HORIZONS = {"target_s": "horizon_s", "target_bytes": "horizon_bytes", "target_j": "horizon_j"}
 _FLAT = tuple(
     (f"{group}_{field}", "int64" if field == "count" else "float64")
     for group in ("", "_difference")
@@ -280,15 +298,16 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
     paired = {row.variant: row for row in differences}
     flat = []
     for row in rows:
-        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds", *_REACHED)}
+        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds")}
+        line |= {column: row.reached[name] for name, column in _REACHED.items()}
         line["oracle"] = row.oracle or None
-        for metric in METRICS:
-            groups = {"": getattr(row, metric)}
-            if row.variant in paired and (metric != "aoi_regret" or paired[row.variant].same_oracle):
-                groups["_difference"] = getattr(paired[row.variant], metric).difference
-            for group, interval in groups.items():
-                for field, value in asdict(interval).items():
+        for name, interval in row.values.items():
+            groups = {"": interval}
+            if row.variant in paired and (name != "aoi_regret" or paired[row.variant].same_oracle):
+                groups["_difference"] = paired[row.variant][name].difference
+            for group, one in groups.items():
+                for field, value in asdict(one).items():
                     # A figure that does not exist is an empty cell, not a NaN.
-                    line[f"{metric}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
+                    line[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
         flat.append(line)
     return flat

@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from analysis.groups import Groups
+from analysis.metrics.registry import metric
 from analysis.report.channels import AGE_WORDS, DETECTION_WORDS
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.tables import format_cost, format_percent, format_seconds, horizon_of
 
 LAST = 10
 """Evaluations averaged for the final accuracy."""
-
-_MEANINGS = {
-    "target_bytes": "MB to the target: bytes sent to clients and by them, headers and lost messages included, up to the close "
-    "of the round that first reached the target accuracy.",
-    "target_j": "kJ to the target: what all clients drew up to then, idle ones included.",
-    "mean_round_s": "Mean round latency: simulated seconds from the start of a round to its close.",
-    "max_leak": "Largest leak: what all updates of one client together give away, in units of ε, for the client that gave away "
-    "most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-    "delivered_j": "Joules a delivered update: what all clients drew in the whole run, idle ones included, over the updates "
-    "delivered.",
-    "regret": "Regret: reward of the genie, which knows the true expected latencies (with slots: the clients' worth), minus "
-    "reward of the policy, summed over rounds.",
-}
-
 
 def meanings(
     target_accuracy: float | None, smoothing_s: float, comparison: Comparison | None, groups: Groups, shown: Collection[str]
@@ -43,14 +30,16 @@ def meanings(
             )
         lines.append(words)
     shortest = ", up to the end of the shortest run" if comparison is not None else ""
-    accuracy = f"Final accuracy: mean of the last {LAST} evaluations on the test set, of all where there are fewer{shortest}."
-    by_metric = {"final_accuracy": accuracy, **_MEANINGS}
-    if comparison is not None:
-        for metric, cost in TARGETS.items():
-            if metric in _MEANINGS and metric in shown:
-                limit = format_cost(horizon_of(comparison, cost), cost)
-                by_metric[metric] += f" Runs count with {limit} at most, as they do with seconds: all runs come to that."
-    lines += [words for metric, words in by_metric.items() if metric in shown]
+    accuracy = f"Mean of the last {LAST} evaluations on the test set, of all where there are fewer{shortest}."
+    for name in shown:
+        if name == "target_s":
+            continue
+        words = accuracy if name == "final_accuracy" else metric(name).meaning
+        if comparison is not None and name in TARGETS:
+            limit = format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
+            words += f" Runs count with {limit} at most, as they do with seconds: all runs come to that."
+        title = metric(name).title
+        lines.append(f"{title[:1].upper()}{title[1:]}: {words}")
     runs = [run for several in groups.values() for run in several]
     if any(run.summary.get("aoi") for run in runs):
         lines += AGE_WORDS

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analysis.groups import Bound
+from analysis.metrics.facts import Settings
+from analysis.metrics.registry import metric
 from analysis.report.blocks import Document, Picture
 from analysis.report.comparison import Equal, compare
 from analysis.report.exports import write_tables
@@ -17,6 +19,7 @@ from analysis.report.meanings import LAST
 from analysis.report.sections import run_document, sweep_document
 from analysis.report.tables import comparison_table, difference_table
 from analysis.results import Run, Sweep, is_sweep, open_run, open_sweep
+from analysis.statistics import run_metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +54,7 @@ def write_report(
     smoothing_s: float | None = None,
     horizon_s: float | None = None,
     equal: Equal = "time",
+    metrics: Sequence[str] = (),
     regret_bounds: Sequence[Bound] = (),
     aoi_bounds: Sequence[Bound] = (),
 ) -> Path:
@@ -68,12 +72,22 @@ def write_report(
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
     source = open_sweep(path) if is_sweep(path) else open_run(path)
     bounds = bool(regret_bounds or aoi_bounds)
-    command = _command(Path(path), target_accuracy=target_accuracy, horizon_s=horizon_s, equal=equal, bounds=bounds)
+    command = _command(
+        Path(path), target_accuracy=target_accuracy, horizon_s=horizon_s, equal=equal, metrics=metrics, bounds=bounds
+    )
     comparison = None
+    for name in metrics:
+        metric(name)
     if isinstance(source, Sweep):
         # Before anything is drawn: a wrong setting leaves no half of a report.
         comparison = compare(
-            source, target_accuracy=target_accuracy, smoothing_s=smoothing_s, horizon_s=horizon_s, equal=equal, last=LAST
+            source,
+            target_accuracy=target_accuracy,
+            smoothing_s=smoothing_s,
+            horizon_s=horizon_s,
+            equal=equal,
+            last=LAST,
+            metrics=metrics,
         )
     drawn = draw_figures(
         source,
@@ -85,7 +99,8 @@ def write_report(
     )
     pictures = [Picture(name, CAPTIONS[name], figure) for name, figure in drawn.items()]
     if isinstance(source, Run):
-        document = run_document(source, target_accuracy, smoothing_s or 0.0, pictures, command)
+        measured = run_metrics(source, metrics or None, Settings(target_accuracy, smoothing_s or 0.0, LAST))
+        document = run_document(source, measured, target_accuracy, smoothing_s or 0.0, pictures, command)
     else:
         assert comparison is not None
         document = sweep_document(source, comparison, pictures, command)
@@ -119,5 +134,6 @@ def _command(path: Path, **settings: Any) -> str:
     if settings["horizon_s"] is not None:
         words += ["--horizon-s", f"{settings['horizon_s']:.10g}"]
     words += ["--equal-bytes"] if settings["equal"] == "bytes" else []
+    words += [word for name in settings["metrics"] for word in ("--metric", name)]
     words += ["--bounds"] if settings["bounds"] else []
     return " ".join(words)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from analysis.groups import Groups, group_runs
+from analysis.metrics.registry import metric
 from analysis.report.asked import scenario_facts, settings_sections, variants_table, warned_of
 from analysis.report.blocks import Block, Bullets, Document, Picture, Section, Table, Text
 from analysis.report.channels import age_table, declaration_tables, detection_table, instance_sections
-from analysis.report.comparison import METRICS, Comparison
-from analysis.report.meanings import LAST, meanings
+from analysis.report.comparison import TARGETS, Comparison
+from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
 from analysis.report.tables import (
-    MISSING,
     UNITS,
     aoi_regret_title,
     baseline_label,
@@ -27,16 +29,14 @@ from analysis.report.tables import (
 )
 from analysis.report.time import time_sections
 from analysis.results import OUTCOMES, Run, Sweep
-from analysis.statistics import run_metrics
-from analysis.targets import Cost
+from analysis.statistics import RunMetrics
 
 
 def sweep_document(sweep: Sweep, comparison: Comparison, pictures: Sequence[Picture], command: str) -> Document:
     """The report of a sweep."""
     runs = list(sweep)
     groups = group_runs(sweep)
-    shown = {metric for metric in METRICS if comparison.has(metric)}
-    told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, shown)
+    told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
     first = next((run for run in runs if run.variant == sweep.baseline), None)
     sections = [
         Section("What was asked and run", _asked(sweep, first)),
@@ -80,10 +80,10 @@ def _findings(comparison: Comparison) -> list[str]:
     """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not."""
     header, rows = difference_cells(comparison)
     sentences = []
-    for column, metric in enumerate((metric for metric in METRICS if comparison.has(metric)), start=1):
+    for column, name in enumerate(comparison.shown(), start=1):
         sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
         for row, cells in zip(comparison.differences, rows, strict=True):
-            interval = getattr(row, metric).difference
+            interval = row[name].difference
             if not math.isfinite(interval.half_width):
                 continue
             if interval.low > 0.0 or interval.high < 0.0:
@@ -107,37 +107,18 @@ def _how_sure(sweep: Sweep, comparison: Comparison, runs: Sequence[Run]) -> list
 
 
 def run_document(
-    run: Run, target_accuracy: float | None, smoothing_s: float, pictures: Sequence[Picture], command: str
+    run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, pictures: Sequence[Picture], command: str
 ) -> Document:
-    """The report of a single run."""
-    metrics = run_metrics(run, target_accuracy=target_accuracy, smoothing_s=smoothing_s, last=LAST)
+    """The report of a single run, of which `metrics` were computed with these settings."""
+    mentioned = [name for name in metrics.values if _tells(run, metrics, name)]
     figures = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
-    if target_accuracy is not None:
-        reached = format_number(metrics.target_s) if math.isfinite(metrics.target_s) else "not reached"
-        figures.append([f"seconds to {format_percent(target_accuracy)}", reached])
-        costs: tuple[tuple[Cost, float], ...] = (("bytes", metrics.target_bytes), ("joules", metrics.target_j))
-        for cost, amount in costs:
-            name, scale = UNITS[cost]
-            words = "not reached" if math.isinf(amount) else format_number(amount * scale)
-            figures.append([f"{name} to {format_percent(target_accuracy)}", words])
-    figures += [
-        ["final accuracy (%)", format_number(metrics.final_accuracy * 100.0)],
-        ["mean round latency (s)", format_number(metrics.mean_round_s)],
-        ["largest leak (ε)", _leak(run, metrics.max_leak)],
-        ["joules a delivered update", format_number(metrics.delivered_j)],
-        ["regret", format_number(metrics.regret)],
-        [aoi_regret_title([metrics.oracle]), format_number(metrics.aoi_regret)],
-        ["cumulated AoI variance", format_number(metrics.cumulated_age_variance)],
-    ]
-    shown = [figure for figure in figures if figure[1] != MISSING]
+    figures += [_figure(metrics, name, target_accuracy) for name in mentioned if name != "simulated_s"]
     groups = {run.label: [run]}
-    mentioned = {metric for metric in METRICS if not math.isnan(getattr(metrics, metric))}
-    mentioned -= set() if run.has_privacy else {"max_leak"}
     words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
     sure = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
     sections = [
         Section("What was asked and run", [Text(words), scenario_facts(run)]),
-        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], shown)), _outcomes(run)]),
+        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
         Section("How sure", [Text(sure), *warned_of([run])]),
         *_picture_sections(pictures),
         *(time_sections(run) if run.has_clients and len(run.clients) else []),
@@ -184,7 +165,20 @@ def _guarantee_sections(groups: Groups) -> list[Section]:
     return [Section("Privacy guarantee", [Text(text, lead=f"{'; '.join(labels)}:") for text, labels in guarantees.items()])]
 
 
-def _leak(run: Run, leak: float) -> str:
-    if not run.has_privacy:
-        return MISSING
-    return "unprotected" if math.isinf(leak) else format_number(leak)
+def _tells(run: Run, metrics: RunMetrics, name: str) -> bool:
+    if name == "max_leak":
+        return run.has_privacy
+    return metric(name).tells(np.array([metrics[name]]))
+
+
+def _figure(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
+    """A metric of a run with its heading."""
+    value = format_number(metrics[name] * metric(name).scale)
+    if name in TARGETS and target_accuracy is not None:
+        title = f"{UNITS[TARGETS[name]][0]} to {format_percent(target_accuracy)}"
+        return [title, "not reached" if math.isinf(metrics[name]) else value]
+    if name == "aoi_regret":
+        return [aoi_regret_title([metrics.oracle]), value]
+    if name == "max_leak":
+        return [metric(name).heading, "unprotected" if math.isinf(metrics[name]) else value]
+    return [metric(name).heading, value]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.metrics.registry import metric
 from analysis.report.blocks import Cells
-from analysis.report.comparison import METRICS, TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
+from analysis.report.comparison import TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
 from analysis.results import Sweep
-from analysis.statistics import Interval, PairedDifference
+from analysis.statistics import Interval
 from analysis.targets import Cost
 
 if TYPE_CHECKING:
@@ -56,55 +57,43 @@ def format_percent(share: float) -> str:
     return f"{share * 100:.10g} %"
 
 
-def comparison_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -> Cells:
-    """The comparison as text; figures that no run has are left out."""
-    columns: dict[str, tuple[str, Callable[[ComparisonRow], str]]] = {
-        "target_s": (_target_title(comparison), lambda row: _target_cell(row, comparison, "target_s")),
-        "target_bytes": (_target_title(comparison, "bytes"), lambda row: _target_cell(row, comparison, "target_bytes")),
-        "target_j": (_target_title(comparison, "joules"), lambda row: _target_cell(row, comparison, "target_j")),
-        "final_accuracy": ("final accuracy (%)", lambda row: format_interval(row.final_accuracy, scale=100.0)),
-        "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s)),
-        "max_leak": ("largest leak (ε)", _leak_cell),
-        "delivered_j": ("joules a delivered update", lambda row: format_interval(row.delivered_j)),
-        "regret": ("regret", lambda row: format_interval(row.regret)),
-        "aoi_regret": (aoi_regret_title(comparison.oracles), lambda row: _aoi_regret_cell(row, comparison.oracles)),
-        "cumulated_age_variance": ("cumulated AoI variance", lambda row: format_interval(row.cumulated_age_variance)),
-    }
-    shown = [columns[metric] for metric in metrics if comparison.has(metric)]
-    return ["variant", *(title for title, _ in shown)], [
-        [row.label, *(cell(row) for _, cell in shown)] for row in comparison.rows
-    ]
+def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
+    """The comparison as text; `metrics` None: those that `Comparison.shown` names."""
+    shown = comparison.shown() if metrics is None else metrics
+    header = ["variant", *(heading(comparison, name) for name in shown)]
+    return header, [[row.label, *(_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
 
 
-def difference_cells(comparison: Comparison, metrics: Sequence[str] = METRICS) -> Cells:
-    """The paired differences as text; figures that no run has are left out."""
-    columns: dict[str, tuple[str, Callable[[DifferenceRow], str]]] = {
-        "target_s": (_target_title(comparison), lambda row: _target_difference_cell(row.target_s)),
-        "target_bytes": (
-            _target_title(comparison, "bytes"),
-            lambda row: _target_difference_cell(row.target_bytes, UNITS["bytes"][1]),
-        ),
-        "target_j": (_target_title(comparison, "joules"), lambda row: _target_difference_cell(row.target_j, UNITS["joules"][1])),
-        "final_accuracy": (
-            "final accuracy (points)",
-            lambda row: format_interval(row.final_accuracy.difference, scale=100.0, signed=True),
-        ),
-        "mean_round_s": ("mean round latency (s)", lambda row: format_interval(row.mean_round_s.difference, signed=True)),
-        "max_leak": ("largest leak (ε)", lambda row: format_interval(row.max_leak.difference, signed=True)),
-        "delivered_j": ("joules a delivered update", lambda row: format_interval(row.delivered_j.difference, signed=True)),
-        "regret": ("regret", lambda row: format_interval(row.regret.difference, signed=True)),
-        "aoi_regret": (
-            aoi_regret_title(comparison.oracles),
-            lambda row: format_interval(row.aoi_regret.difference, signed=True) if row.same_oracle else "another oracle",
-        ),
-        "cumulated_age_variance": (
-            "cumulated AoI variance",
-            lambda row: format_interval(row.cumulated_age_variance.difference, signed=True),
-        ),
-    }
-    shown = [columns[metric] for metric in metrics if comparison.has(metric)]
-    header = ["variant", *(title for title, _ in shown)]
-    return header, [[row.label, *(cell(row) for _, cell in shown)] for row in comparison.differences]
+def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
+    """The paired differences as text; `metrics` None: those that `Comparison.shown` names."""
+    shown = comparison.shown() if metrics is None else metrics
+    header = ["variant", *(heading(comparison, name).replace("accuracy (%)", "accuracy (points)") for name in shown)]
+    return header, [[row.label, *(_difference_cell(row, name) for name in shown)] for row in comparison.differences]
+
+
+def heading(comparison: Comparison, name: str) -> str:
+    """The head of a metric's column: its title and unit, with the target or the oracle where it has one."""
+    if name in TARGETS:
+        return _target_title(comparison, TARGETS[name])
+    return aoi_regret_title(comparison.oracles) if name == "aoi_regret" else metric(name).heading
+
+
+def _cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    if name in TARGETS:
+        return _target_cell(row, comparison, name)
+    if name == "max_leak" and math.isinf(row[name].mean):
+        return "unprotected"
+    text = format_interval(row[name], scale=metric(name).scale)
+    # Where runs differ in their oracle, every figure names its own.
+    return f"{text} ({row.oracle})" if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle else text
+
+
+def _difference_cell(row: DifferenceRow, name: str) -> str:
+    if name == "aoi_regret" and not row.same_oracle:
+        return "another oracle"
+    if name in TARGETS and row[name].reached == row[name].baseline_reached == 0:
+        return "neither"
+    return format_interval(row[name].difference, scale=metric(name).scale, signed=True)
 
 
 def comparison_table(source: Sweep | Comparison) -> Table:
@@ -123,15 +112,17 @@ def difference_table(source: Sweep | Comparison) -> Table:
 
 
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
-    """The first figures that there are; ages before other regrets, since who measures them studies them.
+    """Those asked for, or the first that there are; ages before other regrets, since who measures them studies them.
 
     So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last.
     """
+    shown = comparison.shown()
+    if comparison.asked:
+        return shown
     ages = ("aoi_regret", "cumulated_age_variance")
     last = () if comparison.has("target_j") else ("target_bytes",)
-    order = sorted(METRICS, key=lambda metric: (metric not in ages) + (metric in last))
-    shown = [metric for metric in order if comparison.has(metric)][:MOST_COLUMNS]
-    return tuple(metric for metric in METRICS if metric in shown)
+    order = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]
+    return tuple(name for name in shown if name in order)
 
 
 def aoi_regret_title(oracles: Sequence[str]) -> str:
@@ -150,18 +141,21 @@ def interval_words(comparison: Comparison) -> str:
     return f"mean over {seeds} seeds ± half-width of the {format_percent(comparison.confidence)} interval"
 
 
-def common_words(comparison: Comparison, metrics: Sequence[str] = METRICS) -> list[str]:
+def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
     """Up to where the runs are compared: the horizons of what a target costs, and where the final accuracy is taken."""
     words = []
-    if comparison.has("target_s"):
+    metrics = comparison.shown() if metrics is None else metrics
+    if len(comparison.servers) > 1:
+        words.append(f"servers of different kinds ({', '.join(comparison.servers)}): a round of one is not a round of another")
+    if "target_s" in metrics and comparison.has("target_s"):
         smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
         words.append(f"{_target_title(comparison)}: mean of min(time, {format_seconds(comparison.horizon_s)}){smooth}")
-    for metric, amount in (("target_bytes", "bytes"), ("target_j", "energy")):
-        if metric in metrics and comparison.has(metric):
-            cost = TARGETS[metric]
+    for name, amount in (("target_bytes", "bytes"), ("target_j", "energy")):
+        if name in metrics and comparison.has(name):
+            cost = TARGETS[name]
             title = _target_title(comparison, cost)
             words.append(f"{title}: mean of min({amount}, {format_cost(horizon_of(comparison, cost), cost)})")
-    if comparison.has("final_accuracy"):
+    if "final_accuracy" in metrics and comparison.has("final_accuracy"):
         where = f"by {format_seconds(comparison.until.time_s)}"
         if comparison.equal == "bytes":
             where = f"within the first {comparison.until.sent_bytes:,.0f} bytes sent"
@@ -200,7 +194,7 @@ def format_cost(amount: float, cost: Cost) -> str:
 
 def horizon_of(comparison: Comparison, cost: Cost) -> float:
     """What figures of the target in `cost` are restricted to, in seconds, bytes or joules."""
-    return {"seconds": comparison.horizon_s, "bytes": comparison.horizon_bytes, "joules": comparison.horizon_j}[cost]
+    return next(comparison.horizons[name] for name, of in TARGETS.items() if of == cost)
 
 
 def baseline_label(comparison: Comparison) -> str:
@@ -241,32 +235,11 @@ def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:
     return f"{UNITS[cost][0]} to {format_percent(comparison.target_accuracy or 0.0)}"
 
 
-def _target_cell(row: ComparisonRow, comparison: Comparison, metric: str) -> str:
-    cost = TARGETS[metric]
-    mean, reached = {
-        "seconds": (row.target_s, row.reached),
-        "bytes": (row.target_bytes, row.reached_bytes),
-        "joules": (row.target_j, row.reached_j),
-    }[cost]
+def _target_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    cost, mean, reached = TARGETS[name], row[name], row.reached[name]
     if cost != "seconds" and mean.count == 0:
         return MISSING
     if reached == 0:
         return f"not by {format_cost(horizon_of(comparison, cost), cost)}"
     text = format_interval(mean, scale=UNITS[cost][1])
     return text if reached == row.seeds else f"{text} ({reached} of {row.seeds})"
-
-
-def _target_difference_cell(pairs: PairedDifference, scale: float = 1.0) -> str:
-    if pairs.reached == pairs.baseline_reached == 0:
-        return "neither"
-    return format_interval(pairs.difference, scale=scale, signed=True)
-
-
-def _aoi_regret_cell(row: ComparisonRow, oracles: Sequence[str]) -> str:
-    # Where runs differ in their oracle, every figure names its own.
-    named = f" ({row.oracle})" if len(oracles) > 1 and row.oracle else ""
-    return format_interval(row.aoi_regret) + named
-
-
-def _leak_cell(row: ComparisonRow) -> str:
-    return "unprotected" if math.isinf(row.max_leak.mean) else format_interval(row.max_leak)

@@ -18,6 +18,10 @@ Horizon = Annotated[
     typer.Option(help="Restrict times to the target to so many seconds; default: the end of the shortest run."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a sweep of which runs are missing.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metric", help="Show this metric, or column of rounds.parquet, in place of the usual; may be repeated."),
+]
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Compare final accuracies where as many bytes were sent, not at a common time.")
 ]
@@ -42,6 +46,7 @@ def report(
     target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
     horizon_s: Horizon = None,
     equal_bytes: EqualBytes = False,
+    metric: Metrics = None,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -73,6 +78,7 @@ def report(
             target_accuracy=target_accuracy,
             horizon_s=horizon_s,
             equal="bytes" if equal_bytes else "time",
+            metrics=metric or (),
             regret_bounds=regret_bounds(opened) if bounds else (),
             aoi_bounds=aoi_bounds(opened) if bounds else (),
         )
@@ -89,6 +95,7 @@ def compare(
     target_accuracy: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Time to this accuracy.")] = None,
     horizon_s: Horizon = None,
     equal_bytes: EqualBytes = False,
+    metric: Metrics = None,
     strict: Strict = False,
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
@@ -96,7 +103,13 @@ def compare(
 
     try:
         gathered = gather(folders, target_accuracy=target_accuracy)
-        comparison = print_comparison(gathered, horizon_s=horizon_s, equal="bytes" if equal_bytes else "time", strict=strict)
+        comparison = print_comparison(
+            gathered,
+            horizon_s=horizon_s,
+            equal="bytes" if equal_bytes else "time",
+            metrics=metric or (),
+            strict=strict,
+        )
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             written = [

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import models.errors
 import netsim.core.errors
+from analysis.names import did_you_mean as did_you_mean
 
 PARAMETER_ERRORS = (models.errors.ParameterError, netsim.core.errors.ParameterError)
 PARAMETER_WARNINGS = (models.errors.ParameterWarning, netsim.core.errors.ParameterWarning)
@@ -30,15 +30,6 @@ class ScenarioError(UserError, ValueError):
 
 class BooksError(Exception):
     """The books of a run do not balance: a defect of the program. The text is complete; the files of the run are kept."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known one, or all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"known: {', '.join(names)}" if names else "there are none"
 
 
 @contextmanager

@@ -44,8 +44,8 @@ def test_runs_played_alone_compare_as_those_of_a_sweep(tmp_path: Path) -> None:
     assert [row.label for row in alone.rows] == ["random-1", "all-1"]
     assert [row.seeds for row in alone.rows] == [2, 2]
     for ours, theirs in zip(alone.rows, together.rows, strict=True):
-        assert (ours.mean_round_s, ours.max_leak) == (theirs.mean_round_s, theirs.max_leak)
-    assert alone.differences[0].mean_round_s.difference == together.differences[0].mean_round_s.difference
+        assert (ours["mean_round_s"], ours["max_leak"]) == (theirs["mean_round_s"], theirs["max_leak"])
+    assert alone.differences[0]["mean_round_s"].difference == together.differences[0]["mean_round_s"].difference
 
 
 def test_sweeps_and_folders_of_variants_are_taken_apart(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_curve_over_what_was_spent_by_the_close_of_each_round(study: Sweep, tm
     free = open_run(write_run(tmp_path / "free", rounds(1.0, [0.8], 0, 0.0, power=False)))
     assert math.isnan(cost_to_accuracy(free.rounds, 0.7, "bytes"))
     assert math.isnan(cost_to_accuracy(free.rounds, 0.7, "joules"))
-    assert math.isnan(run_metrics(study.run("plain", 1)).target_bytes)
+    assert math.isnan(run_metrics(study.run("plain", 1))["target_bytes"])
     assert common_extent(study).drawn_j == 40 * KJ
     # Who does not count energy limits nobody's.
     assert common_extent([*study, free]).drawn_j == 40 * KJ
@@ -86,12 +86,12 @@ def test_a_curve_over_what_was_spent_by_the_close_of_each_round(study: Sweep, tm
 def test_the_cost_of_a_target_is_restricted_to_what_every_run_spent(study: Sweep) -> None:
     found = compare(study)
     plain, short = found.rows
-    assert (found.horizon_bytes, found.horizon_j) == (200 * MB, 40 * KJ)
-    assert plain.target_bytes == mean_interval([200 * MB, 200 * MB])
-    assert short.target_bytes == mean_interval([100 * MB, 200 * MB])
-    assert plain.target_j == mean_interval([20 * KJ, 40 * KJ])
-    assert (short.target_j.mean, short.reached_j) == (40 * KJ, 0)
-    assert (plain.reached, plain.reached_bytes, plain.reached_j) == (2, 1, 2)
+    assert (found.horizons["target_bytes"], found.horizons["target_j"]) == (200 * MB, 40 * KJ)
+    assert plain["target_bytes"] == mean_interval([200 * MB, 200 * MB])
+    assert short["target_bytes"] == mean_interval([100 * MB, 200 * MB])
+    assert plain["target_j"] == mean_interval([20 * KJ, 40 * KJ])
+    assert (short["target_j"].mean, short.reached["target_j"]) == (40 * KJ, 0)
+    assert plain.reached == {"target_s": 2, "target_bytes": 1, "target_j": 2}
     header, rows = comparison_cells(found)
     assert header[1:4] == ["seconds to 70 %", "MB to 70 %", "kJ to 70 %"]
     assert [row[2:4] for row in rows] == [["200.0 ± 0.0 (1 of 2)", "30 ± 127"], ["150 ± 635 (1 of 2)", "not by 40 kJ"]]
@@ -107,7 +107,7 @@ def test_costs_that_are_not_counted_are_not_shown(tmp_path: Path) -> None:
     unpowered = open_sweep(write_sweep(tmp_path / "unpowered", runs, baseline="a", target=0.7))
     found = compare(unpowered)
     assert [found.has(metric) for metric in ("target_bytes", "target_j")] == [True, False]
-    assert found.horizon_j == math.inf
+    assert found.horizons["target_j"] == math.inf
     written = pq.read_table(write_comparison(unpowered)).to_pylist()[0]
     assert (written["horizon_bytes"], written["horizon_j"], written["target_j_mean"]) == (20 * MB, None, None)
     without = {"a": {1: rounds(1.0, [0.5, 0.8], 0, 0.0, power=False)}}
@@ -148,7 +148,7 @@ def test_a_figure_over_costs_marks_the_hits_of_the_table(study: Sweep, cost: Any
     assert ticks == ([[200.0, 400.0], [100.0]] if cost == "bytes" else [[20.0, 40.0], [200.0]])
     diamonds = [float(np.asarray(line.get_xdata())[0]) for line in axes.get_lines() if line.get_marker() == "D"]
     rows = compare(study).rows
-    means = [(row.target_bytes if cost == "bytes" else row.target_j).mean / scale for row in rows]
+    means = [(row["target_bytes"] if cost == "bytes" else row["target_j"]).mean / scale for row in rows]
     # None where the restricted mean is the horizon: by 200 MB all plain runs are there or cut off.
     assert diamonds == ([means[1]] if cost == "bytes" else [means[0]])
     # The mean over seeds at a common abscissa: 0.1 at the first, and halfway in bytes between 0.7 and 0.8, 0.5 and 0.6.

@@ -10,14 +10,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from analysis.metrics.facts import Settings
 from analysis.results import open_run, open_sweep
 from analysis.statistics import (
     Interval,
     cumulative_regret,
-    largest_leak,
     mean_curve,
     mean_interval,
-    mean_round_latency_s,
     metrics_table,
     moving_mean,
     paired_differences,
@@ -58,36 +57,34 @@ def test_run_figures_by_hand(rounds: pd.DataFrame, tmp_path: Path) -> None:
     assert final_accuracy(rounds) == 0.8
     assert final_accuracy(rounds, last=2) == pytest.approx(0.6, abs=1e-15)
     assert final_accuracy(rounds, last=10) == pytest.approx(0.5, abs=1e-15)
-    assert mean_round_latency_s(rounds) == 3.0
-    assert largest_leak(rounds) == 1.2
     numbers, regret = cumulative_regret(rounds)
     assert numbers.tolist() == [1.0, 3.0, 4.0, 5.0]
     # 2, 1, -0.5 (better than the genie once), 0.5.
     assert regret.tolist() == [2.0, 3.0, 2.5, 3.0]
-    metrics = run_metrics(open_run(tmp_path / "run"), target_accuracy=0.5, last=2)
-    assert (metrics.rounds, metrics.simulated_s, metrics.target_s, metrics.mean_round_s) == (5, 15.0, 6.0, 3.0)
-    assert (metrics.max_leak, metrics.regret) == (1.2, 3.0)
-    assert math.isnan(run_metrics(open_run(tmp_path / "run")).target_s)
+    metrics = run_metrics(open_run(tmp_path / "run"), settings=Settings(target_accuracy=0.5, last=2))
+    assert (metrics.rounds, metrics.simulated_s, metrics["target_s"], metrics["mean_round_s"]) == (5, 15.0, 6.0, 3.0)
+    assert (metrics["max_leak"], metrics["regret"]) == (1.2, 3.0)
+    assert metrics["final_accuracy"] == pytest.approx(0.6, abs=1e-15)
+    assert math.isnan(run_metrics(open_run(tmp_path / "run"))["target_s"])
 
 
 def test_deliveries_without_leak_are_unprotected_not_safe(tmp_path: Path) -> None:
-    bare = open_run(write_run(tmp_path / "a", ROUNDS | {"max_leak": [0.0] * 5})).rounds
-    assert largest_leak(bare) == math.inf
-    silent = open_run(write_run(tmp_path / "b", ROUNDS | {"max_leak": [0.0] * 5, "delivered": [0] * 5})).rounds
-    assert largest_leak(silent) == 0.0
+    bare = open_run(write_run(tmp_path / "a", ROUNDS | {"max_leak": [0.0] * 5}))
+    assert run_metrics(bare)["max_leak"] == math.inf
+    silent = open_run(write_run(tmp_path / "b", ROUNDS | {"max_leak": [0.0] * 5, "delivered": [0] * 5}))
+    assert run_metrics(silent)["max_leak"] == 0.0
 
 
 def test_a_run_without_rounds_has_no_figures(tmp_path: Path) -> None:
-    metrics = run_metrics(open_run(write_run(tmp_path / "run", EMPTY)), target_accuracy=0.5)
+    metrics = run_metrics(open_run(write_run(tmp_path / "run", EMPTY)), settings=Settings(target_accuracy=0.5))
     assert (metrics.rounds, metrics.simulated_s) == (0, 0.0)
-    for figure in (metrics.target_s, metrics.final_accuracy, metrics.mean_round_s, metrics.max_leak, metrics.regret):
-        assert math.isnan(figure)
+    assert [name for name, value in metrics.values.items() if not math.isnan(value)] == []
 
 
 def test_the_joules_of_a_delivered_update_are_the_summarys(tmp_path: Path) -> None:
     for energy, expected in ((None, math.nan), ({"per_delivered_j": None}, math.nan), ({"per_delivered_j": 2.5}, 2.5)):
         run = write_run(tmp_path / str(expected) / str(energy is None), ROUNDS, energy=energy)
-        assert run_metrics(open_run(run)).delivered_j == pytest.approx(expected, nan_ok=True)
+        assert run_metrics(open_run(run))["delivered_j"] == pytest.approx(expected, nan_ok=True)
 
 
 def test_interval_by_hand_and_against_scipy() -> None:
@@ -168,7 +165,7 @@ def test_differences_leave_out_what_does_not_exist() -> None:
 
 def test_metrics_table_has_a_row_a_run(tmp_path: Path) -> None:
     sweep = open_sweep(write_sweep(tmp_path / "s", {"a": {1: ROUNDS, 2: EMPTY}, "b": {1: ROUNDS}}, baseline="a"))
-    frame = metrics_table(sweep, target_accuracy=0.5)
+    frame = metrics_table(sweep, settings=Settings(target_accuracy=0.5))
     assert frame[["variant", "seed"]].to_numpy().tolist() == [["a", 1], ["a", 2], ["b", 1]]
     np.testing.assert_array_equal(frame["target_s"], [6.0, np.nan, 6.0])
     assert metrics_table([]).columns.tolist() == frame.columns.tolist()

@@ -111,13 +111,13 @@ def test_runs_that_never_got_there_count_with_the_horizon(study: Sweep) -> None:
     slow, fast = found.rows
     assert found.horizon_s == 6.0
     # min(time, 6): slow 6, 6, 6, for 9 s and 12 s are later; fast 2, 6, 3.
-    assert (slow.reached, fast.reached) == (0, 2)
-    assert fast.target_s == mean_interval([2.0, 6.0, 3.0])
-    assert (slow.target_s.mean, slow.target_s.count) == (6.0, 3)
-    assert math.isnan(slow.target_s.half_width)
+    assert (slow.reached["target_s"], fast.reached["target_s"]) == (0, 2)
+    assert fast["target_s"] == mean_interval([2.0, 6.0, 3.0])
+    assert (slow["target_s"].mean, slow["target_s"].count) == (6.0, 3)
+    assert math.isnan(slow["target_s"].half_width)
     (difference,) = found.differences
-    assert difference.target_s.difference == mean_interval([-4.0, 0.0, -3.0])
-    assert (difference.target_s.reached, difference.target_s.baseline_reached) == (2, 0)
+    assert difference["target_s"].difference == mean_interval([-4.0, 0.0, -3.0])
+    assert (difference["target_s"].reached, difference["target_s"].baseline_reached) == (2, 0)
     header, rows = comparison_cells(found)
     assert (header[1], rows[0][1]) == ("seconds to 70 %", "not by 6 s")
     assert rows[1][1] == "3.7 ± 5.2 (2 of 3)"
@@ -127,8 +127,8 @@ def test_runs_that_never_got_there_count_with_the_horizon(study: Sweep) -> None:
 
 def test_a_horizon_may_be_given_up_to_the_end_of_the_shortest_run(study: Sweep) -> None:
     found = compare(study, horizon_s=2.5)
-    assert found.rows[1].target_s == mean_interval([2.0, 2.5, 2.5])
-    assert found.rows[1].reached == 1
+    assert found.rows[1]["target_s"] == mean_interval([2.0, 2.5, 2.5])
+    assert found.rows[1].reached["target_s"] == 1
     for wrong in (6.5, 0.0):
         with pytest.raises(ValueError, match=r"must be > 0 and at most 6 s, where the shortest run ends"):
             compare(study, horizon_s=wrong)
@@ -139,14 +139,14 @@ def test_a_horizon_may_be_given_up_to_the_end_of_the_shortest_run(study: Sweep) 
 def test_final_accuracies_are_compared_at_a_common_time_or_at_equal_bytes(study: Sweep) -> None:
     slow, fast = compare(study, last=1).rows
     # By 6 s: the second evaluation of slow runs, the sixth, third and sixth of fast ones.
-    assert slow.final_accuracy == mean_interval([0.5, 0.5, 0.5])
-    assert fast.final_accuracy == mean_interval([0.5, 0.5, 0.8])
+    assert slow["final_accuracy"] == mean_interval([0.5, 0.5, 0.5])
+    assert fast["final_accuracy"] == mean_interval([0.5, 0.5, 0.8])
     # Within 40 bytes no slow run was evaluated; fast ones four times.
     slow, fast = compare(study, last=1, equal="bytes").rows
-    assert slow.final_accuracy.count == 0
-    assert fast.final_accuracy == mean_interval([0.5, 0.5, 0.8])
+    assert slow["final_accuracy"].count == 0
+    assert fast["final_accuracy"] == mean_interval([0.5, 0.5, 0.8])
     # Cumulated figures are of the rounds that all runs played.
-    assert {row.regret.mean for row in compare(study).rows} == {4.0}
+    assert {row["regret"].mean for row in compare(study).rows} == {4.0}
 
 
 def test_what_cuts_the_comparison_short_is_named(study: Sweep, tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_smoothing_is_the_sweeps_own_and_survives_gathering(study: Sweep) -> Non
     for opened in (open_sweep(study.path), gather([study.path])):
         assert opened.smoothing_s == 2.0
         # Over 2 s, fast runs reach 70 % at no time, at no time, and at 3 s: (0.6 + 0.8) / 2.
-        assert compare(opened).rows[1].target_s == mean_interval([6.0, 6.0, 3.0])
-    assert compare(open_sweep(study.path), smoothing_s=0.0).rows[1].reached == 2
+        assert compare(opened).rows[1]["target_s"] == mean_interval([6.0, 6.0, 3.0])
+    assert compare(open_sweep(study.path), smoothing_s=0.0).rows[1].reached["target_s"] == 2
 
 
 def test_share_reached_is_kaplan_meier() -> None:
@@ -207,10 +207,10 @@ def test_the_accuracy_figure_marks_the_hits_of_the_table(study: Sweep, tmp_path:
     assert [np.asarray(line.get_xdata()).tolist() for line in ticks] == [[9.0, 12.0], [2.0, 3.0]]
     (diamond,) = [line for line in axes.get_lines() if line.get_marker() == "D"]
     row = compare(study).rows[1]
-    assert np.asarray(diamond.get_xdata()).tolist() == [row.target_s.mean]
+    assert np.asarray(diamond.get_xdata()).tolist() == [row["target_s"].mean]
     (bar,) = [collection for collection in axes.collections if len(getattr(collection, "get_segments", list)()) == 1]
     low, high = np.asarray(bar.get_segments()[0])[:, 0]  # type: ignore[attr-defined]
-    assert (low, high) == (pytest.approx(row.target_s.low), pytest.approx(row.target_s.high))
+    assert (low, high) == (pytest.approx(row["target_s"].low), pytest.approx(row["target_s"].high))
     # A lone run's hit lies on its own curve.
     alone = accuracy_figure({"slow": [study.run("slow", 1)]}, target_accuracy=0.7)
     assert alone is not None

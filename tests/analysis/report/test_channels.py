@@ -82,11 +82,11 @@ def test_means_and_paired_differences_by_hand(tmp_path: Path) -> None:
     }
     base, better = compare(open_sweep(write_sweep(tmp_path / "s", runs, baseline="base"))).rows
     (difference,) = compare(open_sweep(tmp_path / "s")).differences
-    assert (base.aoi_regret.mean, better.aoi_regret.mean) == (8.0, 4.5)
-    assert difference.aoi_regret.difference.mean == -3.5
+    assert (base["aoi_regret"].mean, better["aoi_regret"].mean) == (8.0, 4.5)
+    assert difference["aoi_regret"].difference.mean == -3.5
     # Differences -4 and -3: standard error 1/2, Student's t quantile at one degree of freedom 12.706.
-    assert difference.aoi_regret.difference.half_width == pytest.approx(12.706 / 2, rel=1e-4)
-    assert difference.cumulated_age_variance.difference.mean == -2.0
+    assert difference["aoi_regret"].difference.half_width == pytest.approx(12.706 / 2, rel=1e-4)
+    assert difference["cumulated_age_variance"].difference.mean == -2.0
 
 
 def test_every_result_names_its_oracle_and_unlike_ones_are_not_compared(played: Sweep, tmp_path: Path) -> None:

@@ -61,24 +61,24 @@ def sweep_path(tmp_path: Path) -> Path:
 
 def test_rows_by_hand(sweep_path: Path) -> None:
     base, fast, hopeless = comparison_rows(open_sweep(sweep_path), last=1)
-    assert (base.seeds, base.reached, base.target_s) == (3, 2, mean_interval([3.0, 6.0, 9.0]))
-    assert (fast.label, fast.reached, fast.target_s) == ("Fast [new]", 3, mean_interval([1.0, 2.0, 1.5]))
-    assert (hopeless.reached, hopeless.target_s.mean) == (0, 9.0)
-    assert base.final_accuracy == mean_interval([0.7, 0.7, 0.6])
-    assert base.mean_round_s == mean_interval([1.0, 2.0, 3.0])
-    assert (base.max_leak.mean, base.max_leak.half_width) == (1.5, 0.0)
-    assert hopeless.max_leak.mean == math.inf
-    assert base.regret.count == 0
+    assert (base.seeds, base.reached["target_s"], base["target_s"]) == (3, 2, mean_interval([3.0, 6.0, 9.0]))
+    assert (fast.label, fast.reached["target_s"], fast["target_s"]) == ("Fast [new]", 3, mean_interval([1.0, 2.0, 1.5]))
+    assert (hopeless.reached["target_s"], hopeless["target_s"].mean) == (0, 9.0)
+    assert base["final_accuracy"] == mean_interval([0.7, 0.7, 0.6])
+    assert base["mean_round_s"] == mean_interval([1.0, 2.0, 3.0])
+    assert (base["max_leak"].mean, base["max_leak"].half_width) == (1.5, 0.0)
+    assert hopeless["max_leak"].mean == math.inf
+    assert base["regret"].count == 0
 
 
 def test_differences_by_hand(sweep_path: Path) -> None:
     fast, hopeless = difference_rows(open_sweep(sweep_path))
-    assert (fast.target_s.reached, fast.target_s.baseline_reached, fast.target_s.seeds) == (3, 2, 3)
+    assert (fast["target_s"].reached, fast["target_s"].baseline_reached, fast["target_s"].seeds) == (3, 2, 3)
     # 1 - 3, 2 - 6, and 1.5 - 9 where the baseline did not get there by 9 s.
-    assert fast.target_s.difference == mean_interval([-2.0, -4.0, -7.5])
-    assert fast.mean_round_s.difference == mean_interval([-0.5, -1.0, -1.5])
-    assert (hopeless.target_s.reached, hopeless.target_s.difference) == (0, mean_interval([6.0, 3.0, 0.0]))
-    assert hopeless.max_leak.difference.count == 0
+    assert fast["target_s"].difference == mean_interval([-2.0, -4.0, -7.5])
+    assert fast["mean_round_s"].difference == mean_interval([-0.5, -1.0, -1.5])
+    assert (hopeless["target_s"].reached, hopeless["target_s"].difference) == (0, mean_interval([6.0, 3.0, 0.0]))
+    assert hopeless["max_leak"].difference.count == 0
 
 
 def test_cells_say_never_partly_and_unprotected(sweep_path: Path) -> None:

@@ -1,0 +1,114 @@
+"""What the metrics of one run are computed from: its tables, its summary, and where and how it is to be measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.results import Run
+from analysis.targets import UNLIMITED, Extent
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where and how metrics are measured."""
+
+    target_accuracy: float | None = None
+    """What `target_s` and the like are the cost of; None: no target."""
+    smoothing_s: float = 0.0
+    """Simulated seconds over which accuracies are averaged on the way to the target."""
+    last: int = 10
+    """Evaluations averaged for the final accuracy."""
+    until: Extent = UNLIMITED
+    """How far final accuracies and sums over rounds go: what all compared runs reach."""
+
+
+DEFAULT = Settings()
+
+
+class RunColumns:
+    """The rounds table of a run: columns by name, each (n,) of floats, NaN where missing."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __getitem__(self, name: str, /) -> FloatArray:
+        return self._run.columns([name])[name]
+
+
+class Facts:
+    """What is known of one finished run; tables are read when first asked for."""
+
+    def __init__(self, run: Run, settings: Settings = DEFAULT) -> None:
+        self.run = run
+        self.settings = settings
+        self.rounds = RunColumns(run)
+
+    @property
+    def count(self) -> int:
+        """Rounds that closed."""
+        return self.rounds["round"].size
+
+    @property
+    def end_s(self) -> float:
+        """Simulated seconds to the close of the last round; 0 without rounds."""
+        ends = self.rounds["end_s"]
+        return float(ends[-1]) if ends.size else 0.0
+
+    def total(self, *names: str) -> float:
+        """Sum of columns over all rounds; NaN where nothing was measured."""
+        columns = [self.rounds[name] for name in names]
+        if all(np.isnan(column).all() for column in columns):
+            return math.nan
+        return float(sum(np.nansum(column) for column in columns))
+
+    def of_summary(self, section: str, key: str) -> Any:
+        """An entry of a section of the summary; None where there is none."""
+        return (self.run.summary.get(section) or {}).get(key)
+
+    @cached_property
+    def clients(self) -> int:
+        """How many clients the scenario has; 0: it does not say."""
+        return int((self.run.scenario.get("clients") or {}).get("count", 0))
+
+    @cached_property
+    def deliveries(self) -> FloatArray:
+        """Updates delivered by each client over the whole run, (K,); empty where the run kept no record of single clients."""
+        counted = self.of_summary("aoi", "successes")
+        if counted:
+            return np.asarray(counted, np.float64)
+        return self.attempts(delivered=True)
+
+    @cached_property
+    def begun(self) -> FloatArray:
+        """Updates begun by each client over the whole run, (K,); likewise."""
+        return self.attempts(delivered=False)
+
+    def attempts(self, *, delivered: bool) -> FloatArray:
+        """Rows of the clients table of each client, (K,): of all, or of those delivered; empty without such a table."""
+        if not self.run.has_clients:
+            return np.empty(0)
+        found: FloatArray = np.zeros(self.clients)
+        for piece in self.run.pieces("clients", ("client", "outcome")):
+            client = piece.column("client").to_numpy()
+            # Who never delivered counts as well, though the scenario may not say how many clients there are.
+            size = max(found.size, int(client.max(initial=-1)) + 1)
+            if delivered:
+                client = client[_equal(piece.column("outcome"), "delivered")]
+            counts = np.bincount(client, minlength=size).astype(np.float64)
+            found = counts + np.pad(found, (0, counts.size - found.size))
+        return found
+
+
+def _equal(column: Any, value: str) -> NDArray[np.bool_]:
+    """Where a column of words, (n,), has one of them."""
+    import pyarrow.compute
+
+    return np.asarray(pyarrow.compute.equal(column.cast("string"), value).to_numpy(), np.bool_)
