@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
     them at the same addresses. Between other clients, data or links a difference at equal seeds means nothing: what is gathered
     must share these (see `WORLD`), but for what the first of `folders`, a sweep, varies by itself.
     Of a variant's folder, runs that were interrupted are missing, as in a sweep; a run that is named by itself counts as it is.
-    Accuracies are smoothed as in the first sweep that smooths them.
+    Accuracies are smoothed as in the first sweep that smooths them. Damaged runs of a sweep are missing, with a warning each.
 
     Raises:
         ValueError: a folder that holds no finished run, a variant with two runs of one seed, or runs of different worlds.
@@ -37,7 +38,9 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
     missing: list[tuple[str, int]] = []
     for folder in folders:
         if is_sweep(folder):
-            opened = open_sweep(folder)
+            opened, damages = open_sweep(folder).without_damaged()
+            for told in damages:
+                warnings.warn(told, stacklevel=2)
             target_accuracy = opened.target_accuracy if target_accuracy is None else target_accuracy
             smoothing_s = smoothing_s or opened.smoothing_s
             prefix = f"{folder.resolve().name}/" if len(folders) > 1 else ""

@@ -262,7 +262,8 @@ class Sweep:
             missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
             name, baseline = str(content["name"]), str(content["baseline"])
             smoothing_s = float(content.get("smoothing_s", 0.0))
-        except (KeyError, TypeError) as error:
+            target = None if target is None else float(target)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"{file}: expected the list of a sweep's runs, but a key is missing or malformed: {error}"
             ) from error
@@ -272,12 +273,42 @@ class Sweep:
                 name=name,
                 entries=entries,
                 baseline=baseline,
-                target_accuracy=None if target is None else float(target),
+                target_accuracy=target,
                 smoothing_s=smoothing_s,
                 missing=missing,
             )
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), str(file), 1)) from error
+
+    def without_damaged(self) -> tuple[Sweep, list[str]]:
+        """The sweep without its damaged runs, which then are `missing`; and what is wrong with them, a line each.
+
+        Reads all files of all runs.
+        """
+        whole, missing, told = [], list(self.missing), []
+        for entry in self.entries:
+            problems = _damages(entry)
+            told += problems
+            if problems:
+                missing.append((entry.label, entry.seed))
+            else:
+                whole.append(entry)
+        if not told:
+            return self, []
+        baseline = self.baseline
+        if whole and baseline not in {entry.variant for entry in whole}:
+            baseline = whole[0].variant
+            told.append(f"no run of the baseline {self.labels[self.baseline]!r} is left: differences are to {whole[0].label!r}")
+        kept = Sweep(
+            path=self.path,
+            name=self.name,
+            entries=whole,
+            baseline=baseline,
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=missing,
+        )
+        return kept, told
 
     def run(self, variant: str, seed: int) -> Run:
         """The run of `variant` at `seed`; ValueError where the sweep has none."""
@@ -377,6 +408,17 @@ def open_sweep(path: str | Path) -> Sweep:
         remedy = "; this is a single run, open it with open_run" if is_run(path) else ""
         raise ValueError(f"{path}: expected a sweep folder, but sweep.json is missing{remedy}")
     return Sweep.read(path)
+
+
+def _damages(entry: SweepEntry) -> list[str]:
+    """What is wrong with the files of a run; nothing in memory."""
+    if entry.source is not None:
+        return []
+    try:
+        _open_entry(entry)
+        return RunFolder(entry.path).damages()
+    except ValueError as error:
+        return [str(error)]
 
 
 def _open_entry(entry: SweepEntry) -> Run:

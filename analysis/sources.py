@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -12,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+
+from analysis.checksums import FILES, check_file, make_again, unsealed
 
 FORMAT = 1
 """The newest format version this reader knows."""
@@ -139,32 +142,51 @@ class RunSource(Protocol):
 
 
 class RunFolder:
-    """The folder that a run was written to."""
+    """The folder that a run was written to.
 
-    def __init__(self, path: Path) -> None:
+    `digests`: the SHA-256 of its files, by name; None: those in its summary, where that holds any. What is not as they say is
+    refused as it is opened.
+    """
+
+    def __init__(self, path: Path, digests: Mapping[str, str] | None = None) -> None:
         self.folder: Path | None = path
         self._path = path
+        self._given = digests
         self.place = str(path)
         self.kept = KeptColumns()
 
+    @cached_property
+    def _digests(self) -> Mapping[str, str] | None:
+        if self._given is not None or not (self._path / "summary.json").is_file():
+            return self._given
+        digests = read_json(self._path / "summary.json", "a run's summary").get(FILES)
+        return digests if isinstance(digests, dict) else None
+
     def summary(self) -> dict[str, Any]:
-        content = read_json(self._path / "summary.json", "a run's summary")
-        for key in ("name", "policy", "seed"):
+        path = self._path / "summary.json"
+        content = read_json(path, "a run's summary")
+        for key, kind in (("name", str), ("policy", str), ("seed", int)):
             if key not in content:
-                raise ValueError(f"{self._path / 'summary.json'}: expected a run's summary, but key {key!r} is missing")
+                raise ValueError(f"{path}: expected a run's summary, but key {key!r} is missing")
+            if not isinstance(content[key], kind):
+                raise ValueError(f"{path}: expected a run's summary, but {key} = {content[key]!r}")
         if not self.has("rounds"):
             raise ValueError(f"{self._path}: expected a run folder, but rounds.parquet is missing")
         return content
 
     def scenario_text(self) -> str:
         path = self._path / "scenario.toml"
+        self._check(path)
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ValueError(f"{path}: expected the run's scenario, but there is no such file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
 
     def has(self, table: TableName) -> bool:
-        return (self._path / f"{table}.parquet").is_file()
+        known = self._digests is None or f"{table}.parquet" in self._digests
+        return known and (self._path / f"{table}.parquet").is_file()
 
     def called(self, table: TableName) -> str:
         return str(self._path / f"{table}.parquet")
@@ -175,11 +197,28 @@ class RunFolder:
         import pyarrow.parquet
 
         path = self._path / f"{table}.parquet"
+        self._check(path)
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
                 yield _TableFile(file)
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path}: expected a Parquet file, but it cannot be read: {error}") from error
+        except (pyarrow.ArrowException, OSError) as error:
+            told = f"{path}: expected a Parquet file, but it cannot be read: {error}"
+            raise ValueError(f"{told}; make it again: {make_again(self._path)}") from error
+
+    def damages(self) -> list[str]:
+        """What is wrong with the run's files, in a line each; all of them are read."""
+        found = []
+        for name in self._digests or ():
+            try:
+                self._check(self._path / name)
+            except ValueError as error:
+                found.append(str(error))
+        return found
+
+    def _check(self, path: Path) -> None:
+        digest = (self._digests or {}).get(path.name)
+        if digest is not None and path.is_file():
+            check_file(path, digest)
 
 
 class RunInMemory:
@@ -243,12 +282,15 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     """A file of JSON with a format that this reader knows; raises ValueError that says what was `expected`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        if not isinstance(content, dict) or "format" not in content:
+            raise ValueError("it has no key 'format'")
+        inner = unsealed(content)
+    except json.JSONDecodeError as error:
         raise ValueError(f"{path}: expected {expected}, but it is not JSON: {error}") from error
-    if not isinstance(content, dict) or "format" not in content:
-        raise ValueError(f"{path}: expected {expected}, but it has no key 'format'")
-    _check_format(str(path), content["format"])
-    return content
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: expected {expected}, but it is damaged, or something else: {error}") from error
+    _check_format(str(path), inner["format"])
+    return inner
 
 
 def check_table(place: str, table: TableName, schema: Any) -> list[str]:

@@ -63,14 +63,14 @@ def write_report(
     `out` is a file that ends in .html or .md, or a folder that gets report.html (`format`: report.md). The HTML file holds
     everything; beside Markdown lie its figures, in a folder. `tables`: beside either, every table as CSV and LaTeX. The same
     folder gives the same bytes. `regret_bounds` are drawn beside regrets, `aoi_bounds` beside AoI regrets; the other settings
-    are those of `compare`.
+    are those of `compare`. Damaged runs of a sweep are left out, and named as missing.
     ValueError: `path` is neither a run nor a sweep folder, or the horizon lies beyond the end of the shortest run.
     """
     from analysis.figures.runs import draw_figures
 
     out = Path(out)
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
-    source = open_sweep(path) if is_sweep(path) else open_run(path)
+    source = open_sweep(path).without_damaged()[0] if is_sweep(path) else open_run(path)
     bounds = bool(regret_bounds or aoi_bounds)
     command = _command(
         Path(path), target_accuracy=target_accuracy, horizon_s=horizon_s, equal=equal, metrics=metrics, bounds=bounds

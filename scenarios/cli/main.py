@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from scenarios.cli.output import Quiet, complain, out_console, print_comparison, progress, tell, warn, warn_of
+from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, tell, warn, warn_of
 from scenarios.cli.results import compare, report, reproduce, trace
 from scenarios.schema.errors import BooksError, UserError, located
 
@@ -95,7 +95,9 @@ def resume(
     from scenarios.runs.run import go_on
     from scenarios.runs.unfinished import unfinished
 
-    study, _ = unfinished(folder)
+    study, state = unfinished(folder)
+    if state is None:
+        complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
     with progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):
         summary = go_on(
             folder,
@@ -247,10 +249,9 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
 
 def _compare(folder: Path, figures: bool) -> None:
-    from analysis import open_sweep
     from scenarios.runs.compared import add_comparison
 
-    done = open_sweep(folder)
+    done = opened_sweep(folder)
     for path in add_comparison(folder, done, print_comparison(done), figures=figures):
         out_console.print(f"figure: {path}", soft_wrap=True)
     out_console.print(f"runs: {folder}", soft_wrap=True)

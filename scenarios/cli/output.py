@@ -71,15 +71,13 @@ def tell(summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = ()
 
     Leaves with code 130 if it ended by an interrupt; `strict`: with code 2 if there are such warnings.
     """
-    from scenarios.runs import checkpoint
     from scenarios.runs.unfinished import INTERRUPTED
     from scenarios.schema.cautions import cautions_of
 
     out_console.print(summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        further = f". To go on: netsim resume {folder}" if checkpoint.exists(folder) else ""
-        complain(f"interrupted after {summary['rounds']} rounds; the files hold these{further}")
+        complain(f"interrupted after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
         raise typer.Exit(130)
     before = set(shown)
     warn_of({caution: [] for caution in cautions_of(summary) if caution not in before}, strict=strict)
@@ -106,6 +104,16 @@ def warn_of_missing(done: Any, strict: bool) -> None:
         raise UserError(f"--strict: {missing_words(done)}")
     if done.missing:
         complain(f"warning: {missing_words(done)}")
+
+
+def opened_sweep(folder: Path) -> Any:
+    """The sweep in a folder, without its damaged runs, of which it warns; raises ValueError."""
+    from analysis import open_sweep
+
+    sweep, damages = open_sweep(folder).without_damaged()
+    for told in damages:
+        complain(f"warning: {told}")
+    return sweep
 
 
 def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any:

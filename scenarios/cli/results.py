@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios.cli.output import Quiet, complain, out_console, print_comparison, progress, warn_of_missing
+from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, warn_of_missing
 from scenarios.schema.errors import UserError, located
 
 Horizon = Annotated[
@@ -51,13 +51,13 @@ def report(
     strict: Strict = False,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
-    from analysis import is_sweep, open_run, open_sweep, write_report
+    from analysis import is_sweep, open_run, write_report
     from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
     from scenarios.runs.bounds import aoi_bounds, theorem3_notes
 
     try:
         # Opened before the report is begun, so that a wrong folder is left as it was.
-        sweep = open_sweep(folder) if is_sweep(folder) else None
+        sweep = opened_sweep(folder) if is_sweep(folder) else None
         if sweep is not None:
             warn_of_missing(sweep, strict)
         opened = [open_run(folder)] if sweep is None else list(sweep)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.records.sinks import UNFINISHED
-from scenarios.runs import atomic
+from netsim.records import atomic
+from netsim.records.tables import UNFINISHED
 
 FILE = f"{UNFINISHED}/checkpoint.npz"
 """Where it lies in the folder of its run."""

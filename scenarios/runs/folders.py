@@ -10,7 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from scenarios.runs import atomic, checkpoint
+from analysis.checksums import sealed
+from analysis.sources import read_json
+from netsim.records import atomic
+from scenarios.runs import checkpoint
 from scenarios.runs.marker import MARKER, Marker
 from scenarios.schema.errors import UserError
 
@@ -18,10 +21,12 @@ SCENARIO = "scenario.toml"
 SUMMARY = "summary.json"
 MANIFEST = "sweep.json"
 _EARLIER = f"of a version of netsim that left no list of its files ({MARKER}), so that these cannot be told from yours"
+_REMEDY = "remove it, and go on with the run or run it again: netsim resume {0}"
 
 
 @contextmanager
-def _writing(out: Path) -> Iterator[None]:
+def writing(out: Path) -> Iterator[None]:
+    """Raise UserError for an OSError of the block, which writes to `out`."""
     try:
         yield
     except OSError as error:
@@ -48,7 +53,7 @@ def _names(folder: Path) -> set[str]:
 
 def _marker(out: Path) -> Marker | None:
     """The marker in `out`, None for a new or an empty folder; raises UserError where `out` holds other things than results."""
-    with _writing(out):
+    with writing(out):
         _check_place(out)
         names = _names(out)
     found = Marker.read(out)
@@ -82,13 +87,13 @@ def check_run(out: Path, overwrite: bool, files: Iterable[str] = ()) -> None:
 
 def make(out: Path) -> None:
     """Make a folder, and those above it; raises UserError."""
-    with _writing(out):
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
 
 
 def open_run(out: Path, files: Iterable[str]) -> Marker:
     """Take what an earlier run wrote out of the folder of a run that writes `files`; the folder's marker."""
-    with _writing(out):
+    with writing(out):
         marker = Marker.read(out) or Marker(out, "run")
         marker.remove()
         marker.claim(files)
@@ -133,7 +138,7 @@ def _check_run_of_sweep(out: Path, run: Path) -> None:
 
 def open_sweep(out: Path, manifest: dict[str, Any], runs: Iterable[str]) -> None:
     """Take the runs, figures and tables of an earlier sweep out of the folder of a sweep with `runs`."""
-    with _writing(out):
+    with writing(out):
         marker = Marker.read(out) or Marker(out, "sweep")
         for name in marker.runs:
             _remove_run(out / name)
@@ -147,7 +152,7 @@ def extend_sweep(out: Path, runs: Iterable[str]) -> None:
     """Note that further runs go to the folder of a sweep that goes on."""
     marker = Marker.read(out)
     if marker is not None:
-        with _writing(out):
+        with writing(out):
             marker.claim([MANIFEST], runs)
 
 
@@ -164,7 +169,13 @@ def _remove_run(run: Path) -> None:
 
 def write_manifest(out: Path, manifest: dict[str, Any]) -> None:
     """List a sweep's runs; in one go, so that no reader sees half a list."""
-    atomic.write(out / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
+    with writing(out):
+        write_json(out / MANIFEST, manifest)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Put `content`, with a checksum of itself, into a file in one step; raises OSError."""
+    atomic.write(path, (json.dumps(sealed(content), indent=2) + "\n").encode())
 
 
 def add_files(out: Path, made: Path) -> list[Path]:
@@ -176,7 +187,7 @@ def add_files(out: Path, made: Path) -> list[Path]:
     marker = Marker.read(out)
     if marker is None:
         raise UserError(f"{out}: holds results {_EARLIER}; name a place elsewhere with --out")
-    with _writing(out):
+    with writing(out):
         marker.check()
         marker.claim(file.as_posix() for file in files)
         for file in files:
@@ -186,20 +197,29 @@ def add_files(out: Path, made: Path) -> list[Path]:
     return [out / file for file in files]
 
 
+def read_summary(run: Path) -> dict[str, Any]:
+    """What the summary of the run in a folder says; raises UserError where it cannot be read."""
+    try:
+        return read_json(run / SUMMARY, "a run's summary")
+    except ValueError as error:
+        raise UserError(f"{error}; {_REMEDY.format(run)}") from error
+
+
 def ended(run: Path) -> str | None:
     """How the run in a folder ended; None where it has not. Raises UserError where the summary cannot be read."""
-    try:
-        return str(json.loads((run / SUMMARY).read_text(encoding="utf-8"))["ended"])
-    except FileNotFoundError:
+    if not os.path.lexists(run / SUMMARY):
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        remedy = f"remove it, and go on with the run or run it again: netsim resume {run}"
-        raise UserError(f"{run / SUMMARY}: is damaged, or not the summary of a run; {remedy}") from error
+    how = read_summary(run).get("ended")
+    if not isinstance(how, str):
+        raise UserError(f"{run / SUMMARY}: does not say how the run ended; {_REMEDY.format(run)}")
+    return how
 
 
 def begun(run: Path) -> str | None:
     """The text of the scenario of the run in a folder; None where none has begun."""
     try:
         return (run / SCENARIO).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise UserError(f"{run / SCENARIO}: cannot be read ({error.strerror or error}); remove {run}, or name another") from error

@@ -16,11 +16,25 @@ class StopRequest:
     """Whether the user has asked for the end."""
 
     asked = False
+    _alarm: threading.Timer | None = None
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if so."""
         if self.asked:
             raise KeyboardInterrupt
+
+    def settle(self) -> None:
+        """What was asked for is under way: from here on only a second request ends it on the spot."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def ask(self, number: int) -> None:
+        """Note the wish; the signal `number` comes again in `GRACE_S` seconds, unless it is settled by then."""
+        self.asked = True
+        # To the main thread, so that it wakes from whatever it waits for.
+        self._alarm = threading.Timer(GRACE_S, signal.pthread_kill, [threading.main_thread().ident, number])
+        self._alarm.daemon = True
+        self._alarm.start()
 
 
 @contextmanager
@@ -30,17 +44,11 @@ def stop_requests() -> Iterator[StopRequest]:
     In a thread other than the main one nothing changes: signals do not come there.
     """
     request = StopRequest()
-    alarms: list[threading.Timer] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         if request.asked:
             raise KeyboardInterrupt
-        request.asked = True
-        # To the main thread, so that it wakes from whatever it waits for.
-        main = threading.main_thread().ident
-        alarms.append(threading.Timer(GRACE_S, signal.pthread_kill, [main, number]))
-        alarms[0].daemon = True
-        alarms[0].start()
+        request.ask(number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -51,7 +59,6 @@ def stop_requests() -> Iterator[StopRequest]:
     try:
         yield request
     finally:
-        for alarm in alarms:
-            alarm.cancel()
+        request.settle()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
-from scenarios.runs import atomic
+from analysis.checksums import KEY, sealed, unsealed
+from netsim.records import atomic
 from scenarios.schema.errors import UserError
 
 MARKER = "netsim.json"
@@ -39,10 +39,12 @@ class Marker:
         if path.is_symlink():
             raise UserError(f"{path}: is a symbolic link, which netsim does not follow; {_REMEDY}")
         try:
-            content = json.loads(path.read_bytes())
-            digest = content.pop("sha256")
-            if digest != _digest(content) or content["format"] != FORMAT:
-                raise ValueError("its checksum or its format is another")
+            read = json.loads(path.read_bytes())
+            content = unsealed(read)
+            if KEY not in read or content["format"] != FORMAT:
+                raise ValueError("it has no checksum, or its format is another")
+            if not all(isinstance(name, str) and "\0" not in name for name in (*content["files"], *content["runs"])):
+                raise ValueError("it lists something else than files")
             return cls(folder, content["kind"], content["files"], content["runs"])
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -54,7 +56,7 @@ class Marker:
     def write(self) -> None:
         """Put the list on disk."""
         content = {"format": FORMAT, "kind": self.kind, "files": self.files, "runs": self.runs}
-        text = json.dumps(content | {"sha256": _digest(content)}, indent=1) + "\n"
+        text = json.dumps(sealed(content), indent=1) + "\n"
         atomic.write(self.folder / MARKER, text.encode())
 
     def claim(self, files: Iterable[str] = (), runs: Iterable[str] = ()) -> None:
@@ -120,7 +122,3 @@ class Marker:
         for place in [path, *path.parents[:-1]]:
             if (self.folder / place).is_symlink():
                 raise UserError(f"{self.folder / place}: is a symbolic link, which netsim does not follow; {_REMEDY}")
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from netsim.records.sinks import sha256_of
+from netsim.records.tables import sha256_of
 from scenarios.registry.in_process import IN_MEMORY
 from scenarios.registry.kinds import BUILT_IN, known, load_own
 from scenarios.schema.errors import UserError

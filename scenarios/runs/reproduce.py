@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from analysis.sources import RunFolder
 from netsim.simulation import Simulation
-from scenarios.runs.folders import begun, ended
+from scenarios.runs.folders import SCENARIO, begun, ended, read_summary
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
@@ -26,7 +26,10 @@ def finished(folder: Path) -> Scenario:
         raise UserError(f"{folder}: is not the folder of a run")
     if ended(folder) in (None, INTERRUPTED):
         raise UserError(f"{folder}: the run has not come to its end; netsim resume {folder} goes on with it")
-    return load(str(folder / "scenario.toml"))
+    damages = RunFolder(folder).damages()
+    if damages:
+        raise UserError("\n".join(damages))
+    return load(str(folder / SCENARIO))
 
 
 def reproduce(folder: Path, *, after_round: Callable[[Simulation], None] | None = None) -> list[str]:
@@ -43,9 +46,9 @@ def reproduce(folder: Path, *, after_round: Callable[[Simulation], None] | None 
             raise KeyboardInterrupt
         tables = sorted({file.name for place in (folder, again) for file in place.glob("*.parquet")})
         different = [told for name in tables if (told := _difference(folder / name, again / name)) is not None]
-    told = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    before = told["versions"]
-    code = changes(latest(told.get("own_code", [])), latest(summary["own_code"]))
+    first = read_summary(folder)
+    before = first["versions"]
+    code = changes(latest(first.get("own_code", [])), latest(summary["own_code"]))
     now: dict[str, Any] = summary["versions"]
     changed = [f"{name} {before.get(name)}, now {now[name]}" for name in now if before.get(name) != now[name]]
     if different and code:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from analysis.checksums import FILES, DamagedFileError
 from analysis.sources import COLUMNS, RunFolder
-from netsim.records.sinks import FORMAT, UNFINISHED, DamagedPieceError, ParquetRecorder, table_files
+from netsim.records import atomic
+from netsim.records.sinks import FORMAT, ParquetRecorder, table_files
+from netsim.records.tables import UNFINISHED, DamagedPieceError
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
-from scenarios.runs import atomic, checkpoint
+from scenarios.runs import checkpoint
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.collector import long_lived
+from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
-from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, make, open_run
-from scenarios.runs.interrupts import stop_requests
+from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, open_run, write_json
+from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
 from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import latest, own_code, refuse_changed, used
@@ -37,6 +41,8 @@ from scenarios.schema.scenario import Scenario
 _PARTITION = "partition.parquet"
 CHECKPOINT_S = 60.0
 """Seconds of wall time between two checkpoints of a run."""
+FIRST_S = 2.0
+"""Seconds of wall time up to the first."""
 
 
 def run(
@@ -72,18 +78,31 @@ def simulate(
     """As `run`, for a simulation that is built already."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     counts = label_counts(built)
-    files = [SCENARIO, *table_files(**tables_of(scenario)), *([] if counts is None else [_PARTITION]), SUMMARY]
+    files = files_of(scenario, counts)
     check_run(out, overwrite, files)
-    make(out)
-    with locked(out):
+    with stop_requests() as stop, made(out), locked(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
+        return _from_the_start(built, scenario, out, files, counts, stop, after_round, checkpoint_s)
+
+
+def _from_the_start(
+    built: Built,
+    scenario: Scenario,
+    out: Path,
+    files: list[str],
+    counts: NDArray[Any] | None,
+    stop: StopRequest,
+    after_round: Callable[[Simulation], None] | None,
+    checkpoint_s: float,
+) -> dict[str, Any]:
+    with orderly(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
         if counts is not None:
             with atomic.replacing(out / _PARTITION) as file:
                 pq.write_table(partition_table(counts), file, compression="zstd")
-        return _simulate(built, scenario, marker, None, after_round, checkpoint_s)
+        return _simulate(built, scenario, marker, None, stop, after_round, checkpoint_s)
 
 
 def go_on(
@@ -103,13 +122,20 @@ def go_on(
     folder = Path(out)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not the folder of a run")
-    with locked(folder):
+    with stop_requests() as stop, locked(folder):
         scenario, state = unfinished(folder)
         if script:
             scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
-        if not allow_changed_code:
+        if state is not None and not allow_changed_code:
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
-        return _simulate(build(scenario), scenario, begun_run(folder), state, after_round, checkpoint_s)
+        built = build(scenario)
+        if state is None:
+            counts = label_counts(built)
+            files = files_of(scenario, counts)
+            check_run(folder, True, files)
+            return _from_the_start(built, scenario, folder, files, counts, stop, after_round, checkpoint_s)
+        with orderly(folder):
+            return _simulate(built, scenario, begun_run(folder), state, stop, after_round, checkpoint_s)
 
 
 def _simulate(
@@ -117,12 +143,13 @@ def _simulate(
     scenario: Scenario,
     marker: Marker,
     state: dict[str, Any] | None,
+    stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> dict[str, Any]:
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
-    started = kept = time.perf_counter()
+    started = time.perf_counter()
     if state is not None:
         # Before the tables of the earlier attempt make room for new ones.
         simulation.load_state_dict(state["simulation"])
@@ -136,46 +163,82 @@ def _simulate(
     files = checksums(out, [name for name in (SCENARIO, _PARTITION) if name in marker.files])
 
     def keep() -> None:
-        nonlocal kept
-        kept = time.perf_counter()
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
-        checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": kept - started, **now})
+        wall_s = time.perf_counter() - started
+        checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": wall_s, **now})
 
     try:
-        with stop_requests() as stop, refusing(scenario, simulation), long_lived():
-
-            def between_rounds(simulation: Simulation) -> None:
-                try:
-                    if after_round is not None:
-                        after_round(simulation)
-                    stop.check()
-                except KeyboardInterrupt:
-                    keep()
-                    raise
-                if time.perf_counter() - kept >= checkpoint_s:
-                    keep()
-
-            simulation.run(after_round=between_rounds)
-        how = simulation.ended or INTERRUPTED
-    except KeyboardInterrupt:
-        how = INTERRUPTED
+        with refusing(scenario, simulation), long_lived():
+            how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
+        stop.settle()
+        with _whole():
+            simulation.close()
+            place = RunFolder(out, tables.digests)
+            present = {name: partial(place.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
+            told = summary(built, scenario, totals, how, time.perf_counter() - started, present)
+        write_json(out / SUMMARY, told | {"own_code": code, FILES: files | tables.digests})
+    except Exception as error:
+        # What was simulated up to a mistake of a component helps to find it.
+        if not isinstance(error, OSError) and not (out / SUMMARY).exists():
+            with suppress(Exception):
+                simulation.close()
+        raise
     finally:
-        _close(simulation)
-    present = {name: partial(RunFolder(out).open, name) for name in COLUMNS if f"{name}.parquet" in marker.present()}
-    told = summary(built, scenario, totals, how, time.perf_counter() - started, present) | {"own_code": code}
-    atomic.write(out / SUMMARY, (json.dumps(told, indent=2) + "\n").encode())
+        tables.discard()
     if how != INTERRUPTED:
-        marker.remove(UNFINISHED)
+        with suppress(OSError):  # all that counts is written
+            marker.remove(UNFINISHED)
     refuse_unbalanced(told["books"], out)
-    return told
+    if stop.asked and how != INTERRUPTED:
+        raise KeyboardInterrupt(f"the run had come to its end, and its results are complete: {out}")
+    return told | {"own_code": code}
 
 
-def _close(simulation: Simulation) -> None:
+def _rounds(
+    simulation: Simulation,
+    keep: Callable[[], None],
+    stop: StopRequest,
+    after_round: Callable[[Simulation], None] | None,
+    checkpoint_s: float,
+) -> str:
+    """Simulate to the end, or up to an interrupt; how it ended. `keep` is called now and then, and where an interrupt permits."""
+    # The first checkpoint is early, so that a run of long rounds has one as it is interrupted within the next.
+    due = time.perf_counter() + min(FIRST_S, checkpoint_s)
+
+    def between_rounds(simulation: Simulation) -> None:
+        nonlocal due
+        try:
+            if after_round is not None:
+                after_round(simulation)
+            stop.check()
+        except KeyboardInterrupt:
+            stop.settle()
+            keep()
+            raise
+        if time.perf_counter() >= due:
+            keep()
+            due = time.perf_counter() + checkpoint_s
+
     try:
-        simulation.close()
-    except DamagedPieceError as error:
+        simulation.run(after_round=between_rounds)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return simulation.ended or INTERRUPTED
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Raise UserError where what the run has written is found to have changed since."""
+    try:
+        yield
+    except (DamagedPieceError, DamagedFileError) as error:
         raise UserError(f"{error}; run it again") from error
+
+
+def files_of(scenario: Scenario, counts: NDArray[Any] | None) -> list[str]:
+    """The files of a run once it is complete; `counts` as of `label_counts`."""
+    return [SCENARIO, *table_files(**tables_of(scenario)), *([] if counts is None else [_PARTITION]), SUMMARY]
 
 
 def tables_of(scenario: Scenario) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import tempfile
@@ -21,7 +20,17 @@ from netsim.simulation import Simulation
 from scenarios.build.simulation import build
 from scenarios.registry.in_process import named_in_text, refuse_unnamed
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import MANIFEST, SUMMARY, begun, check_sweep, ended, extend_sweep, make, open_sweep, write_manifest
+from scenarios.runs.folders import (
+    MANIFEST,
+    begun,
+    check_sweep,
+    ended,
+    extend_sweep,
+    make,
+    open_sweep,
+    read_summary,
+    write_manifest,
+)
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
 from scenarios.runs.marker import MARKER, Marker
@@ -225,15 +234,22 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, list[str]]:
     """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about."""
     found: dict[Caution, list[str]] = {}
     for p in complete(planned, folder):
-        for caution in cautions_of(json.loads((folder / p.path / SUMMARY).read_text(encoding="utf-8"))):
+        for caution in cautions_of(read_summary(folder / p.path)):
             if caution not in planned.cautions:
                 found.setdefault(caution, []).append(p.path)
     return found
 
 
 def complete(planned: Plan, folder: Path) -> list[Planned]:
-    """The runs of a sweep that have ended otherwise than by an interrupt."""
-    return [p for p in planned.runs if ended(folder / p.path) not in (None, INTERRUPTED)]
+    """The runs of a sweep that have ended otherwise than by an interrupt, and whose summaries can be read."""
+    return [p for p in planned.runs if _is_complete(folder / p.path)]
+
+
+def _is_complete(run: Path) -> bool:
+    try:
+        return ended(run) not in (None, INTERRUPTED)
+    except UserError:
+        return False
 
 
 @contextmanager
@@ -286,17 +302,20 @@ def _simulate(planned: Planned, out: Path, counts_file: str, index: int, resume:
     counts = open_counts(counts_file)
     if counts[_STOP]:
         return None
-    same = resume and _begun(planned, out)
-    if same and ended(out) not in (None, INTERRUPTED):
-        counts[index] = planned.scenario.rounds
-        return None
+    where = f"variant {planned.variant}, seed {planned.seed}"
+    try:
+        same = resume and _begun(planned, out)
+        if same and ended(out) not in (None, INTERRUPTED):
+            counts[index] = planned.scenario.rounds
+            return None
+    except UserError as error:
+        return f"{where}: {error}"
 
     def count(simulation: Simulation) -> None:
         counts[index] = simulation.server.round
         if counts[_STOP]:
             raise KeyboardInterrupt
 
-    where = f"variant {planned.variant}, seed {planned.seed}"
     with located(where):
         # Processes import the code one after the other, and keep what they have imported.
         refuse_changed("while the sweep was under way", code, own_code(planned.scenario))
@@ -308,6 +327,9 @@ def _simulate(planned: Planned, out: Path, counts_file: str, index: int, resume:
             summary = run(planned.scenario, out, overwrite=True, after_round=count)
     except UserError as error:
         return f"{where}: {error}"
+    except KeyboardInterrupt:
+        counts[_STOP] = 1
+        return None
     if summary["ended"] == INTERRUPTED:
         counts[_STOP] = 1
     return None
@@ -322,10 +344,13 @@ def _check_code(runs: list[Planned], code: list[Fingerprint], folder: Path, allo
     """Raise UserError, or with `allow` warn, where runs of an earlier attempt that will stay used other code of the user's."""
     for p, now in zip(runs, code, strict=True):
         out = folder / p.path
-        # A run that is simulated again from the start uses the present code only.
-        if not _begun(p, out) or (ended(out) in (None, INTERRUPTED) and not checkpoint.exists(out)):
-            continue
-        before = latest(noted_code(out))
+        try:
+            # A run that is simulated again from the start uses the present code only.
+            if not _begun(p, out) or (ended(out) in (None, INTERRUPTED) and not checkpoint.exists(out)):
+                continue
+            before = latest(noted_code(out))
+        except UserError:
+            continue  # what is damaged is told as it is to go on
         try:
             refuse_changed(str(out), before, now)
         except UserError as error:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from netsim.records.sinks import check_pieces, sha256_of
+from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, ended
+from scenarios.runs.folders import SCENARIO, begun_run, ended, read_summary
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -28,8 +27,8 @@ def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
     return {name: sha256_of(out / name) for name in files}
 
 
-def unfinished(out: Path) -> tuple[Scenario, dict[str, Any]]:
-    """The scenario and the last checkpoint of a run that was cut off.
+def unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
+    """The scenario and the last checkpoint of a run that was cut off; None: it was cut off before its first.
 
     Raises UserError where `out` holds no such run, or anything in it that is gone on from is not as the run left it.
     """
@@ -38,7 +37,9 @@ def unfinished(out: Path) -> tuple[Scenario, dict[str, Any]]:
         raise UserError(f"{out}: the run has come to its end ({how}); there is nothing to go on with")
     if not (out / SCENARIO).is_file():
         raise UserError(f"{out}: is not the folder of a run")
-    begun_run(out)
+    listed = begun_run(out).files
+    if not checkpoint.exists(out) and (how is None or checkpoint.FILE not in listed):
+        return load(str(out / SCENARIO)), None
     remedy = f"run it again: netsim run {out / SCENARIO} --out {out} --overwrite"
     try:
         state = checkpoint.load(out)
@@ -55,9 +56,9 @@ def noted_code(out: Path) -> list[dict[str, Any]]:
     """What the run in `out`, complete or with a checkpoint, noted of the user's own code; raises UserError."""
     if ended(out) in (None, INTERRUPTED):
         _, state = unfinished(out)
-        noted: list[dict[str, Any]] = state["own_code"]
+        noted: list[dict[str, Any]] = [] if state is None else state["own_code"]
     else:
-        noted = json.loads((out / SUMMARY).read_text(encoding="utf-8")).get("own_code", [])
+        noted = read_summary(out).get("own_code", [])
     return noted
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import compare, gather, open_sweep
+from analysis import compare, gather, open_run, open_sweep
 from analysis.gathered import different_world
 from scenarios.cli.main import main
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
+from tests.helpers.result_folders import edit_summary
 from tests.helpers.small_scenario import small, small_tables
 
 
@@ -63,9 +63,7 @@ def test_sweeps_and_folders_of_variants_are_taken_apart(tmp_path: Path) -> None:
 def test_an_interrupted_run_of_a_variant_counts_as_missing(tmp_path: Path) -> None:
     sweep(plan(small_tables(), "small"), tmp_path / "sweep", jobs=1)
     variant = tmp_path / "sweep" / "random"
-    summary = variant / "seed-2" / "summary.json"
-    told = json.loads(summary.read_text(encoding="utf-8"))
-    summary.write_text(json.dumps(told | {"ended": "interrupted"}), encoding="utf-8")
+    edit_summary(variant / "seed-2", ended="interrupted")
     cut = gather([variant])
     assert [(entry.seed, entry.label) for entry in cut.entries] == [(1, "random")]
     assert cut.missing == (("random", 2),)
@@ -155,9 +153,7 @@ def test_what_is_different_is_told(tmp_path: Path, monkeypatch: Any, capsys: Any
     changed = table.set_column(table.schema.get_field_index("end_s"), table.schema.field("end_s"), [ends])
     pq.write_table(changed, folder / "rounds.parquet")
     (folder / "clients.parquet").unlink()
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["versions"]["numpy"] = "0.1"
-    (folder / "summary.json").write_text(json.dumps(summary))
+    edit_summary(folder, versions=open_run(folder).summary["versions"] | {"numpy": "0.1"})
     assert netsim(monkeypatch, "reproduce", folder, "--quiet") == 1
     told = capsys.readouterr().err
     assert f"rounds.parquet: end_s of row 3 is {ends[3]}" in told

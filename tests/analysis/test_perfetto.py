@@ -141,6 +141,6 @@ def test_a_run_without_client_records_shows_its_rounds(tmp_path: Path) -> None:
 def test_a_broken_table_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     run(parse(rough(rounds=3)), tmp_path / "run")
     (tmp_path / "run" / "clients.parquet").write_text("nonsense")
-    with pytest.raises(ValueError, match=r"clients\.parquet: expected a Parquet file"):
+    with pytest.raises(ValueError, match=r"clients\.parquet: is damaged \(its checksum is not the one in summary\.json\)"):
         write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json")
     assert not (tmp_path / "trace.json").exists()

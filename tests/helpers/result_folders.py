@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.checksums import FILES, sealed
 from analysis.results import COLUMNS
+from analysis.sources import read_json
 from netsim.records import sinks as trace
+from netsim.records.tables import sha256_of
 
 INTEGERS = {"round", "version", "bytes_down", "bytes_up", "client", "age_rounds"}
 COUNTS = {"selected", "delivered", "lost", "late", "aborted", "in_flight"}
@@ -99,6 +102,13 @@ def write_run(
     }
     (path / "summary.json").write_text(json.dumps(content | summary), encoding="utf-8")
     return path
+
+
+def edit_summary(run: Path, **changes: Any) -> None:
+    """Put other values into the summary of a run that netsim wrote, with the checksums of what is in its folder now."""
+    content = read_json(run / "summary.json", "a summary") | changes
+    content[FILES] = {name: sha256_of(run / name) for name in content[FILES] if (run / name).is_file()}
+    (run / "summary.json").write_text(json.dumps(sealed(content)), encoding="utf-8")
 
 
 def write_sweep(

@@ -184,7 +184,7 @@ def test_report_of_a_run_and_of_a_folder_that_is_none(shell):
         assert not (shell.folder / "nowhere").exists()
     (shell.out / "rounds.parquet").write_bytes(b"no table")
     code, _, err = shell("report", shell.out)
-    assert (code, "rounds.parquet: expected a Parquet file" in err) == (2, True)
+    assert (code, "rounds.parquet: is damaged (its checksum is not the one in summary.json)" in err) == (2, True)
     code, _, err = shell("report", shell.out, "--out", shell.file / "x")
     assert code == 2
 

@@ -240,7 +240,7 @@ def test_a_table_that_disagrees_is_named(table: str, column: str, change: Any, t
     counts = totals | {name: slots[name] for name in slots if name.startswith("messages")}
     summed = {name: count for name, count in counts.items() if not name.endswith("in_flight")}
     given = {"counts": counts, "summed": summed, "rounds": 2, "max_leak": summary["final"]["max_leak"]}
-    tables = {name: partial(RunFolder(tmp_path / "run").open, name) for name in ("rounds", "clients", "messages")}
+    tables = {name: partial(RunFolder(tmp_path / "run", {}).open, name) for name in ("rounds", "clients", "messages")}
     assert audit(tables, **given)["balanced"]
     _rewritten(tmp_path / "run" / f"{table}.parquet", column, change)
     books = audit(tables, **given)

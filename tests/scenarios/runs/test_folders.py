@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.runs import atomic
+from netsim.records import atomic
 from scenarios.runs.folders import add_files
 from scenarios.runs.lock import locked
 from scenarios.runs.marker import MARKER, Marker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,9 +15,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from netsim.records.sinks import UNFINISHED, DetectionRow
+from netsim.records.sinks import DetectionRow
+from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
 from scenarios.runs import checkpoint
+from scenarios.runs.folders import read_summary
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import go_on, run
 from scenarios.runs.summary import Totals
@@ -55,7 +56,7 @@ def tables_of(folder: Path) -> dict[str, bytes]:
 
 
 def told(folder: Path) -> dict[str, Any]:
-    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    summary = read_summary(folder)
     assert summary.pop("wall_time_s") > 0
     return summary
 
@@ -304,7 +305,7 @@ def test_a_flipped_bit_never_makes_a_wrong_table(tmp_path: Path, monkeypatch: An
     for name in ("clients.parquet", "rounds.parquet"):
         (out / name).write_bytes(b"PAR1 and no end")
     (out / "summary.json").write_bytes(b"{")
-    with pytest.raises(UserError, match=r"summary.json: is damaged, or not the summary of a run; remove it, and go on"):
+    with pytest.raises(UserError, match=r"summary.json: expected a run's summary, but it is not JSON: .*; remove it, and go on"):
         go_on(out)
     (out / "summary.json").unlink()
     go_on(out)

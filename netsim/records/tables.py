@@ -1,0 +1,218 @@
+"""Tables on their way to Parquet files: streamed, safe against the loss of the process, whole as soon as they are there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from netsim.records import atomic
+from netsim.records.in_memory import TableRows
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+
+UNFINISHED = "unfinished"
+"""Folder, within that of a run, of what a run that was cut off can go on from."""
+
+
+class DamagedPieceError(ValueError):
+    """A piece of a table that a checkpoint counts on is not there, or not as it was written."""
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Sink:
+    """A file that is written from its beginning to its end, and the SHA-256 of what it was given; Arrow writes into it."""
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        # A symbolic link of that name is removed, not followed, and "x" refuses to open one.
+        path.unlink(missing_ok=True)
+        self.path = path
+        self._file = path.open("xb")
+        self._sha256 = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        if not self.closed:
+            self._sha256.update(data)
+            self._file.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing: what counts is on the disk once `finish` has returned."""
+
+    def close(self) -> None:
+        """Nothing, likewise."""
+
+    def finish(self) -> str:
+        """Put everything on the disk, and close; returns the SHA-256."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self.closed = True
+        return self._sha256.hexdigest()
+
+    def drop(self) -> None:
+        """Close, and remove the file; what is written later goes nowhere."""
+        self.closed = True
+        with suppress(OSError):  # what is in the buffer may not fit on the disk, too
+            self._file.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+class _File:
+    """A Parquet file that is being written."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._sink = _Sink(path)
+        # Times hardly repeat: a dictionary of a column of numbers costs more time and space than it saves.
+        names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, compression="zstd", use_dictionary=names)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+    def finish(self) -> str:
+        """Complete the file; returns its SHA-256."""
+        self._writer.close()
+        return self._sink.finish()
+
+    def drop(self) -> None:
+        """Leave the file, of which nothing remains."""
+        self._sink.drop()
+        with suppress(Exception):  # a writer that has failed may complain once more
+            self._writer.close()
+        # Else its finaliser closes it, and complains where nobody hears it.
+        self._writer.is_open = False
+
+
+class Table:
+    """One Parquet file under way.
+
+    It grows under a temporary name, and takes its own as it is complete. What a checkpoint makes safe goes to pieces in the
+    folder `unfinished`. When the table is complete they are joined, row group by row group, so that the file is the same with
+    and without checkpoints.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
+        self.name, self._schema = name, schema
+        self._path, self._unfinished = folder / f"{name}.parquet", folder / UNFINISHED
+        self._begun = atomic.temporary(self._path)
+        self.rows = TableRows(schema, self._write)
+        self._digests: list[str] = []  # of the pieces on disk, by number
+        self._file: _File | None = None
+
+    def _open(self) -> _File:
+        self._file = _File(self._begun, self._schema)
+        return self._file
+
+    def _finish(self) -> str:
+        """Complete the file under way; returns its SHA-256."""
+        digest = (self._file or self._open()).finish()
+        self._file = None
+        return digest
+
+    def place(self) -> None:
+        """Give the table, which is complete, its name."""
+        self._begun.replace(self._path)
+
+    def _piece(self, number: int) -> Path:
+        return _piece(self._unfinished, self.name, number)
+
+    def pieces_to_come(self) -> list[str]:
+        """The files that `state_dict` and, after it, `close` may write into the folder `unfinished`."""
+        next = len(self._digests)
+        return [f"{UNFINISHED}/{self._piece(number).name}" for number in (next, next + 1)]
+
+    def _write(self, table: pa.Table) -> None:
+        (self._file or self._open()).write(table)
+
+    def state_dict(self) -> State:
+        """The checksums of the pieces that are on disk for good, and the rows that are not; later rows are not included."""
+        if self._file is not None:
+            self._unfinished.mkdir(exist_ok=True)
+            digest = self._finish()
+            self._begun.replace(self._piece(len(self._digests)))
+            self._digests.append(digest)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema) as stream:
+            stream.write_table(self.rows.waiting())
+        return {"pieces": list(self._digests), "rows": np.frombuffer(sink.getvalue(), np.uint8).copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from the pieces and the rows of a checkpoint."""
+        self._digests = list(state["pieces"])
+        with pa.ipc.open_stream(pa.py_buffer(state["rows"])) as stream:
+            self.rows.wait(stream.read_all())
+
+    def complete(self) -> str:
+        """Make one file of the whole table, for `place`; returns its SHA-256. Raises DamagedPieceError, and OSError."""
+        self.rows.flush()
+        if not self._digests:
+            return self._finish()
+        # Hours may have passed since they were written.
+        _check_pieces(self._unfinished, self.name, self._digests)
+        pieces = [self._piece(number) for number in range(len(self._digests))]
+        rest = self._piece(len(self._digests))
+        self._finish()
+        self._begun.replace(rest)
+        whole = self._open()
+        for path in [*pieces, rest]:
+            with pq.ParquetFile(path) as piece:
+                for group in range(piece.num_row_groups):
+                    whole.write(_as_written(piece.read_row_group(group), self._schema))
+        digest = self._finish()
+        rest.unlink()
+        return digest
+
+    def discard(self) -> None:
+        """Leave what is not in a piece yet, and the file that holds it."""
+        if self._file is not None:
+            self._file.drop()
+            self._file = None
+        with suppress(OSError):  # complete, and without its name
+            self._begun.unlink(missing_ok=True)
+
+
+def _piece(unfinished: Path, table: str, number: int) -> Path:
+    return unfinished / f"{table}-{number}.parquet"
+
+
+def _check_pieces(unfinished: Path, table: str, digests: list[str]) -> None:
+    for number, digest in enumerate(digests):
+        path = _piece(unfinished, table, number)
+        if not path.is_file():
+            raise DamagedPieceError(f"{path}: is missing")
+        if sha256_of(path) != digest:
+            raise DamagedPieceError(f"{path}: is damaged (its checksum is not that of the checkpoint)")
+
+
+def check_pieces(folder: Path, state: State) -> None:
+    """Raise DamagedPieceError unless every piece that the `state` of a `ParquetRecorder` in `folder` counts on is as it was."""
+    for table, kept in state.items():
+        _check_pieces(folder / UNFINISHED, table, kept["pieces"])
+
+
+def _as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A row group that was read, as it was before it was written: with indices of the schema's type in its dictionaries."""
+    columns = []
+    for column, field in zip(group.columns, schema, strict=True):
+        if pa.types.is_dictionary(field.type):
+            names = column.cast(field.type.value_type).combine_chunks().dictionary_encode()
+            columns.append(pa.DictionaryArray.from_arrays(names.indices.cast(field.type.index_type), names.dictionary))
+        else:
+            columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)

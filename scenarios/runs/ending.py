@@ -1,0 +1,62 @@
+"""What a run leaves that stops because a file cannot be written, or the user wants it to: what it can go on from, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from netsim.records import atomic
+from scenarios.runs.folders import SCENARIO, make
+from scenarios.runs.marker import MARKER, Marker
+from scenarios.schema.errors import UserError
+
+
+@contextmanager
+def made(out: Path) -> Iterator[None]:
+    """A folder, and those above it, for what the block writes; those that were not there and stay empty are removed again."""
+    new = [place for place in (out, *out.parents) if not place.exists()]
+    try:
+        make(out)
+        yield
+    finally:
+        for place in new:
+            with suppress(OSError):
+                place.rmdir()
+
+
+@contextmanager
+def orderly(out: Path) -> Iterator[None]:
+    """Tell what becomes of the run in `out` where a file cannot be written, or the user stops it, within the block.
+
+    Where there is nothing that it could go on from, what it wrote is removed. Raises UserError for an OSError, and
+    KeyboardInterrupt with a text for one without.
+    """
+    try:
+        yield
+    except OSError as error:
+        inside = error.filename is None or Path(str(error.filename)).is_relative_to(out)
+        reason = error.strerror or error
+        told = f"{out}: cannot be written ({reason})" if inside else f"{error.filename}: {reason}"
+        raise UserError(f"{told}; make room, or put right what is wrong there, and then: {_further(out)}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(str(error) or f"to go on: {_further(out)}") from None
+    except UserError:
+        _further(out)
+        raise
+
+
+def _further(out: Path) -> str:
+    """How to go on with the run in a folder; a run that has not begun is removed."""
+    if (out / SCENARIO).is_file():
+        return f"netsim resume {out}"
+    with suppress(OSError, UserError):
+        marker = Marker.read(out)
+        if marker is not None:
+            try:
+                marker.remove()
+            finally:
+                if not marker.present():
+                    (out / MARKER).unlink(missing_ok=True)
+                    atomic.temporary(out / MARKER).unlink(missing_ok=True)
+    return "run it again, of which nothing is left"
