@@ -261,6 +261,9 @@ class Sweep:
             ]
             missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
             name, baseline = str(content["name"]), str(content["baseline"])
+            if entries and all(entry.variant != baseline for entry in entries):
+                # None of its runs is complete: the others can be looked at all the same.
+                baseline = entries[0].variant if baseline in [run["variant"] for run in content.get("missing", ())] else baseline
             smoothing_s = float(content.get("smoothing_s", 0.0))
             target = None if target is None else float(target)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, tell, warn, warn_of
 from scenarios.cli.results import compare, report, reproduce, trace
-from scenarios.schema.errors import BooksError, UserError, located
+from scenarios.schema.errors import DefectError, UserError, located
 
 if TYPE_CHECKING:
     from netsim.simulation import Simulation
@@ -125,8 +125,9 @@ def sweep(
     figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
 ) -> None:
     """Run variants of a scenario with the same seeds, and compare them."""
+    from scenarios.runs.earlier import progress_of
     from scenarios.runs.reading import read
-    from scenarios.runs.sweep import complete, later_cautions, plan, with_grid
+    from scenarios.runs.sweep import later_cautions, plan, with_grid
     from scenarios.runs.sweep import sweep as run_sweep
 
     added = dict(_values(text) for text in grid or ())
@@ -157,7 +158,8 @@ def sweep(
                 allow_changed_code=allow_changed_code,
             )
         except KeyboardInterrupt:
-            done = f"{len(complete(planned, folder))} of {len(planned.runs)} runs are complete: {folder}"
+            complete, wanted = progress_of(folder)
+            done = f"{complete} of {wanted} runs are complete: {folder}"
             complain(f"interrupted; {done}. To go on: the same command with --resume")
             raise typer.Exit(130) from None
     _compare(folder, figures)
@@ -268,7 +270,7 @@ def main() -> None:
     except UserError as error:
         complain(str(error))
         sys.exit(2)
-    except BooksError as error:
+    except DefectError as error:
         complain(f"error: {error}")
         sys.exit(1)
 

@@ -20,6 +20,8 @@ from scenarios.schema.errors import UserError
 SCENARIO = "scenario.toml"
 SUMMARY = "summary.json"
 MANIFEST = "sweep.json"
+FAILURES = "failures.json"
+DATASET = "dataset"
 _EARLIER = f"of a version of netsim that left no list of its files ({MARKER}), so that these cannot be told from yours"
 _REMEDY = "remove it, and go on with the run or run it again: netsim resume {0}"
 

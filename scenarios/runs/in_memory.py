@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,19 @@ from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import adopt, objects
+from scenarios.runs.attempts import RETRIES, attempt_all, watching
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
+from scenarios.runs.failures_listed import Failures
 from scenarios.runs.interrupts import StopRequest
+from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
+from scenarios.runs.plan import Plan, Planned
 from scenarios.runs.reading import to_toml
-from scenarios.runs.run import label_counts, partition_table, tables_of
+from scenarios.runs.run import identified, label_counts, partition_table, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
-from scenarios.runs.sweep import Plan, Planned, counting, open_counts, refuse_failed
+from scenarios.runs.workers import Board, Killed, processes
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -45,7 +49,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     recorder = ArrowRecorder(**tables_of(scenario))
     simulation.record_to(Summing(recorder, totals))
     code = used([], own_code(scenario), 1)
-    started = time.perf_counter()
+    effort = Effort()
     with refusing(scenario, simulation), long_lived():
         simulation.run(after_round=after_round)
     simulation.close()
@@ -54,7 +58,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     if counts is not None:
         tables["partition"] = partition_table(counts)
     opened = {name: partial(_opened, tables[name]) for name in COLUMNS if name in tables}
-    told = summary(built, scenario, totals, simulation.ended or "", time.perf_counter() - started, opened) | {"own_code": code}
+    told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | identified(scenario, code)
     refuse_unbalanced(told["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
     return RunInMemory(summary=told, scenario_text=to_toml(scenario), tables=tables)
 
@@ -62,52 +66,58 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
 def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callable[[list[int]], None] | None = None) -> Sweep:
     """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
 
-    `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's
-    is `missing`, with a warning. Raises UserError where all do.
+    `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
+    or whose worker is killed time and again, is `missing`, with a warning. Raises UserError where all are.
     """
-    from joblib import Parallel, delayed
-
-    workers = Parallel(n_jobs=min(jobs or os.cpu_count() or 1, len(planned.runs)))
     given = objects()
-    with counting(len(planned.runs), progress, StopRequest()) as counts_file:
-        left = workers(delayed(_in_worker)(p, given, counts_file, i) for i, p in enumerate(planned.runs))
-    entries, missing, failed = [], [], []
-    for p, done in zip(planned.runs, left, strict=True):
-        if isinstance(done, str):
-            failed.append(done)
-            missing.append((p.label, p.seed))
-            continue
-        told, text, tables = done
-        source = RunInMemory(summary=told, scenario_text=text, tables=tables)
-        entries.append(SweepEntry(p.variant, p.label, p.seed, Path(p.path), source))
-    if not entries:
-        refuse_failed(failed, "there was no other")
-    for text in failed:
+    failures = Failures(None)
+    left: dict[int, RunInMemory] = {}
+    runs = dict(enumerate(planned.runs))
+    stop = StopRequest()
+
+    def lost(index: int, killed: Killed, again: bool) -> None:
+        failures.lost(runs[index], killed.reason, again)
+
+    with processes(min(jobs or os.cpu_count() or 1, len(runs)), len(runs)) as workers, watching(workers, progress, stop):
+        done = attempt_all(workers, runs, lambda index: _InWorker(runs[index], given), stop, retries=RETRIES, lost=lost)
+        for index, result in done:
+            if isinstance(result, str):
+                failures.add(runs[index], result)
+            elif not isinstance(result, Killed):
+                told, text, tables = result
+                left[index] = RunInMemory(summary=told, scenario_text=text, tables=tables)
+    if not left:
+        failures.refuse("there was no other")
+    for text in failures.texts():
         warnings.warn(f"{text} (this run failed, and is missing)", stacklevel=3)
+    entries = [SweepEntry(p.variant, p.label, p.seed, Path(p.path), left[index]) for index, p in runs.items() if index in left]
     return Sweep(
         path=Path(),
         name=planned.name,
         entries=entries,
-        baseline=planned.baseline,
+        # Where none of the baseline's runs has come to its end, the others can be looked at all the same.
+        baseline=planned.baseline if planned.baseline in [entry.variant for entry in entries] else entries[0].variant,
         target_accuracy=planned.target_accuracy,
         smoothing_s=planned.smoothing_s,
-        missing=missing,
+        missing=[(p.label, p.seed) for index, p in runs.items() if index not in left],
     )
 
 
-def _in_worker(planned: Planned, given: dict[str, Any], counts_file: str, index: int) -> tuple[dict[str, Any], str, Any] | str:
-    """What a run leaves, or what went wrong in it by a mistake of the user's.
+@dataclass(frozen=True)
+class _InWorker:
+    """A run whose tables go back."""
 
-    `given`: the classes that only the process knows that asks for it.
-    """
-    adopt(given)
-    counts = open_counts(counts_file)
+    planned: Planned
+    given: dict[str, Any]
+    """The classes that only the process knows that asks for it."""
 
-    def count(simulation: Simulation) -> None:
-        counts[index] = simulation.server.round
-
-    try:
-        done = run_in_memory(build(planned.scenario), planned.scenario, after_round=count)
-    except UserError as error:
-        return f"variant {planned.variant}, seed {planned.seed}: {error}"
-    return done.summary(), done.scenario_text(), done.tables
+    def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
+        """What the run leaves, or what went wrong in it by a mistake of the user's."""
+        adopt(self.given)
+        planned = self.planned
+        try:
+            built = build(planned.scenario)
+            done = run_in_memory(built, planned.scenario, after_round=lambda simulation: board.tell(simulation.server.round))
+        except UserError as error:
+            return f"variant {planned.variant}, seed {planned.seed}: {error}"
+        return done.summary(), done.scenario_text(), done.tables

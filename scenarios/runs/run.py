@@ -28,8 +28,10 @@ from scenarios.runs.collector import long_lived
 from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, open_run, write_json
+from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
+from scenarios.runs.machine import Effort
 from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import latest, own_code, refuse_changed, used
 from scenarios.runs.reading import parse, to_toml
@@ -149,12 +151,11 @@ def _simulate(
 ) -> dict[str, Any]:
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
-    started = time.perf_counter()
+    effort = Effort(0.0 if state is None else state["wall_time_s"])
     if state is not None:
         # Before the tables of the earlier attempt make room for new ones.
         simulation.load_state_dict(state["simulation"])
         totals.load_state_dict(state["totals"])
-        started -= state["wall_time_s"]
     tables = ParquetRecorder(out, **tables_of(scenario))
     if state is not None:
         tables.load_state_dict(state["tables"])
@@ -165,8 +166,7 @@ def _simulate(
     def keep() -> None:
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
-        wall_s = time.perf_counter() - started
-        checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": wall_s, **now})
+        checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": effort.wall_s(), **now})
 
     try:
         with refusing(scenario, simulation), long_lived():
@@ -176,8 +176,8 @@ def _simulate(
             simulation.close()
             place = RunFolder(out, tables.digests)
             present = {name: partial(place.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
-            told = summary(built, scenario, totals, how, time.perf_counter() - started, present)
-        write_json(out / SUMMARY, told | {"own_code": code, FILES: files | tables.digests})
+            told = summary(built, scenario, totals, how, effort, present) | identified(scenario, code)
+        write_json(out / SUMMARY, told | {FILES: files | tables.digests})
     except Exception as error:
         # What was simulated up to a mistake of a component helps to find it.
         if not isinstance(error, OSError) and not (out / SUMMARY).exists():
@@ -192,7 +192,13 @@ def _simulate(
     refuse_unbalanced(told["books"], out)
     if stop.asked and how != INTERRUPTED:
         raise KeyboardInterrupt(f"the run had come to its end, and its results are complete: {out}")
-    return told | {"own_code": code}
+    return told
+
+
+def identified(scenario: Scenario, code: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a summary says of a run's identity; `code`: what was used of the user's own, of which a run may have only one."""
+    known = len(code) <= 1
+    return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}
 
 
 def _rounds(

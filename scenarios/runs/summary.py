@@ -26,6 +26,7 @@ from scenarios.build.simulation import Built
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.runs.energy import energy_accounts, energy_notes
+from scenarios.runs.machine import Effort
 from scenarios.schema.released import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 
@@ -112,7 +113,7 @@ class Summing:
         self._inner.close()
 
 
-def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s: float, tables: OpenTables) -> dict[str, Any]:
+def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> dict[str, Any]:
     """The content of `summary.json`; `tables`, which it is checked against, are complete."""
     server, max_leak = built.simulation.server, built.clients.accountant.max_leak()
     counts = server.counts()
@@ -131,7 +132,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         "rounds": totals.rounds,
         "ended": ended,
         "simulated_s": built.simulation.clock.now,
-        "wall_time_s": wall_s,
+        "wall_time_s": effort.wall_s(),
         "final": {
             "accuracy": known(totals.accuracy),
             "loss": known(totals.loss),
@@ -158,6 +159,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, wall_s
         },
         "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *late)],
+        "machine": effort.notes(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
     }
 

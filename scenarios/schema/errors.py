@@ -28,7 +28,11 @@ class ScenarioError(UserError, ValueError):
     """A user's mistake, out of a public function of `netsim`: a ValueError whose text is what the command line shows."""
 
 
-class BooksError(Exception):
+class DefectError(Exception):
+    """A defect of the program, not a mistake of the user's. The text is complete."""
+
+
+class BooksError(DefectError):
     """The books of a run do not balance: a defect of the program. The text is complete; the files of the run are kept."""
 
 

@@ -25,7 +25,7 @@ EXACT, TRAINED = 1e-9, 1e-4
 _DIGITS = {EXACT: 11, TRAINED: 6}
 SUMMARY = "summary.json"
 _TABLE, _EMPTY, _TRAINED = "table", "empty", "trained"
-_LEFT_OUT = ("format", "name", "policy", "seed", "wall_time_s", "versions", "warnings")
+_LEFT_OUT = ("format", "name", "policy", "seed", "wall_time_s", "versions", "warnings", "machine", "run_id")
 _WORDS = ("ended",)
 """Texts of the summary that are results; all others are prose."""
 

@@ -58,6 +58,7 @@ def tables_of(folder: Path) -> dict[str, bytes]:
 def told(folder: Path) -> dict[str, Any]:
     summary = read_summary(folder)
     assert summary.pop("wall_time_s") > 0
+    assert summary.pop("machine")["peak_memory_bytes"] > 0
     return summary
 
 

@@ -207,7 +207,7 @@ def test_an_interrupt_between_runs_stops_the_runs_that_follow_which_every_reader
         with pytest.raises(SystemExit, match="2"):
             main()
         assert f"--strict: {words}" in " ".join(capsys.readouterr().err.split())
-    assert words in (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+    assert words in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
     monkeypatch.setattr(Simulation, "run", plain)
     sweep(planned(), tmp_path / "out", jobs=1, resume=True)
     assert open_sweep(tmp_path / "out").missing == ()

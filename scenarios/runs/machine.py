@@ -1,0 +1,67 @@
+"""What a run cost the machine, and which machine that was: the part of a summary that another run does not repeat."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PROCESS = Path("/proc/self")
+
+
+class Effort:
+    """Wall time, processor time and memory of this process since a moment."""
+
+    def __init__(self, before_s: float = 0.0) -> None:
+        """Begin now; `before_s`: wall time that an earlier attempt took."""
+        self._started = time.perf_counter() - before_s
+        self._cpu = time.process_time()
+        _forget_peak()
+
+    def wall_s(self) -> float:
+        """Seconds of wall time since then, those before included."""
+        return time.perf_counter() - self._started
+
+    def notes(self) -> dict[str, Any]:
+        """For the summary."""
+        return {
+            "cpu": _processor(),
+            "cores": os.cpu_count(),
+            "cpu_time_s": time.process_time() - self._cpu,
+            "peak_memory_bytes": _peak_bytes(),
+        }
+
+
+@cache
+def _processor() -> str:
+    """What the processor is called."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _forget_peak() -> None:
+    """Let the process's peak of memory begin again, where the system can: a worker simulates one run after another."""
+    try:
+        (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+def _peak_bytes() -> int:
+    """The most memory that the process had since `_forget_peak`, or else since it began."""
+    try:
+        status = (_PROCESS / "status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,107 @@
+"""One run of a sweep, as a worker simulates it: whatever goes wrong in it is told, so that it keeps no other from its end."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netsim.simulation import Simulation
+from scenarios.build.simulation import build
+from scenarios.runs.moved import receive, sent_back
+from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
+from scenarios.runs.plan import Planned
+from scenarios.runs.run import go_on, run
+from scenarios.runs.unfinished import INTERRUPTED
+from scenarios.runs.workers import Board
+from scenarios.schema.errors import BooksError, UserError, located
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a run."""
+
+    error: str = ""
+    """What went wrong; empty: nothing did."""
+    trace: str = ""
+    """Where in netsim's own code, if it is a defect of netsim."""
+    defect: bool = False
+    """Whether it is none of the user's mistakes."""
+    stopped: bool = False
+    """Whether it was told to end before its end."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What it left, where the sweep's folder cannot be reached from the worker."""
+
+    def keep(self, folder: Path) -> None:
+        """Write the files that came back into the folder of the run; raises UserError."""
+        if self.files:
+            receive(folder, self.files)
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """A run to simulate into a folder, `out`; None: into a folder of the worker's, and its files go back."""
+
+    planned: Planned
+    code: Fingerprint
+    """The fingerprint of the user's own components in the process that asks for it."""
+    out: Path | None
+    resume: bool
+    """Go on from the checkpoint in its folder."""
+
+    def __call__(self, board: Board) -> Done:
+        """Simulate it."""
+        if board.stopped():
+            return Done(stopped=True)
+        where = f"variant {self.planned.variant}, seed {self.planned.seed}"
+        try:
+            # Processes import the code one after the other, and keep what they have imported.
+            with located(where):
+                refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
+            if self.out is not None:
+                return Done(stopped=self._simulate(self.out, board))
+            with tempfile.TemporaryDirectory(prefix="netsim-", dir=board.scratch()) as scratch:
+                folder = Path(scratch) / "run"
+                stopped = self._simulate(folder, board)
+                return Done(stopped=stopped, files={} if stopped else sent_back(folder))
+        except KeyboardInterrupt:
+            return Done(stopped=True)
+        except UserError as error:
+            return Done(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
+        except BooksError as error:
+            return Done(error=f"{where}: {error}", defect=True)
+        except Exception as error:
+            text = f"{where}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            return Done(error=text, trace=traceback.format_exc(), defect=True)
+
+    def _simulate(self, out: Path, board: Board) -> bool:
+        """Whether it was stopped."""
+
+        def count(simulation: Simulation) -> None:
+            board.tell(simulation.server.round)
+            if board.stopped():
+                raise KeyboardInterrupt
+
+        if self.resume:
+            # Whether the code of the attempt before may be another was asked before any run began.
+            summary = go_on(out, after_round=count, allow_changed_code=True)
+        else:
+            summary = run(self.planned.scenario, out, overwrite=True, after_round=count)
+        return bool(summary["ended"] == INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a scenario trains, built once before any run begins."""
+
+    planned: Planned
+
+    def __call__(self, board: Board) -> Done:
+        """Build it."""
+        try:
+            with located(f"variant {self.planned.variant}"):
+                build(self.planned.scenario)
+        except UserError as error:
+            return Done(error=str(error))
+        return Done()

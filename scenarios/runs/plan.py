@@ -1,0 +1,148 @@
+"""Which runs a sweep consists of: variants and grids of keys, each with the same seeds, so that differences are paired."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scenarios.build.simulation import build
+from scenarios.registry.in_process import named_in_text
+from scenarios.runs.folders import DATASET, FAILURES, MANIFEST
+from scenarios.runs.marker import MARKER
+from scenarios.runs.reading import override, parse
+from scenarios.schema.cautions import Caution
+from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.scenario import Scenario
+
+MOST_VARIANTS = 1000
+_TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep."""
+
+    variant: str
+    label: str
+    seed: int
+    scenario: Scenario
+
+    @property
+    def path(self) -> str:
+        """Its folder below the sweep's."""
+        return f"{self.variant}/seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a sweep, checked before any of them begins."""
+
+    name: str
+    runs: list[Planned]
+    baseline: str
+    target_accuracy: float | None
+    smoothing_s: float = 0.0
+    cautions: dict[Caution, list[str]] = field(default_factory=dict)
+    """What is warned of before any run begins, and which variants it is about."""
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of all variants, in order."""
+        return list(dict.fromkeys(p.variant for p in self.runs))
+
+    @property
+    def one_each(self) -> list[Planned]:
+        """The first run of every variant."""
+        return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
+
+
+def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Plan:
+    """The runs that the `[sweep]` table asks for; raises UserError for any wrong key of any variant.
+
+    With `strict` also for whatever is only warned of, in any run: what is drawn from a seed may give rise to a warning, too.
+    """
+    base = parse(tables, source)
+    named = variants_of(base, source)
+    section = base.sweep
+    baseline = section.baseline or next(iter(named))
+    if baseline not in named:
+        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
+    seeds = section.seeds or [base.seed]
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
+    without = {key: value for key, value in tables.items() if key != "sweep"}
+    runs = []
+    cautions: dict[Caution, list[str]] = {}
+    for name, (label, changes) in named.items():
+        place = f"{source} (variant {name})" if len(named) > 1 else source
+        with located(place):
+            changed_tables = override(without, changes)
+        changed = parse(changed_tables, place)
+        with located(place):
+            for caution in build(changed, learner=False, strict=strict).cautions:
+                cautions.setdefault(caution, []).append(name)
+        planned = [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
+        for p in planned if strict else ():
+            with located(f"{place}, seed {p.seed}"):
+                build(p.scenario, learner=False, strict=True)
+        runs += planned
+    return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, cautions)
+
+
+def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every variant's label and the keys it changes, by its name."""
+    section = base.sweep
+    variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
+    short = _short(list(section.grid))
+    values = [[(key, value, _word(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
+    number = math.prod([len(variants), *map(len, section.grid.values())])
+    if number > MOST_VARIANTS:
+        raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
+    named: dict[str, tuple[str, dict[str, Any]]] = {}
+    labels: dict[str, str] = {}
+    for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
+        suffix = [f"{short[key]}={word}" for key, _, word in setting]
+        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.method.kind, 0)
+        full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
+        if full_name in named:
+            raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
+        if full_name in _TAKEN:
+            raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
+        if full_label in labels:
+            both = f"{labels[full_label]} and {full_name}"
+            raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
+        changes = changes | {key: value for key, value, _ in setting}
+        shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
+        if shared:
+            raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
+        named[full_name] = (full_label, changes)
+        labels[full_label] = full_name
+    return named
+
+
+def _short(keys: list[str]) -> dict[str, str]:
+    """Each key by its last word where that is enough to tell it from the others, else in full."""
+    last = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
+
+
+def _word(value: Any, position: int) -> str:
+    """A value within a folder's name; one that is no short word goes by its position in the list."""
+    named = str(named_in_text(value)).rpartition(":")[2]
+    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in (named if callable(value) else str(value)))
+    return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
+
+
+def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+    """A scenario's tables with more keys in the sweep's grid, and other seeds."""
+    changes: dict[str, Any] = {}
+    if grid:
+        table = tables.get("sweep", {})
+        before = table.get("grid", {}) if isinstance(table, dict) else {}
+        changes["sweep.grid"] = {**before, **grid} if isinstance(before, dict) else grid
+    if seeds is not None:
+        changes["sweep.seeds"] = seeds
+    return override(tables, changes)

@@ -1,0 +1,303 @@
+"""Where the runs of a sweep are simulated: in this process, or in others of this machine, any of which may be killed.
+
+Runs tell how far they are, and are told to stop, over a `Board`. Workers on other machines: `scenarios.runs.cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+import numpy as np
+
+_STOP = -1
+"""Where among the counts the wish to stop stands."""
+_LOOK_S = 0.25
+"""How often a worker looks whether the process that it works for is still there."""
+_IDLE_S = 300
+"""How long a worker waits for the next sweep of the same process."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class Board(Protocol):
+    """What a run tells while it is under way, and is told; it goes to the worker with the run."""
+
+    def tell(self, rounds: int) -> None:
+        """So many rounds are done."""
+
+    def stopped(self) -> bool:
+        """Whether the sweep is to end."""
+
+    def scratch(self) -> str | None:
+        """A folder for what is needed only as long as the run lasts; None: the system's own. Whoever made it removes it."""
+
+
+Work = Callable[[Board], Any]
+"""A run to simulate; what it returns goes back."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """In place of what a run returns: its worker came to an end in the midst of it."""
+
+    reason: str
+
+
+class Workers(Protocol):
+    """Who simulate the runs. Whatever they are, each run is given to one of them and comes back once, in any order."""
+
+    count: int
+    """How many runs can be under way at a time."""
+
+    def room(self) -> int:
+        """How many more runs can be submitted now."""
+
+    def submit(self, index: int, work: Work) -> None:
+        """Give the run number `index` to a worker."""
+
+    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+        """The runs that came back since the last call, after at most `wait_s` seconds, each with what it returned, or `Killed`.
+
+        Raises whatever a run raised: what is expected of a run it returns.
+        """
+
+    def rounds(self) -> list[int]:
+        """The rounds done of every run."""
+
+    def complete(self, index: int, rounds: int) -> None:
+        """Count a run as done that need not be simulated."""
+
+    def stop(self) -> None:
+        """Tell the runs that are under way to end."""
+
+
+class _InMemory:
+    def __init__(self, counts: Any, index: int) -> None:
+        self._counts, self._index = counts, index
+
+    def tell(self, rounds: int) -> None:
+        self._counts[self._index] = rounds
+
+    def stopped(self) -> bool:
+        return bool(self._counts[_STOP])
+
+    def scratch(self) -> str | None:
+        return None
+
+
+class InThisProcess:
+    """One run after the other, in this process."""
+
+    count = 1
+
+    def __init__(self, runs: int) -> None:
+        self._counts = np.zeros(runs + 1, np.int64)
+        self._done: list[tuple[int, Any]] = []
+
+    def room(self) -> int:
+        return 1 - len(self._done)
+
+    def submit(self, index: int, work: Work) -> None:
+        self._done.append((index, work(_InMemory(self._counts, index))))
+
+    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+        done, self._done = self._done, []
+        return done
+
+    def rounds(self) -> list[int]:
+        return [int(count) for count in self._counts[:_STOP]]
+
+    def complete(self, index: int, rounds: int) -> None:
+        self._counts[index] = rounds
+
+    def stop(self) -> None:
+        self._counts[_STOP] = 1
+
+
+@cache
+def _counts(file: str) -> Any:
+    return np.memmap(file, np.int64, "r+")
+
+
+@dataclass(frozen=True)
+class _InFile:
+    """A board of processes that share a file of counts."""
+
+    file: str
+    index: int
+
+    def tell(self, rounds: int) -> None:
+        _counts(self.file)[self.index] = rounds
+
+    def stopped(self) -> bool:
+        return bool(_counts(self.file)[_STOP])
+
+    def scratch(self) -> str | None:
+        return str(Path(self.file).parent)
+
+
+class Processes:
+    """Processes of this machine, one for each run under way, so that one which is killed takes no other run with it."""
+
+    def __init__(self, count: int, runs: int, scratch: str) -> None:
+        self.count = count
+        self._scratch = scratch
+        self._file = str(Path(scratch) / "rounds")
+        self._shown = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
+        self._free = [_waiting(count) or _started(count) for _ in range(count)]
+        self._busy: dict[int, Any] = {}
+        self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+
+    def room(self) -> int:
+        return len(self._free)
+
+    def submit(self, index: int, work: Work) -> None:
+        from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
+
+        executor = self._free.pop()
+        at_work = (_at, Place.here(self._scratch), work, _InFile(self._file, index))
+        try:
+            future = executor.submit(*at_work)
+        except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
+            executor = _started(self.count)
+            future = executor.submit(*at_work)
+        self._busy[index] = executor
+        future.add_done_callback(lambda future: self._done.put((index, future)))
+
+    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        found = []
+        for index, future in _taken(self._done, wait_s):
+            executor = self._busy.pop(index)
+            try:
+                found.append((index, future.result()))
+            except BrokenProcessPool as error:
+                executor.shutdown(wait=False, kill_workers=True)
+                executor = _started(self.count)
+                found.append((index, Killed(_why(error))))
+            self._free.append(executor)
+        return found
+
+    def rounds(self) -> list[int]:
+        return [int(count) for count in self._shown[:_STOP]]
+
+    def complete(self, index: int, rounds: int) -> None:
+        self._shown[index] = rounds
+
+    def stop(self) -> None:
+        self._shown[_STOP] = 1
+
+    def close(self) -> None:
+        """Let go of the processes: those at work end at once, the others wait for the next sweep."""
+        for executor in self._busy.values():
+            executor.shutdown(wait=False, kill_workers=True)
+        _WAITING.setdefault(_settings(self.count), []).extend(self._free)
+        self._busy, self._free = {}, []
+
+
+def _taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
+    try:
+        yield queue.get(timeout=wait_s)
+        while True:
+            yield queue.get_nowait()
+    except Empty:
+        return
+
+
+def _why(error: BaseException) -> str:
+    """What is known of the end of a process."""
+    text = str(error)
+    signals = text.partition("{")[2].partition("}")[0]
+    return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
+
+
+@contextmanager
+def processes(count: int, runs: int) -> Iterator[Workers]:
+    """`count` workers for so many `runs`: processes of this machine, or for one worker this process."""
+    if count == 1:
+        yield InThisProcess(runs)
+        return
+    # A worker removes this folder where this process cannot, for it was killed.
+    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
+        workers = Processes(count, runs, scratch)
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+
+_WAITING: dict[tuple[object, ...], list[Any]] = {}
+"""Executors of one process each that wait for the next sweep, by what they were started with."""
+
+
+def _settings(count: int) -> tuple[object, ...]:
+    return (os.getpid(), count, tuple(sorted(os.environ.items())))
+
+
+def _waiting(count: int) -> Any | None:
+    """An executor that an earlier sweep let go of, None where there is none."""
+    waiting = _WAITING.get(_settings(count))
+    return waiting.pop() if waiting else None
+
+
+def _started(count: int) -> Any:
+    """An executor with one process, which starts with its first run."""
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    # A worker's libraries take its share of the cores, no more.
+    threads = str(max((os.cpu_count() or 1) // count, 1))
+    env = {name: os.environ.get(name, threads) for name in _THREADS}
+    return ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process works: what relative paths and the names of the user's own modules mean there."""
+
+    folder: str
+    path: tuple[str, ...]
+    scratch: str
+
+    @classmethod
+    def here(cls, scratch: str) -> Place:
+        """That of this process."""
+        return cls(os.getcwd(), tuple(sys.path), scratch)
+
+
+def _at(place: Place, work: Work, board: Board) -> Any:
+    """Do `work` as if in the process that asks for it."""
+    _SCRATCH.add(place.scratch)
+    if os.getcwd() != place.folder:
+        os.chdir(place.folder)
+    sys.path += [entry for entry in place.path if entry not in sys.path]
+    return work(board)
+
+
+_SCRATCH: set[str] = set()
+"""Folders that the process this worker works for removes as it ends."""
+
+
+def _attend(parent: int) -> None:
+    """Watch, in a worker, whether the process that it works for is still there."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    # A process whose parent has ended is given another one.
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    for folder in _SCRATCH:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)

@@ -1,0 +1,113 @@
+"""Workers that are killed, and what becomes of them where the process is killed that they work for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import open_sweep
+from scenarios.runs.plan import plan
+from scenarios.runs.sweep import sweep
+from scenarios.schema.errors import DefectError, UserError
+from tests.helpers.commands import LONG, start, tables
+from tests.helpers.small_scenario import small_tables
+
+KILLING = """
+import os, signal
+from pathlib import Path
+from models.policies.random import Random
+
+class Killing(Random):
+    '''Kills its process in round 3, unless it did so often enough, as a count in a file says.'''
+
+    def __init__(self, *, clients: int, per_round: int, times: int, file: str):
+        super().__init__(clients=clients, per_round=per_round)
+        self.times, self.file = times, Path(file)
+
+    def select(self, view):
+        done = len(self.file.read_text()) if self.file.exists() else 0
+        if view.round == 3 and done < self.times:
+            self.file.write_text("x" * (done + 1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().select(view)
+"""
+
+
+def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times(tmp_path: Path, monkeypatch: Any) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "killing.py").write_text(KILLING, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(site))
+
+    def variant(name: str, times: int) -> dict[str, Any]:
+        policy = {"kind": "killing:Killing", "times": times, "file": str(tmp_path / name)}
+        return {"name": name, "set": {"policy": policy}}
+
+    variants = [variant("never", 0), variant("once", 1), variant("always", 9)]
+    wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
+    with pytest.warns(UserWarning, match="again") as warned, pytest.raises(UserError) as refusal:
+        sweep(plan(wanted, "small"), tmp_path / "out", jobs=2, retries=1)
+    told = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
+    assert sorted(str(w.message) for w in warned) == [told.format("always"), told.format("once")]
+    first, last = str(refusal.value).splitlines()
+    assert first.startswith("variant always, seed 1: its process was killed (SIGKILL(-9)); see that its worker has memory enough")
+    assert last == f"1 run failed; the others are complete: {tmp_path / 'out'}"
+    assert (tmp_path / "always").read_text() == "xx"
+    left = open_sweep(tmp_path / "out")
+    assert ([entry.variant for entry in left.entries], left.missing) == (["never", "once"], (("always", 1),))
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
+    assert sorted((f["variant"], f["again"]) for f in failures) == [("always", False), ("always", True), ("once", True)]
+    # What was killed once left nothing behind in the tables.
+    found = {name: tables(tmp_path / "out" / name / "seed-1") for name in ("never", "once")}
+    assert found["once"]["rounds.parquet"] == found["never"]["rounds.parquet"]
+
+
+def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monkeypatch: Any) -> None:
+    from models.policies.pause import Pause
+
+    def broken(self: Any, view: Any) -> Any:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(Pause, "select", broken)
+    with pytest.raises(DefectError, match="variant pause, seed 2: KeyError: 'ours'"):
+        sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1)
+    left = open_sweep(tmp_path / "out")
+    assert [entry.variant for entry in left.entries] == ["random", "random"]
+    assert left.baseline == "random", "of the baseline no run is complete"
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
+    assert all(failure["traceback"].endswith("KeyError: 'ours'\n") for failure in failures)
+    monkeypatch.undo()
+    sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1, resume=True)
+    assert not (tmp_path / "out" / "failures.json").exists()
+
+
+def living(session: int) -> list[str]:
+    shown = subprocess.run(["ps", "-o", "stat=,cmd=", "-s", str(session)], capture_output=True, text=True, check=False).stdout
+    return [line for line in shown.splitlines() if not line.startswith("Z")]
+
+
+@pytest.mark.slow
+def test_workers_end_where_the_process_is_killed_that_they_work_for(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--jobs", "2")
+    begun = [tmp_path / "out" / "random" / f"seed-{seed}" / "rounds.parquet" for seed in (1, 2)]
+    deadline = time.monotonic() + 60
+    while not all(file.exists() for file in begun) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list((tmp_path / "temporary").iterdir()) != []
+    os.kill(started.pid, signal.SIGKILL)
+    started.communicate(timeout=60)
+    deadline = time.monotonic() + 20
+    while living(started.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert living(started.pid) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
