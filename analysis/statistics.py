@@ -204,32 +204,33 @@ def paired_differences(
     variants = list(dict.fromkeys(str(name) for name in table["variant"]))
     if baseline not in variants:
         raise ValueError(f"baseline = {baseline!r}: must be one of the variants {', '.join(variants)}")
-    found = table[metric].to_numpy(dtype=np.float64)
     limit = math.inf if horizon is None else horizon
+    seeds: dict[object, int] = {}
+    rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
+    places = {name: place for place, name in enumerate(variants)}
+    columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
+    found: FloatArray = np.full((len(seeds), len(variants)), math.nan)
+    run = np.zeros(found.shape, bool)
+    found[rows, columns] = table[metric].to_numpy(dtype=np.float64)
+    run[rows, columns] = True
+    reached = np.isfinite(found) & (found <= limit)
     values = np.minimum(found, limit)
     # Infinite figures, such as leaks without protection, have no difference.
     values[np.isinf(values)] = math.nan
-    frame = table[["variant", "seed"]].assign(value=values, reached=np.isfinite(found) & (found <= limit))
-    by_variant = {str(name): rows.set_index("seed") for name, rows in frame.groupby("variant", sort=False)}
-    base = by_variant[baseline]
-    result = []
-    for name in variants:
-        if name == baseline:
-            continue
-        seeds = [seed for seed in by_variant[name].index if seed in base.index]
-        mine, theirs = by_variant[name].loc[seeds], base.loc[seeds]
-        differences = mine["value"].to_numpy(np.float64) - theirs["value"].to_numpy(np.float64)
-        result.append(
-            PairedDifference(
-                variant=name,
-                metric=metric,
-                difference=mean_interval(differences, confidence),
-                seeds=len(seeds),
-                reached=int(mine["reached"].sum()),
-                baseline_reached=int(theirs["reached"].sum()),
-            )
+    base = variants.index(baseline)
+    both = run & run[:, [base]]
+    return [
+        PairedDifference(
+            variant=name,
+            metric=metric,
+            difference=mean_interval(values[both[:, one], one] - values[both[:, one], base], confidence),
+            seeds=int(both[:, one].sum()),
+            reached=int(reached[both[:, one], one].sum()),
+            baseline_reached=int(reached[both[:, one], base].sum()),
         )
-    return result
+        for one, name in enumerate(variants)
+        if one != base
+    ]
 
 
 def mean_curve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,7 @@ from analysis.results import Run, Sweep, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 
@@ -55,6 +55,7 @@ def write_report(
     horizon_s: float | None = None,
     equal: Equal = "time",
     metrics: Sequence[str] = (),
+    against: Sequence[str] = (),
     regret_bounds: Sequence[Bound] = (),
     aoi_bounds: Sequence[Bound] = (),
 ) -> Path:
@@ -73,7 +74,13 @@ def write_report(
     source = open_sweep(path).without_damaged()[0] if is_sweep(path) else open_run(path)
     bounds = bool(regret_bounds or aoi_bounds)
     command = _command(
-        Path(path), target_accuracy=target_accuracy, horizon_s=horizon_s, equal=equal, metrics=metrics, bounds=bounds
+        Path(path),
+        target_accuracy=target_accuracy,
+        horizon_s=horizon_s,
+        equal=equal,
+        metrics=metrics,
+        against=against,
+        bounds=bounds,
     )
     comparison = None
     for name in metrics:
@@ -103,22 +110,22 @@ def write_report(
         document = run_document(source, measured, target_accuracy, smoothing_s or 0.0, pictures, command)
     else:
         assert comparison is not None
-        document = sweep_document(source, comparison, pictures, command)
+        document = sweep_document(source, comparison, pictures, command, against=against)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_written(document, drawn, file), encoding="utf-8")
+    file.write_text(_written(document, file), encoding="utf-8")
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     return file
 
 
-def _written(document: Document, drawn: Mapping[str, Figure], file: Path) -> str:
+def _written(document: Document, file: Path) -> str:
     """The text of `file`; of Markdown, the figures are written beside it."""
     from analysis.figures.style import save_png, svg_text
 
     if file.suffix == ".html":
         return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, _described(it)))
     folder = file.parent / f"{file.stem}-figures"
-    saved = {name: save_png(figure, folder / f"{name}.png") for name, figure in drawn.items()}
+    saved = {picture.name: save_png(picture.figure, folder / f"{picture.name}.png") for picture in document.pictures}
     return markdown(document, {name: f"{folder.name}/{path.name}" for name, path in saved.items()})
 
 
@@ -135,5 +142,6 @@ def _command(path: Path, **settings: Any) -> str:
         words += ["--horizon-s", f"{settings['horizon_s']:.10g}"]
     words += ["--equal-bytes"] if settings["equal"] == "bytes" else []
     words += [word for name in settings["metrics"] for word in ("--metric", name)]
+    words += [word for key in settings["against"] for word in ("--against", key)]
     words += ["--bounds"] if settings["bounds"] else []
     return " ".join(words)

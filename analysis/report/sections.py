@@ -15,6 +15,7 @@ from analysis.report.channels import age_table, declaration_tables, detection_ta
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
+from analysis.report.parameters import parameter_sections
 from analysis.report.tables import (
     UNITS,
     aoi_regret_title,
@@ -32,8 +33,10 @@ from analysis.results import OUTCOMES, Run, Sweep
 from analysis.statistics import RunMetrics
 
 
-def sweep_document(sweep: Sweep, comparison: Comparison, pictures: Sequence[Picture], command: str) -> Document:
-    """The report of a sweep."""
+def sweep_document(
+    sweep: Sweep, comparison: Comparison, pictures: Sequence[Picture], command: str, *, against: Sequence[str] = ()
+) -> Document:
+    """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves."""
     runs = list(sweep)
     groups = group_runs(sweep)
     told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
@@ -42,6 +45,7 @@ def sweep_document(sweep: Sweep, comparison: Comparison, pictures: Sequence[Pict
         Section("What was asked and run", _asked(sweep, first)),
         Section("What came out", _came_out(sweep, comparison)),
         Section("How sure", _how_sure(sweep, comparison, runs)),
+        *parameter_sections(sweep, comparison, against=against),
         *_picture_sections(pictures),
         *_channel_sections(groups),
         *instance_sections(groups),

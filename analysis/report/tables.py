@@ -101,14 +101,14 @@ def comparison_table(source: Sweep | Comparison) -> Table:
     comparison = source if isinstance(source, Comparison) else compare(source)
     shown = _terminal_metrics(comparison)
     caption = "; ".join([interval_words(comparison), *common_words(comparison, shown)])
-    return _table(comparison.name, caption, comparison_cells(comparison, shown))
+    return terminal_table(comparison.name, caption, comparison_cells(comparison, shown))
 
 
 def difference_table(source: Sweep | Comparison) -> Table:
     """Paired differences to the baseline at equal seeds, for the terminal."""
     comparison = source if isinstance(source, Comparison) else compare(source)
     title = f"Variant minus {baseline_label(comparison)}, at equal seeds"
-    return _table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
+    return terminal_table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
 
 
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
@@ -202,7 +202,8 @@ def baseline_label(comparison: Comparison) -> str:
     return next((row.label for row in comparison.rows if row.variant == comparison.baseline), comparison.baseline)
 
 
-def _table(title: str, caption: str, cells: Cells) -> Table:
+def terminal_table(title: str, caption: str, cells: Cells) -> Table:
+    """A table for the terminal; labels wrap where it is narrow, numbers never do."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

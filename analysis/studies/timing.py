@@ -21,10 +21,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.inference import Verdict, verdict
 from analysis.report.blocks import Cells
 from analysis.report.markdown import markdown_table
 from analysis.report.tables import format_interval, format_number, format_percent
@@ -38,7 +39,6 @@ MOST_CONSENSUS = 0.05
 """The share of a slot that the consensus phase may take."""
 MARGIN = 0.005
 """The regret a slot that may be lost, or gained, and still counts as none: half a point of the average opinion."""
-Verdict = Literal["equivalent", "different", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,7 @@ class Point:
 
     def regret_verdict(self, margin: float) -> Verdict:
         """Whether the difference in regret is shown to be within `margin` of zero, shown not to be, or neither."""
-        difference = self.regret_difference
-        # Comparisons with NaN, where one seed has no interval, are false: it shows nothing.
-        if -margin < difference.low and difference.high < margin:
-            return "equivalent"
-        return "different" if difference.low > margin or difference.high < -margin else "open"
+        return verdict(self.regret_difference, margin)
 
 
 def mean_delay_s(law: dict[str, Any]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,6 +128,23 @@ def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any
     if note := cut_short(comparison):
         err_console.print(f"warning: {note}", style="yellow", highlight=False)
     return comparison
+
+
+def print_against(done: Any, comparison: Any, keys: Sequence[str]) -> list[Any]:
+    """Show the metrics of a comparison against keys of the scenario, and return the figures, as pictures of a report."""
+    from analysis.report.blocks import Bullets, Picture
+    from analysis.report.blocks import Table as Shown
+    from analysis.report.parameters import parameter_sections
+    from analysis.report.tables import terminal_table
+
+    blocks = [block for section in parameter_sections(done, comparison, against=keys) for block in section.blocks]
+    for block in blocks:
+        if isinstance(block, Shown):
+            out_console.print(terminal_table(block.caption, block.note, block.cells))
+        elif isinstance(block, Bullets):
+            for sentence in block.items:
+                out_console.print(sentence, highlight=False, soft_wrap=True)
+    return [block for block in blocks if isinstance(block, Picture)]
 
 
 @contextmanager

@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, warn_of_missing
+from scenarios.cli.output import (
+    Quiet,
+    complain,
+    opened_sweep,
+    out_console,
+    print_against,
+    print_comparison,
+    progress,
+    warn_of_missing,
+)
 from scenarios.schema.errors import UserError, located
 
 Horizon = Annotated[
@@ -21,6 +30,10 @@ Strict = Annotated[bool, typer.Option("--strict", help="Refuse a sweep of which 
 Metrics = Annotated[
     list[str] | None,
     typer.Option("--metric", help="Show this metric, or column of rounds.parquet, in place of the usual; may be repeated."),
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option("--against", metavar="KEY", help="Show metrics against this key of a numeric grid; may be repeated."),
 ]
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Compare final accuracies where as many bytes were sent, not at a common time.")
@@ -47,6 +60,7 @@ def report(
     horizon_s: Horizon = None,
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
+    against: Against = None,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -79,6 +93,7 @@ def report(
             horizon_s=horizon_s,
             equal="bytes" if equal_bytes else "time",
             metrics=metric or (),
+            against=against or (),
             regret_bounds=regret_bounds(opened) if bounds else (),
             aoi_bounds=aoi_bounds(opened) if bounds else (),
         )
@@ -96,10 +111,12 @@ def compare(
     horizon_s: Horizon = None,
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
+    against: Against = None,
     strict: Strict = False,
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
     from analysis import draw_all, gather, write_comparison
+    from analysis.figures.style import save_png
 
     try:
         gathered = gather(folders, target_accuracy=target_accuracy)
@@ -110,10 +127,12 @@ def compare(
             metrics=metric or (),
             strict=strict,
         )
+        shown = print_against(gathered, comparison, against) if against else []
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             written = [
                 write_comparison(gathered, out / "comparison.csv", comparison=comparison),
+                *(save_png(picture.figure, out / f"{picture.name}.png") for picture in shown),
                 *draw_all(gathered, out, horizon_s=horizon_s),
             ]
             for path in written:

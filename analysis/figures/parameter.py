@@ -1,0 +1,95 @@
+"""A metric against a parameter: lines with intervals over one key, a heat map over two."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from analysis.figures.style import headline, house_style, line_style, new_figure
+from analysis.metrics.registry import metric
+from analysis.statistics import FloatArray
+from analysis.studies.parameters import AgainstOne, AgainstTwo, unit_of
+
+LOGARITHMIC = 10.0
+"""An axis is logarithmic where its values are positive and span this ratio."""
+
+
+def parameter_figure(study: AgainstOne, *, confidence: float = 0.95) -> Figure | None:
+    """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values."""
+    one = metric(study.metric)
+    if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
+        return None
+    seeds = sorted({interval.count for line in study.lines for interval in line.intervals if interval.count})
+    with house_style():
+        figure, (axes,) = new_figure()
+        legend = []
+        for index, line in enumerate(study.lines):
+            style = line_style(index)
+            mean = np.array([interval.mean for interval in line.intervals]) * one.scale
+            half = np.array([interval.half_width for interval in line.intervals]) * one.scale
+            (drawn,) = axes.plot(line.at, mean, **style)
+            axes.errorbar(line.at, mean, yerr=np.nan_to_num(half), fmt="none", color=style["color"], capsize=3.0, elinewidth=1.2)
+            members = np.ones(mean.size, bool) if line.best is None else line.best.members
+            axes.plot(line.at[members], mean[members], "o", color=style["color"], ms=5.5, zorder=4)
+            axes.plot(line.at[~members], mean[~members], "o", color=style["color"], mfc="white", ms=5.5, zorder=4)
+            legend.append((drawn, line.label))
+        every = np.concatenate([line.at for line in study.lines])
+        _value_axis(axes, every)
+        axes.set(xlabel=study.axis, ylabel=one.heading)
+        counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+        note = f"mean over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
+        if any(line.best is not None for line in study.lines):
+            note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
+        headline(figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]])
+    return figure
+
+
+def heat_figure(study: AgainstTwo, *, confidence: float = 0.95) -> Figure | None:
+    """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value."""
+    one = metric(study.metric)
+    means = study.means * one.scale
+    finite = means[np.isfinite(means)]
+    if not finite.size:
+        return None
+    with house_style():
+        figure, (axes,) = new_figure()
+        axes.grid(visible=False)
+        # Dark is better, whichever way that is; of a metric that is no better either way, dark is much.
+        colours = "cividis" if one.better == "lower" else "cividis_r"
+        image = axes.imshow(means, cmap=colours, aspect="auto", origin="lower")
+        middle = (finite.min() + finite.max()) / 2.0
+        for (row, column), value in np.ndenumerate(means):
+            dark = value < middle if one.better == "lower" else value > middle
+            frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
+            text = f"{value:.4g}" if np.isfinite(value) else "—"
+            colour = "white" if dark else "black"
+            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=9)
+            if study.members[row, column]:
+                shown.set_bbox(frame)
+        axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
+        axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
+        axes.set(xlabel=_with_unit(study.columns), ylabel=_with_unit(study.rows))
+        figure.colorbar(image, ax=axes, label=one.heading)
+        note = "mean over seeds"
+        if study.best is not None:
+            note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
+        headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [])
+    return figure
+
+
+def _with_unit(key: str) -> str:
+    unit = unit_of(key)
+    return f"{key} ({unit})" if unit else key
+
+
+def _value_axis(axes: Axes, values: FloatArray) -> None:
+    """Marks at the values that were run; logarithmic where they span a wide ratio."""
+    distinct = np.unique(values)
+    if distinct[0] > 0.0 and distinct[-1] >= LOGARITHMIC * distinct[0]:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    if distinct.size <= 12:
+        axes.set_xticks(distinct.tolist())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,0 +1,119 @@
+"""The section of a report on metrics against the parameters that a sweep varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.metrics.registry import METRICS, metric
+from analysis.report.blocks import Block, Bullets, Picture, Section, Table
+from analysis.report.comparison import TARGETS, Comparison
+from analysis.report.tables import format_interval, format_percent, heading
+from analysis.results import Sweep
+from analysis.studies.parameters import (
+    AgainstOne,
+    Settings,
+    against_one,
+    against_two,
+    best_words,
+    check_key,
+    numeric_keys,
+    settings_of,
+)
+
+MOST_METRICS = 4
+"""Of so many metrics figures are drawn in a report, unless metrics were asked for."""
+MOST_LINES = 8
+"""So many settings of the other keys are told apart in one figure; of more, the key has no section unless it is asked for."""
+_FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
+
+
+def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = ()) -> list[Section]:
+    """A section for each numeric key that the sweep varies by itself (`against`: for these), with tables, figures and the best.
+
+    ValueError: a key of `against` that is not varied by itself.
+    """
+    settings = settings_of(sweep) if len(sweep) else {}
+    keys = [check_key(settings, key) for key in against] or numeric_keys(settings)
+    names = metrics_shown(comparison)
+    sections = []
+    for key in keys:
+        studies = [against_one(comparison, sweep, settings, name, key) for name in names]
+        if studies and (against or len(studies[0].lines) <= MOST_LINES):
+            sections.append(Section(f"Against {key}", _blocks(comparison, studies)))
+    maps = _maps(comparison, settings, names, keys) if len(keys) == 2 else []
+    return [*sections, *([Section(f"Against {keys[0]} and {keys[1]}", maps)] if maps else [])]
+
+
+def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
+    """The metrics that are shown against parameters: those asked for, else the first few that the study is about."""
+    if comparison.asked:
+        return comparison.asked
+    shown = comparison.shown()
+    order = [*(name for name in _FIRST if name in shown), *(name for name in shown if name not in _FIRST)]
+    better = [name for name in order if metric(name).better != "neither"]
+    return tuple(sorted(better[:MOST_METRICS], key=list(METRICS).index))
+
+
+def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str], list[list[str]]]:
+    """A row for each value of the key: the metric of each line, with a star where it may be the best of its line."""
+    one = metric(study.metric)
+    title = heading(comparison, study.metric)
+    header = [study.axis, *(f"{line.label}: {title}" if line.label else title for line in study.lines)]
+    values = sorted({value for line in study.lines for value in line.at.tolist()})
+    rows = []
+    for value in values:
+        cells = [f"{value:g}"]
+        for line in study.lines:
+            place = line.at.tolist().index(value) if value in line.at.tolist() else None
+            if place is None:
+                cells.append("")
+                continue
+            star = "" if line.best is None or not line.best.members[place] else " *"
+            cells.append(format_interval(line.intervals[place], scale=one.scale) + star)
+        rows.append(cells)
+    return header, rows
+
+
+def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
+    """For each line of a study the best value of the key and its set of best, as sentences."""
+    title = heading(comparison, study.metric)
+    told = [(line.label, best_words(study, line, comparison.confidence)) for line in study.lines]
+    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in told if words]
+
+
+def _blocks(comparison: Comparison, studies: Sequence[AgainstOne]) -> list[Block]:
+    from analysis.figures.parameter import parameter_figure
+
+    blocks: list[Block] = []
+    sentences = [sentence for study in studies for sentence in best_sentences(comparison, study)]
+    blocks += [Bullets(sentences)] if sentences else []
+    level = format_percent(comparison.confidence)
+    for study in studies:
+        name = f"{study.metric}-against-{study.key}".replace(".", "-").replace("_", "-")
+        title = heading(comparison, study.metric)
+        figure = parameter_figure(study, confidence=comparison.confidence)
+        if figure is not None:
+            blocks.append(Picture(name, f"{title} against {study.axis}", figure))
+        note = f"Mean ± half-width of the {level} interval over seeds."
+        if any(line.best is not None for line in study.lines):
+            note += (
+                f" *: may be the best of its column ({level} set of best: multiple comparisons with the best on paired seeds, "
+                "Bonferroni)."
+            )
+        if study.metric in TARGETS:
+            note += " Runs that missed the target count with the horizon."
+        blocks.append(Table(name, f"{title} against {study.axis}", parameter_cells(comparison, study), note=note, words=()))
+    return blocks
+
+
+def _maps(comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str]) -> list[Block]:
+    from analysis.figures.parameter import heat_figure
+
+    blocks: list[Block] = []
+    for name in names:
+        study = against_two(comparison, settings, name, keys[0], keys[1])
+        figure = None if study is None else heat_figure(study, confidence=comparison.confidence)
+        if figure is not None:
+            file = f"{name}-against-both".replace("_", "-")
+            blocks.append(Picture(file, f"{heading(comparison, name)} against {keys[0]} and {keys[1]}", figure))
+    return blocks
