@@ -19,7 +19,9 @@ from analysis.checksums import FILES, check_file, make_again, unsealed
 FORMAT = 1
 """The newest format version this reader knows."""
 
-TableName = Literal["rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script", "evaluations"]
+TableName = Literal[
+    "rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script", "evaluations", "what_ifs"
+]
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
@@ -53,6 +55,10 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
     "evaluations": ("round", "time_s", "version", "metric", "value"),
     "partition": ("client", "label", "samples"),
+    "what_ifs": (
+        *("round", "change", "client", "value", "start_s", "end_s", "then_end_s", "saved_s"),
+        *("delivered", "then_delivered", "last", "then_last"),
+    ),
 }
 """The columns format 1 promises, by table; more may be there."""
 LATER: dict[TableName, tuple[str, ...]] = {"rounds": COLUMNS["rounds"][17:], "clients": COLUMNS["clients"][16:]}

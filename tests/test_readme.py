@@ -28,6 +28,7 @@ LEAVES = {
     "world.md": {"bytes", "works", "trace", "energy"},
     "python.md": {"lossy", "sweep"},
     "scripts.md": {"scripted", "patience"},
+    "stragglers.md": {"waits"},
     "my-cluster.md": {"first", "deadlines", "accuracy"},
 }
 """The folders below runs/ that the blocks of a page leave."""

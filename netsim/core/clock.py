@@ -21,6 +21,10 @@ BEFORE_ALL, FIRST, NORMAL, LAST = -1, 0, 1, 2
 _CALL = 5  # entries of this length are timed calls, those of SimPy's events are shorter
 
 
+class NothingScheduledError(RuntimeError):
+    """Nothing is left that could bring about what is waited for."""
+
+
 class Clock(Environment):
     """Simulated seconds, from `start_s` on."""
 
@@ -84,7 +88,7 @@ class Clock(Environment):
         awaited: Any = over
         while awaited.callbacks is not None:
             if not queue:
-                raise RuntimeError(f"nothing is scheduled any more, and {over} has not happened")
+                raise NothingScheduledError(f"nothing is scheduled any more, and {over} has not happened")
             entry = queue[0]
             if entry[0] > limit_s:
                 self._now = limit_s

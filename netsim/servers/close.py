@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simpy.events import Event
@@ -35,6 +35,10 @@ class WaitRule:
             raise ParameterError("first", self.first, "must be at least 1 delivery")
 
 
+def _no_deadline(deadline_s: float) -> ParameterError:
+    return ParameterError("deadline_s", deadline_s, "the rounds of this server close by no deadline")
+
+
 class _OfOneRound:
     """A round is about the attempts that were begun as it opened."""
 
@@ -45,6 +49,10 @@ class _OfOneRound:
     def pending(self) -> Sequence[Attempt]:
         """None: what ends later is not counted for any round."""
         return ()
+
+    def limit(self, deadline_s: float) -> None:
+        """It has no deadline."""
+        raise _no_deadline(deadline_s)
 
     def state_dict(self) -> State:
         """Nothing lasts from round to round."""
@@ -73,7 +81,15 @@ class WhenEnded(_OfOneRound):
         if self.rule.deadline_s is not None:
             self._deadline_s = start_s + self.rule.deadline_s
 
+    def limit(self, deadline_s: float) -> None:
+        """From the next round on."""
+        self.rule = replace(self.rule, deadline_s=deadline_s)
+
     def wait(self) -> Generator[Any, Any, None]:
+        if not self._due:
+            # Nobody takes part: there is nothing to wait for.
+            self.pool.life.open_round = None
+            return
         if self.rule.deadline_s is not None:
             self._set_alarm()
         yield self._closing
@@ -210,6 +226,10 @@ class _Ends:
     def pending(self) -> Sequence[Attempt]:
         """Those that count for a later round."""
         return self.ends
+
+    def limit(self, deadline_s: float) -> None:
+        """It has no deadline."""
+        raise _no_deadline(deadline_s)
 
     def state_dict(self) -> State:
         """What has ended and counts for a later round."""

@@ -113,6 +113,11 @@ class PolicyDispatch:
         """Those of the policy."""
         return self.policy.restarts
 
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until `need` clients are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
@@ -144,6 +149,11 @@ class PolicyDispatch:
         self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
         self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable)
         return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """It is taken from those chosen."""
+        stays = self._chosen != client
+        self._chosen, self._steps = self._chosen[stays], None if self._steps is None else self._steps[stays]
 
     def send(self, number: int) -> None:
         holders = _NO_HOLDERS if self._probing is None else self._probing.holders
@@ -200,6 +210,11 @@ class MembersDispatch:
         order = np.argsort(chosen)
         self.members, self._steps = chosen[order], None if steps is None else steps[order]
 
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until they are there."""
         pool, busy_too = self.pool, self.reselect_busy
@@ -218,8 +233,15 @@ class MembersDispatch:
         self._chosen_steps = None if self._steps is None else self._steps[there]
         return self._chosen
 
+    def leave_out(self, client: int) -> None:
+        """It is taken from the members that are there."""
+        stays = self._chosen != client
+        self._chosen, steps = self._chosen[stays], self._chosen_steps
+        self._chosen_steps = None if steps is None else steps[stays]
+
     def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version, self._chosen_steps)
+        chosen = self._chosen
+        self.attempts = self.pool.start(number, chosen, self.learner.version, self._chosen_steps) if len(chosen) else []
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides by a round: who takes part is settled slot by slot."""
@@ -251,6 +273,7 @@ class KeepAtWork:
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: list[Update] = []
         self._number = 0
+        self._left_out, self._empty = -1, 0
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
         self._draws = streams["policy"]
         self._rng: np.random.Generator
@@ -260,6 +283,11 @@ class KeepAtWork:
     def restarts(self) -> Sequence[tuple[int, int]]:
         """Those of the policy."""
         return self.policy.restarts
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return _NOBODY
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Nobody is waited for."""
@@ -271,6 +299,7 @@ class KeepAtWork:
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number
+        self._left_out, self._empty = -1, 0
         self._asked[:] = False
         self.attempts = []
         self._rng = self._draws.generator(number)
@@ -280,20 +309,30 @@ class KeepAtWork:
         """`client` is not asked in this round."""
         self._asked[client] = True
 
+    def leave_out(self, client: int) -> None:
+        """Where it is at work, or the policy chooses it in this round, nobody is at work in its place until the round closes."""
+        self._left_out = client
+        self._empty = int(client in self.pool.in_flight)
+
     def send(self, number: int) -> None:
         """Those at work go on; the close rule asks for more."""
 
     def refill(self) -> None:
         """Have the policy choose until enough are at work, or nobody is left to choose."""
         pool = self.pool
-        while len(pool.in_flight) < self.concurrency:
+        while len(pool.in_flight) + self._empty < self.concurrency:
             able = pool.selectable(busy_too=False) & ~self._asked
             if not able.any():
                 return
             view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
             chosen, steps = check_selection(self.policy.select(view), able)
             self._asked[chosen] = True
-            self.attempts += pool.start(self._number, chosen, self.learner.version, steps)
+            if self._left_out in chosen:
+                pool.channels_of(chosen[chosen == self._left_out])  # its place is taken, by nobody
+                self._empty += 1
+                stays = chosen != self._left_out
+                chosen, steps = chosen[stays], None if steps is None else steps[stays]
+            self.attempts += pool.start(self._number, chosen, self.learner.version, steps) if len(chosen) else []
 
     def _ended(self, update: Update) -> None:
         self._asked[update.client] = True
@@ -335,6 +374,11 @@ class Everyone:
         on = pool.here()
         return on & pool.able() if True in pool.accountant.exhausted.tolist() else on
 
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until somebody is present; a round of fixed length does not wait past its end."""
         pool = self.pool
@@ -358,6 +402,10 @@ class Everyone:
 
     def choose(self, number: int, start_s: float) -> IntArray:
         return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """It makes no attempt; an update that it holds or computes it keeps."""
+        self._chosen, self._for_good = self._chosen[self._chosen != client], False
 
     def send(self, number: int) -> None:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else []

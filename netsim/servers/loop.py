@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.core.protocols import Content, Deliveries, IntArray, Learner, State, Stateful
+from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Selection, State, Stateful
 from netsim.servers.assignment import Assignment, NoAssignment
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class Dispatch(Stateful, Protocol):
     def restarts(self) -> Sequence[tuple[int, int]]:
         """(round, client) of every change that whoever decides declared so far."""
 
+    @property
+    def selection(self) -> IntArray | Selection:
+        """Who takes part in the present round from the beginning, as it was decided."""
+
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Let time pass until round `number` may open; raises NobodyLeftError where it never can."""
 
@@ -114,6 +118,9 @@ class Dispatch(Stateful, Protocol):
     def send(self, number: int) -> None:
         """Begin the attempts of those chosen."""
 
+    def leave_out(self, client: int) -> None:
+        """`client` begins nothing in the round that has just been chosen, and nobody else in its place."""
+
     def tell(self, closed: ClosedRound) -> None:
         """Tell whoever decides what came of the round."""
 
@@ -123,6 +130,9 @@ class CloseRule(Stateful, Protocol):
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Round `number` opens, with so many attempts from the beginning."""
+
+    def limit(self, deadline_s: float) -> None:
+        """The round that opens next closes `deadline_s` after its start at the latest; raises ParameterError where none can."""
 
     def wait(self) -> Generator[Any, Any, None]:
         """Let time pass to the close; raises NobodyLeftError where it can never come."""
@@ -159,6 +169,20 @@ class Instrument:
         """Take a saved state."""
 
 
+class Alteration:
+    """Changes a round that has been opened, before anything of it is sent, to find out what would have come of it then.
+
+    This one changes nothing.
+    """
+
+    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+        """`chosen` (n,) take part in round `number` from the beginning; who of them does so, in their order."""
+        return chosen
+
+    def closed(self, closed: ClosedRound) -> None:
+        """A round has closed; nothing has been aggregated yet."""
+
+
 class RoundLoop:
     """Rounds one after the other, by their two rules.
 
@@ -189,6 +213,7 @@ class RoundLoop:
         self.retain = retain
         self.on_open: Callable[[int], None] = lambda number: None
         """Told of every round before anything of it."""
+        self.alteration = Alteration()
         self.round = 0
         """Rounds closed."""
         self.is_open = False
@@ -210,6 +235,7 @@ class RoundLoop:
         yield from self.dispatch.prepare(number)
         chosen = self.dispatch.choose(number, self.clock.now)
         self.assignment.open(number, chosen)
+        chosen = self.alteration.chosen(self, number, chosen)
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
         self.dispatch.send(number)
@@ -221,7 +247,9 @@ class RoundLoop:
         ends = self._ends.copy()
         self._ends.clear()
         version = self.learner.version if self.learner.aggregates else None
-        closed = ClosedRound(number, start_s, self.clock.now, attempts, self._aggregate(number, attempts), version, ends)
+        closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, ends)
+        self.alteration.closed(closed)
+        closed.content = self._aggregate(number, attempts)
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number

@@ -67,22 +67,23 @@ class Built:
     """What the scenario is warned of."""
 
 
-def build(scenario: Scenario, *, learner: bool = True, strict: bool = False) -> Built:
+def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, trained: Any = None) -> Built:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
 
-    `learner` False leaves training out (and torch unimported), to check everything else. Raises UserError; with `strict` for what
-    the scenario is only warned of, too.
+    `learner` False leaves training out (and torch unimported), to check everything else. `trained`: the learner of an earlier
+    build of the same `[learner]` and seed, to be used again once a state has been loaded into it. Raises UserError; with `strict`
+    for what the scenario is only warned of, too.
     """
     cautions: list[Caution] = []
     with collecting(cautions):
-        built = _wired(scenario, learner)
+        built = _wired(scenario, learner, trained)
     built = replace(built, cautions=(*cautions, *built.cautions))
     if strict:
         refuse(built.cautions)
     return built
 
 
-def _wired(scenario: Scenario, learner: bool) -> Built:
+def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = filled(scenario, population.devices)
@@ -90,7 +91,7 @@ def _wired(scenario: Scenario, learner: bool) -> Built:
     context = _context(scenario, population, streams)
 
     plan = build_plan(scenario, population)
-    trained = _trained(scenario, streams, plan, learner)
+    trained = _trained(scenario, streams, plan, learner) if trained is None else trained
     sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 

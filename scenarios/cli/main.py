@@ -15,6 +15,7 @@ from rich.table import Table
 
 from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, tell, warn, warn_of
 from scenarios.cli.results import compare, report, reproduce, trace
+from scenarios.cli.stragglers import stragglers, what_if
 from scenarios.schema.errors import DefectError, UserError, located
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for command in (report, compare, reproduce, trace):
+for command in (report, compare, reproduce, trace, stragglers, what_if):
     app.command()(command)
 
 

@@ -19,6 +19,9 @@ from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
+WHAT_IFS = "what_ifs.parquet"
+"""What `netsim stragglers` adds to the folder of a run."""
+
 
 def finished(folder: Path) -> Scenario:
     """The scenario of the run in `folder`; raises UserError where there is none that came to its end."""
@@ -44,7 +47,8 @@ def reproduce(folder: Path, *, after_round: Callable[[Simulation], None] | None 
         summary = run(scenario, again, after_round=after_round)
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt
-        tables = sorted({file.name for place in (folder, again) for file in place.glob("*.parquet")})
+        # What later commands found out about the run is not the run's.
+        tables = sorted({file.name for place in (folder, again) for file in place.glob("*.parquet")} - {WHAT_IFS})
         different = [told for name in tables if (told := _difference(folder / name, again / name)) is not None]
     first = read_summary(folder)
     before = first["versions"]

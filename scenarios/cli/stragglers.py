@@ -1,0 +1,140 @@
+"""The commands that look for who holds a run up: stragglers, what-if."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from scenarios.cli.output import Quiet, out_console, progress
+from scenarios.schema.errors import UserError, located
+
+if TYPE_CHECKING:
+    from analysis import Run
+    from scenarios.runs.what_if.answers import Answer
+
+RunFolder = Annotated[Path, typer.Argument(help="A run's folder.")]
+_FIXED = (
+    "Held fixed: all that came before the round, and whom it selected; nobody takes the place of a client that is left out. What "
+    "follows from the change within the round is simulated, on the same draws."
+)
+_PHASES = ("download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
+
+
+def what_if(
+    folder: RunFolder,
+    round: Annotated[int, typer.Option("--round", min=1, help="The round; with slots: the communication round.")],
+    without: Annotated[list[int] | None, typer.Option(help="Leave this client out; may be repeated, each by itself.")] = None,
+    deadline: Annotated[list[float] | None, typer.Option(help="Close so many seconds after the selection; likewise.")] = None,
+    bandwidth: Annotated[
+        list[float] | None, typer.Option(help="Multiply all bandwidths between server and clients; likewise.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Say what would have come of one round of a finished run, had one thing been different in it."""
+    from scenarios.runs.what_if.answers import what_if as answers
+    from scenarios.runs.what_if.changes import Change
+
+    changes = [
+        *(Change("without", client) for client in without or ()),
+        *(Change("deadline", seconds) for seconds in deadline or ()),
+        *(Change("bandwidth", factor) for factor in bandwidth or ()),
+    ]
+    if not changes:
+        raise UserError("what-if: nothing is different; give --without CLIENT, --deadline SECONDS or --bandwidth FACTOR")
+    with progress({"rounds": round}, quiet) as advance, located(str(folder)):
+        told = answers(folder, round, changes, progress=lambda done: advance("rounds", done))
+    out_console.print(_answers(told))
+    out_console.print(_FIXED, soft_wrap=True)
+
+
+def _answers(told: list[Answer]) -> Table:
+    was = told[0].was
+    table = Table(box=None, header_style="bold")
+    for name in (f"round {was.round}", "closes (s)", "takes (s)", "saved (s)", "delivered", "last"):
+        table.add_column(name, justify="left" if name.startswith("round") else "right")
+    who = "-" if was.last is None else str(was.last)
+    table.add_row("as it was", f"{was.end_s:.4f}", f"{was.end_s - was.start_s:.4f}", "", str(was.delivered), who)
+    for answer in told:
+        then = answer.then
+        if then is None:
+            table.add_row(answer.change.words, "not at all", "", "", "", "")
+            continue
+        who = "-" if then.last is None else str(then.last)
+        took_s, saved_s = then.end_s - then.start_s, answer.saved_s
+        table.add_row(
+            answer.change.words, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who
+        )
+    return table
+
+
+def stragglers(
+    folder: RunFolder,
+    rounds: Annotated[str | None, typer.Option(metavar="A..B", help="These rounds only, such as 1..50.")] = None,
+    exact: Annotated[bool, typer.Option(help="Simulate every round again without each of its clients, in turn.")] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Say who held a finished run up: its rounds decomposed by client and by group, its critical path, and what each cost it."""
+    from analysis import open_run
+    from analysis.stragglers.critical_path import critical_path
+    from analysis.stragglers.decomposition import decompose, totals
+    from analysis.stragglers.savings import client_table, savings
+    from analysis.stragglers.served import served
+
+    match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
+    if match is None:
+        raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
+    try:
+        run = open_run(folder)
+        view = served(run)
+        told = client_table(run, view)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    if exact:
+        first, last = (int(match[1]), int(match[2])) if rounds is not None else (1, None)
+        _write(folder, run, first, last, quiet)
+        told = told.join(savings(run)[["saved_s"]])
+    by_group = totals(decompose(view), "group")
+    if len(by_group):
+        out_console.print(_seconds(by_group, "group"))
+        out_console.print()
+    out_console.print(_seconds(told.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable"), "client"))
+    path = critical_path(view)
+    shares = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
+    words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())
+    out_console.print(f"\ncritical path, {float(shares.sum()):.2f} s up to the last close: {words}", soft_wrap=True)
+    if exact:
+        words = "saved: by how much earlier rounds would have closed without the client, each round by itself, added up."
+        out_console.print(f"Columns are seconds, but for rounds and times last; {words} {_FIXED}", soft_wrap=True)
+
+
+def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) -> None:
+    import pyarrow.parquet as pq
+
+    from scenarios.runs.folders import add_files
+    from scenarios.runs.reproduce import WHAT_IFS
+    from scenarios.runs.what_if.answers import every_client, table_of
+
+    upto = int(run.summary["rounds"]) if last is None else last
+    with progress({"rounds": upto}, quiet) as advance, located(str(folder)):
+        answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
+    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
+        pq.write_table(table_of(answers), Path(scratch) / WHAT_IFS, compression="zstd")
+        add_files(folder, Path(scratch))
+
+
+def _seconds(told: Any, name: str) -> Table:
+    """A table by client or group, in seconds but for counts of rounds; the first 20 of them."""
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    named = [column for column in ("rounds", "last", *_PHASES, "path_s", "saved_s") if column in told]
+    columns = [column for column in named if column != "resend_s" or told[column].any()]
+    for column in (name, *columns):
+        table.add_column(column.removesuffix("_s"), justify="right", no_wrap=True)
+    for entry, row in told.head(20).iterrows():
+        cells = [f"{row[column]:.1f}" if column.endswith("_s") else f"{int(row[column])}" for column in columns]
+        table.add_row(str(entry), *cells)
+    return table

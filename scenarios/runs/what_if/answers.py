@@ -1,0 +1,129 @@
+"""The questions of `netsim what-if` and `netsim stragglers`, asked of a run's folder, and the table of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.results import Run
+from netsim.records.sinks import FORMAT
+from scenarios.runs.reproduce import finished
+from scenarios.runs.what_if.branches import Closed, Replay
+from scenarios.runs.what_if.changes import Change
+from scenarios.schema.errors import UserError
+
+_MANY = 10.0
+Progress = Callable[[int], None]
+"""Told of the rounds simulated again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A round as it was, and as it would have been."""
+
+    change: Change
+    was: Closed
+    then: Closed | None
+    """None: it would not have closed within `_MANY` times the time of the whole run."""
+
+    @property
+    def saved_s(self) -> float | None:
+        """By how much earlier the round would have closed; None: not at all."""
+        return None if self.then is None else self.was.end_s - self.then.end_s
+
+
+def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: Progress | None = None) -> list[Answer]:
+    """What would have come of round `number` of the run in `folder`, with each of `changes`; of slots a communication round.
+
+    Raises UserError: no such round, a client that takes no part in it, nothing that could be different in that way, or a run that
+    does not come out the same with this version.
+    """
+    replay, run, limit_s = _opened(folder)
+    last = int(run.summary["rounds"]) * replay.per_unit
+    if not 1 <= number <= last:
+        raise UserError(f"--round {number}: must be in 1..{last}, the rounds of {folder}")
+    for change in changes:
+        change.applied(replay.scenario, number)  # refused before anything is simulated
+    ends_s = run.rounds["end_s"].tolist()
+    for state, numbers in replay.rounds(number, progress):
+        _refuse_another(replay, ends_s, folder)
+        if number not in numbers:
+            continue
+        takes_part = replay.taken_part(number)
+        for change in changes:
+            if change.client is not None and change.client not in takes_part:
+                who = ", ".join(map(str, takes_part))
+                raise UserError(f"--without {change.client}: takes no part in round {number}; {who} do")
+        was = replay.closed(number)
+        return [Answer(change, was, replay.again(state, number, change, limit_s=limit_s)) for change in changes]
+    raise _another(folder)
+
+
+def every_client(
+    folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None
+) -> list[Answer]:
+    """What would have come of rounds `first` to `last` without each of the clients that took part; raises as `what_if`."""
+    replay, run, limit_s = _opened(folder)
+    there = int(run.summary["rounds"]) * replay.per_unit
+    upto = there if last is None else last
+    if not 1 <= first <= upto <= there:
+        raise UserError(f"--rounds {first}..{upto}: must lie in 1..{there}, the rounds of {folder}")
+    ends_s = run.rounds["end_s"].tolist()
+    answers: list[Answer] = []
+    for state, numbers in replay.rounds(upto, progress):
+        _refuse_another(replay, ends_s, folder)
+        for number in numbers:
+            if first <= number <= upto:
+                was = replay.closed(number)
+                changes = [Change("without", client) for client in replay.taken_part(number)]
+                answers += [Answer(one, was, replay.again(state, number, one, limit_s=limit_s)) for one in changes]
+    return answers
+
+
+def table_of(answers: Sequence[Answer]) -> Any:
+    """The table `what_ifs` (docs/tables.md) as `pyarrow.Table`."""
+    import pyarrow as pa
+
+    kinds = {
+        "round": pa.int64(), "change": pa.dictionary(pa.int8(), pa.string()), "client": pa.int64(), "value": pa.float64(),
+        "start_s": pa.float64(), "end_s": pa.float64(), "then_end_s": pa.float64(), "saved_s": pa.float64(),
+        "delivered": pa.int64(), "then_delivered": pa.int64(), "last": pa.int64(), "then_last": pa.int64(),
+    }
+    columns: dict[str, list[Any]] = {name: [] for name in kinds}
+    for answer in answers:
+        was, then, change = answer.was, answer.then, answer.change
+        row = (
+            *(was.round, change.sort, change.client, None if change.sort == "without" else change.value, was.start_s, was.end_s),
+            *(None if then is None else then.end_s, answer.saved_s, was.delivered, None if then is None else then.delivered),
+            *(was.last, None if then is None else then.last),
+        )
+        for name, value in zip(kinds, row, strict=True):
+            columns[name].append(value)
+    schema = pa.schema(list(kinds.items()), metadata={"netsim.table": "what_ifs", "netsim.format": str(FORMAT)})
+    return pa.Table.from_arrays([pa.array(columns[name], kind) for name, kind in kinds.items()], schema=schema)
+
+
+def _opened(folder: Path) -> tuple[Replay, Run, float]:
+    from analysis import open_run
+
+    scenario = finished(folder)
+    try:
+        run = open_run(folder)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    return Replay(scenario), run, _MANY * float(run.summary["simulated_s"])
+
+
+def _refuse_another(replay: Replay, ends_s: Sequence[float], folder: Path) -> None:
+    simulation = replay.built.simulation
+    if simulation.clock.now != ends_s[simulation.server.round - 1]:
+        raise _another(folder)
+
+
+def _another(folder: Path) -> UserError:
+    return UserError(
+        f"{folder}: simulated again, its rounds do not come out as they are in the folder, so that nothing can be said of what "
+        f"would have been; run it again with this version: netsim run {folder / 'scenario.toml'} --out FOLDER"
+    )

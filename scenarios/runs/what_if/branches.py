@@ -1,0 +1,232 @@
+"""A finished run is simulated again up to a round, and that round then once more, from the same state, with one difference.
+
+The draws of a round are addressed by what they are for, the round and the client, so that they are the same with and without the
+difference; the state at the boundary before it, and the selection, are the run's own. Held fixed: everything up to the selection
+of the round (the history, what the policy had learnt, whom it selected, probes, the consensus phase of a slot, the sub-channels
+assigned). Not held fixed: what follows within the round from the difference, such as who waits for a sub-channel, who shares a
+bandwidth with whom, and whom the buffered server asks later in the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from netsim.clients.pool import ClientPool
+from netsim.core.clock import NothingScheduledError
+from netsim.core.protocols import IntArray, RoundView, Selection, SelectionPolicy, State
+from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
+from netsim.simulation import Simulation
+from scenarios.build.simulation import Built, build
+from scenarios.runs.failures import refusing
+from scenarios.runs.what_if.changes import Change
+from scenarios.schema.scenario import Scenario
+
+
+class _OverError(Exception):
+    """The round that was asked for has closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one attempt stood as its round closed."""
+
+    client: int
+    selected_s: float
+    ended_s: float
+    """When it ended; after the close, or inf, where the close did not wait for it."""
+    delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """How a round closed. `attempts`: those that it was about."""
+
+    round: int
+    start_s: float
+    end_s: float
+    attempts: tuple[End, ...]
+
+    @property
+    def delivered(self) -> int:
+        """How many updates it took in."""
+        return sum(end.delivered for end in self.attempts)
+
+    @property
+    def last(self) -> int | None:
+        """The client that alone ended as the round closed; None: nobody, or several did."""
+        found = [end.client for end in self.attempts if end.ended_s == self.end_s]
+        return found[0] if len(found) == 1 else None
+
+
+class _Watch(Alteration):
+    """Notes of every round who was selected, and how it closed."""
+
+    def __init__(self) -> None:
+        self.selected: dict[int, IntArray | Selection] = {}
+        self.closed_rounds: dict[int, Closed] = {}
+        self.taken_part: dict[int, list[int]] = {}
+
+    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+        self.selected[number] = loop.dispatch.selection
+        # Where a round is about whatever ends in it, those at work take part, too.
+        self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.pool.life.takes_all else ())})
+        return chosen
+
+    def closed(self, closed: ClosedRound) -> None:
+        self.closed_rounds[closed.number] = _told(closed)
+        # Of a server that asks for clients in mid-round they are known only now.
+        asked = {attempt.client for attempt in closed.attempts}
+        self.taken_part[closed.number] = sorted({*self.taken_part[closed.number], *asked})
+
+
+class _OneRound(Alteration):
+    """Leaves a client out of round `number`, or sets its deadline, and stops the simulation as it closes."""
+
+    def __init__(self, number: int, change: Change) -> None:
+        self.number, self.client, self.deadline_s = number, change.client, change.deadline_s
+        self.result: Closed | None = None
+
+    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+        if number != self.number:
+            return chosen
+        if self.deadline_s is not None:
+            loop.close.limit(self.deadline_s)
+        if self.client is None:
+            return chosen
+        pool = loop.pool
+        loop.dispatch.leave_out(self.client)
+        pool.abort(self.client)
+        if self.client not in chosen:
+            return chosen
+        _keep_channels(pool, chosen)
+        staying: IntArray = chosen[chosen != self.client]
+        return staying
+
+    def closed(self, closed: ClosedRound) -> None:
+        if closed.number == self.number:
+            self.result = _told(closed, but=self.client)
+            raise _OverError
+
+
+class _Selected:
+    """A policy that has selected already: it is asked again whom it probes, and for nothing else, in the one round."""
+
+    def __init__(self, policy: SelectionPolicy, selection: IntArray | Selection) -> None:
+        self._policy, self._selection = policy, selection
+
+    def probe(self, view: RoundView) -> IntArray:
+        """What the policy says."""
+        asked: IntArray = np.asarray(self._policy.probe(view))
+        return asked
+
+    def select(self, view: RoundView) -> IntArray | Selection:
+        """What it selected in the run."""
+        return self._selection
+
+
+def _keep_channels(pool: ClientPool, chosen: IntArray) -> None:
+    """Sub-channels are given as if all of `chosen` (n,) began: nobody takes that of the one left out."""
+    assign, first = pool.channels_of, [True]
+
+    def channels(clients: IntArray) -> list[int] | None:
+        if not first[0]:
+            return assign(clients)
+        first[0] = False
+        given = assign(chosen)
+        if given is None:
+            return None
+        place = dict(zip(chosen.tolist(), given, strict=True))
+        return [place[client] for client in clients.tolist()]
+
+    pool.channels_of = channels
+
+
+def _told(closed: ClosedRound, *, but: int | None = None) -> Closed:
+    ends = tuple(
+        End(
+            attempt.client,
+            float(attempt.selected_s),
+            float("inf") if np.isnan(attempt.outcome_s) else float(attempt.outcome_s),
+            not attempt.censored,
+        )
+        for attempt in closed.attempts
+        if attempt.client != but
+    )
+    return Closed(closed.number, float(closed.start_s), float(closed.end_s), ends)
+
+
+class Replay:
+    """A scenario simulated again, round after round; at each boundary the next round can be run with a difference."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.built: Built = build(scenario)
+        self.per_unit = scenario.slots.rounds if scenario.slots is not None else 1
+        """Communication rounds of what the simulation runs at once."""
+        self._watch = _Watch()
+        self._loop(self.built).alteration = self._watch
+
+    @staticmethod
+    def _loop(built: Built) -> RoundLoop:
+        server: Any = built.simulation.server
+        loop: RoundLoop = server.loop
+        return loop
+
+    def rounds(self, upto: int, after_round: Callable[[int], None] | None = None) -> Iterator[tuple[State | None, list[int]]]:
+        """Before each unit up to that of round `upto`: the state there (None: the beginning), and then the rounds it consists of.
+
+        The unit is simulated, so that its selection is known, before it is yielded.
+        """
+        simulation = self.built.simulation
+        while self.done < upto:
+            before = self.done
+            state = simulation.state_dict() if before else None
+            with refusing(self.scenario, simulation):
+                simulation.run(until_round=simulation.server.round + 1, after_round=_told_of(after_round))
+            if self.done == before:
+                return
+            yield state, list(range(before + 1, self.done + 1))
+
+    @property
+    def done(self) -> int:
+        """Communication rounds closed."""
+        return self.built.simulation.server.round * self.per_unit
+
+    def closed(self, number: int) -> Closed:
+        """How a round closed that was simulated."""
+        return self._watch.closed_rounds[number]
+
+    def taken_part(self, number: int) -> list[int]:
+        """The clients that had an attempt in a round that was simulated, ascending."""
+        return sorted(self._watch.taken_part[number])
+
+    def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
+        """Round `number` once more from `state`, with a difference; None: it did not close up to `limit_s`.
+
+        Raises UserError where the scenario has nothing that could be different in that way.
+        """
+        scenario = change.applied(self.scenario, number)
+        built = build(scenario, trained=self.built.trained if state else None)
+        simulation, loop = built.simulation, self._loop(built)
+        one = _OneRound(number, change)
+        loop.alteration = one
+        if state is not None:
+            simulation.load_state_dict(state)
+        dispatch: Any = loop.dispatch
+        if self.scenario.slots is None and self.scenario.server.kind in ("synchronous", "semi-synchronous"):
+            dispatch.policy = _Selected(dispatch.policy, self._watch.selected[number])
+        simulation.time_limit_s = limit_s
+        try:
+            with refusing(self.scenario, simulation):
+                simulation.run(until_round=simulation.server.round + 1)
+        except (_OverError, NobodyLeftError, NothingScheduledError):
+            pass
+        return one.result
+
+
+def _told_of(after_round: Callable[[int], None] | None) -> Callable[[Simulation], None] | None:
+    return None if after_round is None else lambda simulation: after_round(simulation.server.round)

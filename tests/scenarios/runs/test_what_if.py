@@ -1,0 +1,355 @@
+"""What would have come of a round: equal, exactly, to a run whose scenario differs in that round only."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netsim
+from analysis.stragglers.closers import closers
+from analysis.stragglers.savings import client_table, savings
+from analysis.stragglers.served import served
+from scenarios.runs.what_if.answers import Answer, every_client, what_if
+from scenarios.runs.what_if.branches import Closed
+from scenarios.runs.what_if.changes import Change
+from scenarios.schema.errors import UserError
+from tests.helpers.random_worlds import built, random_tables
+from tests.helpers.rough_scenarios import BUFFERED, other, rough
+from tests.helpers.small_scenario import Shell
+
+ROUNDS = 6
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def scripted(seed: int, folder: Path) -> tuple[dict[str, Any], list[list[int]]]:
+    """A random world of clients that are always there, whose selections are written out, and these."""
+    tables = random_tables(seed, folder)
+    rng = np.random.default_rng([7, seed])
+    count, a_round = tables["clients"]["count"], min(tables["server"]["per_round"] + 1, tables["clients"]["count"])
+    sets = [sorted(rng.choice(count, a_round, replace=False).tolist()) for _ in range(ROUNDS)]
+    tables |= {"rounds": ROUNDS, "availability": {"kind": "always"}}
+    tables["server"] |= {"per_round": a_round, "reselect_busy": True}
+    tables["server"].pop("first", None)
+    for name in ("time_limit_s", "privacy"):
+        tables.pop(name, None)
+    return tables | {"policy": {"kind": "tests.helpers.small_worlds:Script", "rounds": sets}}, sets
+
+
+def folder_of(tables: dict[str, Any], place: Path) -> Path:
+    netsim.run(tables, out=place)
+    return place
+
+
+def as_recorded(records: Any, number: int, *, but: int | None = None) -> tuple[float, float, list[tuple[int, float, bool]]]:
+    """A round by the rows of a run: its bounds, and the ends of its attempts up to its close."""
+    (row,) = [row for row in records.rounds if row.round == number]
+    ends = [
+        (update.client, update.outcome_s if ended else -1.0, update.outcome == "delivered" and ended)
+        for update in records.updates
+        for ended in [update.outcome != "in_flight" and update.outcome_s <= row.end_s]
+        if update.round == number and update.client != but
+    ]
+    return row.start_s, row.end_s, sorted(ends)
+
+
+def as_told(closed: Closed | None) -> tuple[float, float, list[tuple[int, float, bool]]]:
+    assert closed is not None
+    ends = [(end.client, end.ended_s if end.ended_s <= closed.end_s else -1.0, end.delivered) for end in closed.attempts]
+    return closed.start_s, closed.end_s, sorted(ends)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_round_without_a_client_is_that_of_a_run_that_did_not_select_it(seed: int, tmp_path: Path) -> None:
+    tables, sets = scripted(seed, tmp_path)
+    number = 4
+    place = folder_of(tables, tmp_path / "run")
+    for client in sets[number - 1][:2]:
+        fewer = [[one for one in chosen if one != client] if i == number - 1 else chosen for i, chosen in enumerate(sets)]
+        if not fewer[number - 1]:
+            continue
+        simulation, records = built(tables | {"policy": tables["policy"] | {"rounds": fewer}})
+        simulation.run()
+        simulation.close()
+        (answer,) = what_if(place, number, [Change("without", client)])
+        start_s, end_s, ends = as_recorded(records, number)
+        assert as_told(answer.then) == (start_s, end_s, ends)
+        assert answer.saved_s == answer.was.end_s - end_s
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_round_with_a_deadline_is_that_of_a_run_in_which_it_came_into_force(seed: int, tmp_path: Path) -> None:
+    tables = random_tables(seed, tmp_path) | {"rounds": ROUNDS}
+    place = folder_of(tables, tmp_path / "run")
+    last = int(netsim.open_run(place).summary["rounds"])
+    number = min(3, last)
+    simulation, records = built(tables)
+    simulation.run(until_round=number - 1)
+    server: Any = simulation.server
+    server.loop.close.limit(0.75)
+    simulation.run(until_round=number)
+    simulation.close()
+    (answer,) = what_if(place, number, [Change("deadline", 0.75)])
+    assert as_told(answer.then) == as_recorded(records, number)
+
+
+LINKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "numbers": ({"bandwidth_bytes_per_s": [4.0, 8.0, 16.0]}, {"bandwidth_bytes_per_s": [8.0, 16.0, 32.0]}),
+    "shared": (
+        {"bandwidth_bytes_per_s": 16.0, "shared": {"bandwidth_bytes_per_s": 8.0}},
+        {"bandwidth_bytes_per_s": 32.0, "shared": {"bandwidth_bytes_per_s": 16.0}},
+    ),
+    "trace": (
+        {"bandwidth": {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [4.0, 16.0]}},
+        {"bandwidth": {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [8.0, 32.0]}},
+    ),
+    "constant": (
+        {"bandwidth": {"kind": "constant", "bytes_per_s": 4.0}},
+        {"bandwidth": {"kind": "constant", "bytes_per_s": 8.0}},
+    ),
+}
+
+
+def three(uplink: dict[str, Any], **tables: Any) -> dict[str, Any]:
+    return {
+        "name": "links",
+        "seed": 3,
+        "rounds": 1,
+        "clients": {"count": 3},
+        "server": {"per_round": 3},
+        "policy": {"kind": "random"},
+        "payload": {"down_bytes": 24, "up_bytes": 40},
+        "downlink": {"bandwidth_bytes_per_s": 16.0},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 1.0}},
+        "uplink": uplink,
+    } | tables
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_twice_the_bandwidth_is_that_of_a_scenario_that_has_it(name: str, tmp_path: Path) -> None:
+    before, after = LINKS[name]
+    place = folder_of(three(before), tmp_path / "run")
+    doubled = three(after) | {"downlink": {"bandwidth_bytes_per_s": 32.0}}
+    simulation, records = built(doubled)
+    simulation.run()
+    simulation.close()
+    (answer,) = what_if(place, 1, [Change("bandwidth", 2.0)])
+    assert as_told(answer.then) == as_recorded(records, 1)
+    assert answer.saved_s is not None
+    assert answer.saved_s > 0.0
+
+
+def test_twice_the_bandwidth_in_a_later_round_is_that_of_a_run_with_change_points(tmp_path: Path) -> None:
+    # All numbers are such that nothing is rounded: 40 bytes at 8 bytes a second, 5 s; at 16 in round 3, 2.5 s.
+    compute = {"delay": {"kind": "constant", "value_s": [0.5, 1.0, 2.25]}}
+    base = three({"bandwidth_bytes_per_s": 8.0, "shared": {"bandwidth_bytes_per_s": 16.0}}, rounds=4, compute=compute)
+    del base["downlink"]
+    place = folder_of(base, tmp_path / "run")
+    changes = [{"at_round": 3, "bandwidth_bytes_per_s": 16.0}, {"at_round": 4, "bandwidth_bytes_per_s": 8.0}]
+    changed = base | {"uplink": {"bandwidth_bytes_per_s": 8.0, "changes": changes, "shared": {"bandwidth_bytes_per_s": 16.0}}}
+    # The shared bandwidth has no change points: what the three take of it together is made large enough in both.
+    for tables in (base, changed):
+        tables["uplink"] = tables["uplink"] | {"shared": {"bandwidth_bytes_per_s": 1024.0}}
+    place = folder_of(base, tmp_path / "wide")
+    simulation, records = built(changed)
+    simulation.run()
+    simulation.close()
+    (answer,) = what_if(place, 3, [Change("bandwidth", 2.0)])
+    assert as_told(answer.then) == as_recorded(records, 3)
+    assert answer.saved_s == 2.5
+
+
+def test_nobody_takes_the_sub_channel_of_who_is_left_out(tmp_path: Path) -> None:
+    tables = three({}, server={"per_round": 2}, clients={"count": 2}, policy={"kind": "all"})
+    tables |= {
+        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
+        "channels": {"count": 2, "delay": {"kind": "constant", "value_s": [0.5, 2.0]}},
+        "scheduler": {"kind": "round-robin"},
+    }
+    del tables["downlink"]
+    place = folder_of(tables, tmp_path / "run")
+    first, second = what_if(place, 1, [Change("without", 0), Change("without", 1)])
+    ends = {end.client: end.ended_s for end in first.was.attempts}
+    assert sorted(ends.values()) == [1.5, 3.0]
+    assert first.then is not None
+    assert second.then is not None
+    assert (first.then.end_s, second.then.end_s) == (ends[1], ends[0])
+
+
+def test_a_round_without_its_only_client_closes_at_once(tmp_path: Path) -> None:
+    place = folder_of(three({}, server={"per_round": 1}, rounds=2), tmp_path / "run")
+    (answer,) = what_if(place, 2, [Change("without", client) for client in selected_in(place, 2)])
+    assert answer.then is not None
+    assert answer.then.end_s == answer.was.start_s
+    assert answer.then.attempts == ()
+
+
+def selected_in(place: Path, number: int) -> list[int]:
+    rows = netsim.open_run(place).clients
+    return sorted(int(client) for client in rows.loc[rows["round"] == number, "client"])
+
+
+def test_with_links_of_their_own_only_the_last_client_of_a_round_costs_time_and_as_much_as_the_tables_say(
+    tmp_path: Path,
+) -> None:
+    place = folder_of(three({}, rounds=8, server={"per_round": 2}), tmp_path / "run")
+    answers = every_client(place)
+    table = closers(served(netsim.open_run(place))).set_index("round")
+    assert len(answers) == 16
+    for answer in answers:
+        row = table.loc[answer.was.round]
+        assert answer.then is not None
+        if answer.change.client == row["client"]:
+            assert answer.saved_s == pytest.approx(row["stretch_s"], rel=1e-12)
+        else:
+            assert answer.then.end_s == answer.was.end_s
+
+
+def unchanged(place: Path, number: int) -> Answer:
+    (answer,) = what_if(place, number, [Change("nothing")])
+    assert answer.then == answer.was
+    return answer
+
+
+SERVERS: dict[str, dict[str, Any]] = {
+    "rough": rough(),
+    "buffered": BUFFERED,
+    "semi": BUFFERED | {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}},
+    "ages": other("scheduler", "glr-cucb"),
+    "slots": other("policy", "super-arm-ucb"),
+    "peers": other("policy", "bp-index"),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_round_in_which_nothing_is_different_is_the_recorded_one(name: str, tmp_path: Path) -> None:
+    place = folder_of(SERVERS[name] | {"rounds": 8}, tmp_path / "run")
+    run = netsim.open_run(place)
+    bounds = served(run).rounds.set_index("round")
+    for number in (1, 5):
+        answer = unchanged(place, number)
+        assert (answer.was.start_s, answer.was.end_s) == (bounds.loc[number, "start_s"], bounds.loc[number, "end_s"])
+        ends = run.clients.set_index(["round", "client"])
+        for end in answer.was.attempts if name in ("rough", "ages", "slots") else ():
+            assert end.selected_s == ends.loc[(number, end.client), "selected_s"]
+
+
+def test_a_buffered_server_asks_nobody_in_the_place_of_who_is_left_out(tmp_path: Path) -> None:
+    # Two at work; without client 0 the round waits for the deliveries of client 1 and of whoever follows it.
+    tables = {
+        "name": "two",
+        "rounds": 1,
+        "clients": {"count": 4},
+        "server": {"kind": "buffered", "concurrency": 2, "buffer": 2},
+        "policy": {"kind": "fastest"},
+        "compute": {"delay": {"kind": "constant", "value_s": [1.0, 2.0, 4.0, 8.0]}},
+    }
+    place = folder_of(tables, tmp_path / "run")
+    (answer,) = what_if(place, 1, [Change("without", 0)])
+    # As it was: 0 ends at 1 s, 1 at 2 s. Without 0: 1 at 2 s, and then 2, which follows it, at 6 s.
+    assert answer.was.end_s == 2.0
+    assert answer.then is not None
+    assert answer.then.end_s == 6.0
+    assert [end.client for end in answer.then.attempts] == [1, 2]
+
+
+def test_a_round_that_would_never_have_closed_says_so(tmp_path: Path) -> None:
+    tables = {
+        "name": "one",
+        "rounds": 1,
+        "clients": {"count": 1},
+        "server": {"kind": "buffered", "concurrency": 1, "buffer": 1},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
+    }
+    (answer,) = what_if(folder_of(tables, tmp_path / "run"), 1, [Change("without", 0)])
+    assert (answer.then, answer.saved_s) == (None, None)
+
+
+def test_a_run_that_trains_is_branched_too(tmp_path: Path) -> None:
+    learner = {
+        "data": {"kind": "digits", "samples": 200},
+        "network": {"kind": "linear"},
+        "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+        "max_steps": 2,
+    }
+    tables = rough() | {"rounds": 4, "learner": learner}
+    del tables["privacy"]
+    place = folder_of(tables, tmp_path / "run")
+    unchanged(place, 3)
+    answers = every_client(place, first=3, last=4)
+    assert {answer.was.round for answer in answers} == {3, 4}
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+def test_the_commands_answer_and_keep_what_they_found_out(shell: Shell) -> None:
+    assert shell.run()[0] == 0
+    before = {path.name: path.read_bytes() for path in shell.out.iterdir() if path.suffix == ".parquet"}
+    code, out, _ = shell("stragglers", shell.out, "--quiet", "--rounds", "2..5")
+    assert code == 0
+    assert "critical path" in out
+    assert "nobody takes the place" in out
+    run = netsim.open_run(shell.out)
+    table = run.arrow("what_ifs").to_pandas()
+    assert set(table["round"]) == {2, 3, 4, 5}
+    told = savings(run)
+    assert told["rounds"].sum() == len(table) == 8
+    assert told["saved_s"].sum() == pytest.approx(table["saved_s"].sum())
+    assert (client_table(run)["rounds"] >= told["rounds"].reindex(client_table(run).index, fill_value=0)).all()
+    # The run's own files are as they were, and it still comes out the same.
+    assert all((shell.out / name).read_bytes() == data for name, data in before.items())
+    (client, other_one) = selected_in(shell.out, 3)
+    code, out, _ = shell("what-if", shell.out, "--round", "3", "--without", str(client), "--deadline", "0.25", "--quiet")
+    assert code == 0
+    assert f"without client {client}" in out
+    assert "deadline 0.25 s" in out
+    assert out.count(str(other_one)) >= 1
+
+
+def test_what_cannot_be_asked_is_refused_and_nothing_is_written(shell: Shell) -> None:
+    shell.run()
+    absent = next(client for client in range(6) if client not in selected_in(shell.out, 2))
+    files = sorted(path.name for path in shell.out.iterdir())
+    for arguments, words in (
+        (("--round", "9", "--without", "1"), "--round 9: must be in 1..6"),
+        (("--round", "2", "--without", str(absent)), f"--without {absent}: takes no part in round 2"),
+        (("--round", "2", "--deadline", "-1"), "--deadline -1: must be > 0 seconds"),
+        (("--round", "2", "--bandwidth", "2"), "--bandwidth 2: the scenario limits no bandwidth"),
+        (("--round", "2"), "nothing is different; give --without"),
+    ):
+        code, _, error = shell("what-if", shell.out, *arguments, "--quiet")
+        assert code == 2
+        assert words in error
+    code, _, error = shell("stragglers", shell.out, "--rounds", "4..9", "--quiet")
+    assert code == 2
+    assert "--rounds 4..9: must lie in 1..6" in error
+    assert sorted(path.name for path in shell.out.iterdir()) == files
+    assert shell("what-if", shell.folder / "none", "--round", "1", "--without", "1")[0] == 2
+
+
+def test_a_deadline_is_refused_where_no_deadline_closes_rounds(tmp_path: Path) -> None:
+    place = folder_of(BUFFERED | {"rounds": 2}, tmp_path / "run")
+    with pytest.raises(UserError, match=r"server\.kind = 'buffered' closes its rounds by no deadline"):
+        what_if(place, 1, [Change("deadline", 1.0)])
+
+
+def test_a_run_that_does_not_come_out_the_same_is_refused(tmp_path: Path) -> None:
+    place = folder_of(three({}, rounds=3), tmp_path / "run")
+    text = (place / "scenario.toml").read_text(encoding="utf-8")
+    (place / "scenario.toml").write_text(text.replace("seed = 3", "seed = 4"), encoding="utf-8")
+    with pytest.raises(UserError, match="do not come out as they are in the folder"):
+        what_if(place, 2, [Change("without", 1)])
