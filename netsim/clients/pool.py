@@ -261,19 +261,6 @@ class ClientPool:
         """The server no longer waits for these attempts, and lets their clients know: they end as late."""
         self._end_all(list(updates), "late")
 
-    def abort(self, client: int) -> None:
-        """What `client` is making or sending ends as aborted; what is finished and not under way it keeps."""
-        if client in self.in_flight:
-            self.life.cut(self.in_flight[client], "aborted")
-        if client in self.alive:
-            self._drop_unfinished(self.alive[client])
-
-    def _drop_unfinished(self, update: Update) -> None:
-        # Between two rounds an update goes on though its attempt is over, and the next is not begun.
-        if update.phase in (DOWNLOAD, COMPUTE):
-            self.life.drop(update)
-            del self.alive[update.client]
-
     def _end_all(self, updates: list[Update], outcome: str) -> None:
         # Those first who wait in a queue: none of them is to take over a sub-channel only to leave it in the same instant.
         for update in sorted(updates, key=lambda update: update.phase != WAIT):
@@ -298,10 +285,17 @@ class ClientPool:
         self.moved(clients)
         if self.probes is not None:
             self.probes.leave(clients)
-        gone = [self.alive[client] for client in clients.tolist() if client in self.alive]
+        self.abort(clients.tolist())
+
+    def abort(self, clients: Sequence[int]) -> None:
+        """What `clients` are making or sending ends as aborted; what is finished and not under way they keep."""
+        gone = [self.alive[client] for client in clients if client in self.alive]
         self._end_all([update for update in gone if update.client in self.in_flight], "aborted")
         for update in gone:
-            self._drop_unfinished(update)
+            # Between two rounds an update goes on though its attempt is over, and the next is not begun.
+            if update.phase in (DOWNLOAD, COMPUTE):
+                self.life.drop(update)
+                del self.alive[update.client]
 
     def moved(self, clients: IntArray) -> None:
         """Clients (n,) came or went by an act from outside: whoever waits for some looks again, as the last of this instant."""

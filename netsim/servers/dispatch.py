@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simpy.events import Event
 
-from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.servers.checks import check_probe, check_selection
 from netsim.servers.loop import ClosedRound, NobodyLeftError
+from netsim.servers.presence import Presence
 from netsim.servers.reports import told
 
 if TYPE_CHECKING:
@@ -25,45 +24,6 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 _NOBODY: IntArray = np.zeros(0, np.int64)
 _NO_HOLDERS: frozenset[int] = frozenset()
-
-
-class _Presence:
-    """Waiting until enough clients are there."""
-
-    def __init__(self, pool: ClientPool) -> None:
-        self._pool = pool
-        self._woken: Event | None = None
-        self._wake_s = -1.0
-
-    def until(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
-        """Until `need` clients of `among` (K,; None: all) are `able` () -> (K,), which is returned; raises NobodyLeftError."""
-        pool = self._pool
-        while int(np.count_nonzero(now_able := _those(able(), among))) < need:
-            next_s = float(pool.availability.next_change_s.min())
-            nothing_moves = next_s == _EVER and not pool.in_flight
-            if nothing_moves or int(np.count_nonzero(_those(pool.ever_selectable(), among))) < need:
-                raise NobodyLeftError
-            self._woken = pool.clock.event()
-            if next_s < _EVER and next_s != self._wake_s:
-                self._wake_s = next_s
-                # After everything else of that instant, so that it does not matter since when this call has been on the clock.
-                pool.clock.call_at(next_s, self.wake, priority=LAST)
-            pool.followers.append(self.wake)
-            pool.watchers.append(self.wake)
-            yield self._woken
-            pool.watchers.remove(self.wake)
-            pool.followers.remove(self.wake)
-        return now_able
-
-    def wake(self, payload: object = None) -> None:
-        """Somebody has come or gone, or an attempt has ended."""
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            woken.succeed()
-
-
-def _those(able: BoolArray, among: BoolArray | None) -> BoolArray:
-    return able if among is None else able & among
 
 
 class PolicyDispatch:
@@ -106,7 +66,7 @@ class PolicyDispatch:
         self._probed = NOBODY_PROBED
         self._draws = streams["policy"]
         self._rng: np.random.Generator
-        self._presence = _Presence(pool)
+        self._presence = Presence(pool)
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
@@ -202,7 +162,7 @@ class MembersDispatch:
         self._selectable: BoolArray
         self._chosen: IntArray
         self._chosen_steps: IntArray | None = None
-        self._presence = _Presence(pool)
+        self._presence = Presence(pool)
 
     def open_slot(self, members: IntArray | Selection) -> None:
         """The members of the slot; raises ValueError unless they are distinct clients, at least one."""

@@ -99,7 +99,7 @@ class _OneRound(Alteration):
             return chosen
         pool = loop.pool
         loop.dispatch.leave_out(self.client)
-        pool.abort(self.client)
+        pool.abort([self.client])
         if self.client not in chosen:
             return chosen
         _keep_channels(pool, chosen)
