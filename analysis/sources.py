@@ -23,6 +23,9 @@ TableName = Literal[
     "rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script", "evaluations", "what_ifs"
 ]
 
+ADDED: tuple[TableName, ...] = ("what_ifs",)
+"""Tables that later commands add to the folder of a finished run, whose summary says nothing of them."""
+
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
 """What can become of one client's part in a round."""
 
@@ -191,7 +194,7 @@ class RunFolder:
             raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
 
     def has(self, table: TableName) -> bool:
-        known = self._digests is None or f"{table}.parquet" in self._digests
+        known = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
         return known and (self._path / f"{table}.parquet").is_file()
 
     def called(self, table: TableName) -> str:
