@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from netsim.core.clock import EventLimitError
 from netsim.core.protocols import State, Stateful
 from netsim.servers.loop import NobodyLeftError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.records.sinks import Recorder
 
-BY_ROUNDS, BY_TIME, BY_ABSENCE = "rounds", "time limit", "nobody left"
+BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS = "rounds", "time limit", "nobody left", "event limit"
 
 
 class Server(Stateful, Protocol):
@@ -112,6 +113,10 @@ class Simulation:
         self.server.record_to(recorder)
         self.script.record_to(recorder)
 
+    def limit_events(self, most: int | None) -> None:
+        """End once `most` events have been scheduled, even in mid-round, whatever the clock says; None: there is no limit."""
+        self.clock.event_limit = float("inf") if most is None else most
+
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Simulate until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
         stop = self.rounds if until_round is None else min(until_round, self.rounds)
@@ -129,6 +134,8 @@ class Simulation:
                     self.ended = BY_TIME
             except NobodyLeftError:
                 self.ended = BY_ABSENCE
+            except EventLimitError:
+                self.ended = BY_EVENTS
             if self.ended is None and after_round is not None:
                 after_round(self)
         if self.ended is None and self.server.round >= self.rounds:

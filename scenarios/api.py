@@ -121,13 +121,15 @@ def run(
     script: ScriptSource | None = None,
     overwrite: bool = False,
     strict: bool = False,
+    event_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Run a scenario and return what came out.
 
     `out` None: in memory, nothing is written; else the folder that the run is written to, as `netsim run` does. `seed`: in place
     of the scenario's. `script`: what acts on the run as it goes (docs/scripts.md), in place of the scenario's. `overwrite`:
-    replace an earlier run in `out`. `strict`: treat warnings as errors. Raises ScenarioError, a ValueError, with nothing written;
+    replace an earlier run in `out`. `strict`: treat warnings as errors. `event_limit`: end after so many events, even in
+    mid-round, whatever the clock says. Raises ScenarioError, a ValueError, with nothing written;
     KeyboardInterrupt: in memory nothing is left, in `out` what `resume` goes on from.
     """
     tables, name = _tables(scenario)
@@ -137,6 +139,7 @@ def run(
     with located(name):
         built = build(study, strict=strict)
     _warn(built.cautions)
+    built.simulation.limit_events(event_limit)
     if out is None:
         done = Run(run_in_memory(built, study, after_round=_after_round(study, progress)))
         _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
@@ -151,12 +154,14 @@ def resume(
     *,
     script: ScriptSource | None = None,
     allow_changed_code: bool = False,
+    event_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Go on with a run in a folder that was interrupted or killed, from its last checkpoint, as `netsim resume` does.
 
     `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
-    `allow_changed_code`: though the code of your own components is another by now. A sweep goes on by `sweep(.., resume=True)`.
+    `allow_changed_code`: though the code of your own components is another by now. `event_limit`: as of `run`.
+    A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
     """
     place = Path(folder)
@@ -169,6 +174,7 @@ def resume(
             script=_scripted(script),
             after_round=_after_round(study, progress),
             allow_changed_code=allow_changed_code,
+            event_limit=event_limit,
         )
     return _ended(summary, place)
 

@@ -15,6 +15,10 @@ Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Ge(0), Lt(1)]
 Share = Annotated[float, Gt(0), Le(1)]
+# What training multiplies 32-bit floats by must be one itself; a step of less than the least of them is none.
+Rate = Annotated[float, Ge(1e-37), Le(1e38)]
+Threads = Annotated[int, Ge(1), Le(1024)]
+Decay = Annotated[float, Ge(0), Le(1e38)]
 
 
 def check_bounds(options: object, table: str = "") -> None:

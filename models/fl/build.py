@@ -55,7 +55,12 @@ def _network(spec: Table, dataset: Dataset, seed: int) -> nn.Module:
         if not isinstance(module, nn.Module):
             raise ParameterError("network.kind", kind, f"returned {type(module).__name__}; it must return a torch module")
     else:
-        module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
+        try:
+            module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ParameterError("network.kind", kind, "is too large for the memory of this machine; make it smaller") from error
     check_fit(module, dataset.input_shape, dataset.classes)
     return module
 

@@ -329,10 +329,12 @@ def _trainer(
 
 def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
     """What an update of each client is, by `plan`, and by `options` where that says nothing."""
+    asked = options.batch_size if plan.batch_size is None else plan.batch_size
     return Work(
         data_sizes=data_sizes,
         clients=len(data_sizes),
-        batch_size=options.batch_size if plan.batch_size is None else plan.batch_size,
+        # A batch of more samples than anybody holds is one of all samples, and would only take memory.
+        batch_size=np.minimum(asked, data_sizes.max()),
         epochs=options.epochs if plan.epochs is None else plan.epochs,
         steps=plan.steps,
         max_steps=options.max_steps,

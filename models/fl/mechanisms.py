@@ -24,6 +24,8 @@ from torch import Tensor
 from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
+_LARGEST = 1e38
+"""What updates are clamped to is a 32-bit float, as they are."""
 Generators = Callable[[int], np.random.Generator]
 """The random generator of a row: that of its client and round."""
 
@@ -41,8 +43,8 @@ class Mechanism(Protocol):
 
 
 def _check_sensitivity(sensitivity: float) -> None:
-    if not 0 < sensitivity < math.inf:
-        raise ParameterError("mechanism.sensitivity", sensitivity, "must be a finite number > 0")
+    if not 0 < sensitivity <= _LARGEST:
+        raise ParameterError("mechanism.sensitivity", sensitivity, f"must be > 0 and at most {_LARGEST:g}")
 
 
 def laplace(size: int, scale: float, rng: np.random.Generator) -> Tensor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch
 
+_WORDS = ("can't allocate memory", "Storage size calculation overflowed")
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+
+def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     """Whether `error` says that the device could not hold what was asked for."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in _WORDS)
 
 
 def release(device: torch.device) -> None:

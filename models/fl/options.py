@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from models.errors import ParameterError
-from models.fl.bounds import Count, NonNegative, Positive, Whole, check_bounds
+from models.fl.bounds import Count, Decay, Positive, Threads, Whole, check_bounds
 
 Table = Mapping[str, Any]
 """A component: its "kind", by name or a callable of the user's own, and its parameters."""
@@ -72,7 +72,7 @@ class TrainingOptions:
     """Local epochs of an update."""
     max_steps: Count | None = None
     """Most local steps of an update; absent: as many as the epochs take."""
-    proximal: NonNegative = 0.0
+    proximal: Decay = 0.0
     """FedProx's mu: mu/2 times the squared distance from the model a client started from is added to its loss."""
     augmentation: Literal["none", "crop-flip"] = "none"
     """crop-flip: training images are padded by 4 pixels, cropped at random and flipped left to right in half of the cases."""
@@ -96,7 +96,7 @@ class TrainingOptions:
     """Where training runs; auto: on a GPU if there is one."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16: local training in mixed precision; parameters and evaluation stay float32."""
-    threads: Count | None = None
+    threads: Threads | None = None
     """Threads of torch; absent: 1, so that runs side by side do not get in each other's way. On a CPU the same number gives the
     same tables byte for byte; another one may change trained weights in their last digits."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from models.fl.bounds import Fraction, NonNegative, Positive, Share, Whole, check_bounds
+from models.fl.bounds import Decay, Fraction, Positive, Rate, Share, Whole, check_bounds
 
 STATISTICS_NOT_VOTED = (
     "running statistics of batch normalisation cannot be voted on; use batch_statistics = 'local', or a network without them"
@@ -35,11 +35,11 @@ class SgdParameters(Parameters):
     """Of stochastic gradient descent."""
 
     table = "optimizer"
-    learning_rate: Positive
+    learning_rate: Rate
     """Step size."""
     momentum: Fraction = 0.0
     """Share of the last step that the next one keeps."""
-    weight_decay: NonNegative = 0.0
+    weight_decay: Decay = 0.0
     """Multiple of the parameters added to the gradient."""
 
 
@@ -48,15 +48,15 @@ class AdamParameters(Parameters):
     """Of Adam."""
 
     table = "optimizer"
-    learning_rate: Positive
+    learning_rate: Rate
     """Step size."""
     beta1: Fraction = 0.9
     """Decay of the mean of gradients."""
     beta2: Fraction = 0.999
     """Decay of the mean of squared gradients."""
-    epsilon: Positive = 1e-8
+    epsilon: Rate = 1e-8
     """Added to the root of the latter."""
-    weight_decay: NonNegative = 0.0
+    weight_decay: Decay = 0.0
     """Multiple of the parameters added to the gradient."""
 
 
@@ -74,7 +74,7 @@ class MajorityVoteParameters(Parameters):
     """Of aggregation by the signs of the updates."""
 
     table = "aggregation"
-    learning_rate: Positive
+    learning_rate: Rate
     """How far each parameter moves in the direction that most updates give it."""
     tie: Literal["stay", "random"] = "stay"
     """Where as many want up as down: stay, or up or down at random."""
@@ -105,7 +105,7 @@ class ServerSgdParameters(Parameters):
     """Of a server that takes the aggregated step."""
 
     table = "server_optimizer"
-    learning_rate: Positive = 1.0
+    learning_rate: Rate = 1.0
     """Rate of the aggregated step."""
 
 
@@ -114,7 +114,7 @@ class FedAvgMParameters(Parameters):
     """Of server momentum."""
 
     table = "server_optimizer"
-    learning_rate: Positive = 1.0
+    learning_rate: Rate = 1.0
     """Rate of the step with momentum."""
     momentum: Fraction = 0.9
     """Share of the last step that the next one keeps."""
@@ -125,11 +125,11 @@ class FedAdamParameters(Parameters):
     """Of server Adam."""
 
     table = "server_optimizer"
-    learning_rate: Positive = 0.01
+    learning_rate: Rate = 0.01
     """Rate of the scaled step."""
     beta1: Fraction = 0.9
     """Decay of the mean of steps."""
     beta2: Fraction = 0.99
     """Decay of the mean of squared steps."""
-    tau: Positive = 1e-3
+    tau: Rate = 1e-3
     """Added to the root of the second moment; that moment starts at its square."""

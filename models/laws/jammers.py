@@ -7,6 +7,7 @@ follows a plan of its own, a reactive one what it heard.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -128,8 +129,8 @@ class File(_Stateless):
     What a line names beyond the budget is left out, from its end. Lines that begin with # are passed over.
 
     Raises:
-        ValueError: anything else, and a plan of no lines; file and line are named. A sub-channel out of reach is refused when it
-            is to be jammed.
+        ValueError: anything else, a sub-channel that is not one of `reachable` (None: that is found out when it is to be jammed),
+            and a plan of no lines; file and line are named.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class File(_Stateless):
         *,
         path: Annotated[str, Doc("The file to read: a line for each dwell, the sub-channels that are jammed, counted from 0.")],
         repeat: Annotated[bool, Doc("Whether the plan repeats after the last line, or is over.")] = False,
+        reachable: Sequence[int] | None = None,
     ) -> None:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -152,6 +154,9 @@ class File(_Stateless):
                 raise ParameterError("path", path, f"line {number}: {line!r} must hold whole numbers of sub-channels") from None
             if len(set(channels)) < len(channels) or (channels and min(channels) < 0):
                 raise ParameterError("path", path, f"line {number}: {line!r} must name each sub-channel once, counted from 0")
+            beyond = sorted(set(channels).difference(channels if reachable is None else reachable))
+            if beyond:
+                raise ParameterError("path", path, f"line {number}: {line!r} names {beyond}, out of the jammer's reach")
             self._plan.append(np.array(channels, np.int64))
         if not self._plan:
             raise ParameterError("path", path, "holds no plan; a line for each dwell is needed")

@@ -15,11 +15,13 @@ from models.errors import ParameterError
 from models.policies.arm_order import Arm
 from models.policies.protocols import State
 
+_LARGEST = 1e100
+
 
 def check_mu(mu: float) -> None:
-    """Raise ValueError unless `mu` is finite and >= 0."""
-    if not (math.isfinite(mu) and mu >= 0):
-        raise ParameterError("mu", mu, "must be finite and >= 0")
+    """Raise ValueError unless `mu` is >= 0 and such that the square of an index is a number."""
+    if not 0 <= mu <= _LARGEST:
+        raise ParameterError("mu", mu, f"must be >= 0 and at most {_LARGEST:g}")
 
 
 class ArmTable:

@@ -25,11 +25,17 @@ class NothingScheduledError(RuntimeError):
     """Nothing is left that could bring about what is waited for."""
 
 
+class EventLimitError(Exception):
+    """A simulation came to as many events as it may have."""
+
+
 class Clock(Environment):
     """Simulated seconds, from `start_s` on."""
 
     def __init__(self, start_s: float = 0.0) -> None:
         super().__init__(initial_time=start_s)
+        self.event_limit: float = float("inf")
+        """So many events may be scheduled since this object was made; the next one to happen raises EventLimitError instead."""
 
     def start_at(self, time_s: float) -> None:
         """Set the clock of a run that goes on from a saved state; raises ValueError once anything is scheduled."""
@@ -80,10 +86,11 @@ class Clock(Environment):
     def run_until(self, over: Event, limit_s: float = float("inf")) -> bool:
         """Go on until `over` has happened: True. False where it does not happen up to `limit_s`, at which the clock then stands.
 
-        Raises what `over` failed with; RuntimeError where nothing is left that could bring it about.
+        Raises what `over` failed with; EventLimitError; RuntimeError where nothing is left that could bring it about.
         """
         queue: Any = self._queue
         event_step = super().step
+        last = self.event_limit
         over.defused = True  # a failure is raised from here, not wrapped by SimPy
         awaited: Any = over
         while awaited.callbacks is not None:
@@ -93,6 +100,9 @@ class Clock(Environment):
             if entry[0] > limit_s:
                 self._now = limit_s
                 return False
+            # Events are numbered as they are scheduled, so that counting them costs no more than a comparison.
+            if entry[2] >= last:
+                raise EventLimitError
             if len(entry) == _CALL:
                 heappop(queue)
                 self._now = entry[0]
@@ -122,4 +132,6 @@ class Clock(Environment):
         """Everything that comes before an entry at `place` (time, priority, number)."""
         queue: Any = self._queue
         while queue and queue[0] < place:
+            if queue[0][2] >= self.event_limit:
+                raise EventLimitError
             self.step()

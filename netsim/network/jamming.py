@@ -6,6 +6,7 @@ middle of a round or not). What a law decides is checked: no more than is allowe
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,7 +104,8 @@ class Jammer:
             self.next_round = round + (self.dwell_rounds or 1)
         else:
             since_s, dwell = self._since
-            self.next_s = since_s + (self.dwell - dwell) * self.dwell_s
+            # The clock goes on, though a dwell be shorter than the least it can show at this time.
+            self.next_s = max(since_s + (self.dwell - dwell) * self.dwell_s, math.nextafter(time_s, _NEVER))
         begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,

@@ -74,6 +74,20 @@ class ConsensusOutcome:
     """Share of clients that did not name the true top m when training started."""
 
 
+def _check_wave(links: PeerLinks, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:
+    """Refuse closed forms where they can never hold; a slot in which messages are lost or late is refused when it comes."""
+    reasons = {
+        "belief propagation is asynchronous": belief.update == "asynchronous",
+        "gossip is not by flooding": gossip.forwarding != "flooding",
+        "clients keep the best indices alone": not maths.keeps_all,
+        "forwarding takes time": gossip.work_s > 0,
+        "links are jammed, their bandwidth changes, or each message is recorded": not links.undisturbed,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ParameterError("engine", "wave", f"there is no closed form where {reason}; use 'auto'")
+
+
 class ConsensusPhase:
     """The protocols of one slot after another, over the same links.
 
@@ -105,6 +119,8 @@ class ConsensusPhase:
             raise ParameterError("ties", ties, "must be 'random' or 'first'")
         if not 1 <= per_round <= links.graph.clients:
             raise ParameterError("per_round", per_round, f"must be between 1 and the number of clients, {links.graph.clients}")
+        if engine == "wave":
+            _check_wave(links, belief_rules, gossip_rules, gossip)
         self.links = links
         self.jammers = jammers
         self.convergence_constant = belief.convergence_constant

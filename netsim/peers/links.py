@@ -126,9 +126,14 @@ class PeerLinks:
 
         Up to there the closed forms of `models.peers.wave` hold.
         """
-        if self.jammed is not None or self.recording or self._transfers is not None:
+        if not self.undisturbed:
             return -_EVER
         return min(draws.lossless_until(time_s), self.cuts.quiet_until(time_s))
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether nothing but losses and outages keeps closed forms from holding."""
+        return self.jammed is None and not self.recording and self._transfers is None
 
     def count(self, messages: IntArray, size_bytes: int) -> None:
         """So many `messages` (E,) that a closed form has sent over each edge: all delivered."""

@@ -156,7 +156,8 @@ def build_jammers(
         if section.start == "script":
             given["start"] = math.inf
         given["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
-        law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), {"channels": channels})
+        supplied = {"channels": channels, "reachable": range(channels) if given["reach"] is None else given["reach"]}
+        law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
         with refusals_at(path, given):
             jammers.append(Jammer(law=law, channels=channels, draws=draws, **given))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from netsim.core.protocols import DelayLaw, FloatArray, IntArray
-from netsim.simulation import BY_ABSENCE, BY_ROUNDS, BY_TIME
+from netsim.simulation import BY_ABSENCE, BY_EVENTS, BY_ROUNDS, BY_TIME
 from scenarios.build.changes import never_reached
 from scenarios.build.population import Population
 from scenarios.registry.kinds import is_own, resolve
@@ -139,7 +139,7 @@ class Tried(Protocol):
 
 def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> list[Caution]:
     """The warnings that a run deserves once it is over, for the reason `ended`."""
-    if ended not in (BY_ROUNDS, BY_TIME, BY_ABSENCE):
+    if ended not in (BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS):
         return []  # it may go on
     if not run.rounds:
         why = f"time_limit_s = {scenario.time_limit_s!r} came first" if ended == BY_TIME else f"it ended by: {ended}"

@@ -24,6 +24,7 @@ from netsim.simulation import Simulation
 from scenarios.build.bandwidth import Carried, build_carrier, varies
 from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, least_s
+from scenarios.build.endless import refuse_endless
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages
@@ -101,8 +102,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     clock = Clock()
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
     up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
-    # Who shares with whom is nobody's law: what is expected is the time alone.
-    truth = Truth(phases=[*delays.values(), *worked, *down.expected, *up.expected], clients=count)
+    truth = _truth(scenario, [*delays.values(), *worked], [*down.expected, *up.expected], count)
     private, schedule = _schedule(scenario)
     availability = _presence(scenario, context)
     world = World(
@@ -150,6 +150,13 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     targets = Targets() if scenario.script is not None else None
     return Context(population, streams, rounds, scenario.time_limit_s, targets)
+
+
+def _truth(scenario: Scenario, timed: list[Any], carried: list[Any], clients: int) -> Truth:
+    """What is expected of the phases: those whose laws are known over all time, and those of bytes; raises UserError."""
+    refuse_endless(scenario, timed, carried, clients)
+    # Who shares with whom is nobody's law: what is expected is the time alone.
+    return Truth(phases=[*timed, *carried], clients=clients)
 
 
 def _presence(scenario: Scenario, context: Context) -> Any:

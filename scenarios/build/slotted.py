@@ -195,19 +195,20 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
     belief_rules = _made(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
     belief_maths = _made(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
     _made(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
-    return ConsensusPhase(
-        links=links,
-        belief=belief_maths,
-        gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
-        belief_rules=belief_rules,
-        gossip_rules=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
-        start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
-        per_round=scenario.server.per_round,
-        streams=streams,
-        engine=slots.engine,
-        ties=gossip.ties,
-        jammers=jammers,
-    )
+    with refusals_at("slots", ("engine",)):
+        return ConsensusPhase(
+            links=links,
+            belief=belief_maths,
+            gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
+            belief_rules=belief_rules,
+            gossip_rules=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+            start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
+            per_round=scenario.server.per_round,
+            streams=streams,
+            engine=slots.engine,
+            ties=gossip.ties,
+            jammers=jammers,
+        )
 
 
 def _links(

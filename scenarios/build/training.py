@@ -11,6 +11,7 @@ from typing import Any
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data_files import DATASETS, check_counts, published_sizes, require_files
+from models.fl.network_shapes import shapes_of
 from models.fl.options import LearnerOptions
 from models.fl.partition import check_partition
 from models.laws.work import WorkPlan
@@ -21,6 +22,8 @@ from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
 from scenarios.schema.errors import UserError
 from scenarios.schema.learning import Learner, plain
 from scenarios.schema.scenario import Scenario
+
+MOST_PARAMETERS = 10**9
 
 
 def data_folder() -> Path:
@@ -45,8 +48,18 @@ def check_trained(scenario: Scenario) -> None:
             require_files(kind, data_folder())
         train, test = published_sizes(kind)
         samples = check_counts(data, kind, train=train, test=test)
+        _check_network(options)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
+
+
+def _check_network(options: LearnerOptions) -> None:
+    """Refuse a network that no memory holds; a user's own can be judged only when it is built."""
+    shapes = shapes_of(options.network, options.data)
+    numbers = 0 if shapes is None else sum(shapes.parameters.values())
+    if numbers > MOST_PARAMETERS:
+        reason = f"has {numbers:,} parameters, more than the {MOST_PARAMETERS:,} that a learner may have; make it smaller"
+        raise ParameterError("network.kind", options.network["kind"], reason)
 
 
 def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> Any:
@@ -70,6 +83,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
     # Only a mechanism makes a difference between what is protected and what is not.
     unprotected = privacy.unprotected if privacy is not None else None
     with learner_refusals(section):
+        _check_network(section.options())
         return build_learner(
             _with_own(section),
             clients=scenario.clients.count,

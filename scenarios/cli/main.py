@@ -54,6 +54,10 @@ ChangedCode = Annotated[
     bool, typer.Option("--allow-changed-code", help="Go on though the code of your own components is another by now.")
 ]
 
+EventLimit = Annotated[
+    int | None, typer.Option("--event-limit", metavar="N", min=1, help="End after N events, whatever the clock says.")
+]
+
 
 @app.command()
 def run(
@@ -61,6 +65,7 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results; default runs/NAME.")] = None,
     settings: Settings = None,
     seed: Annotated[int | None, typer.Option(help="The seed, in place of the scenario's.")] = None,
+    event_limit: EventLimit = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -77,6 +82,7 @@ def run(
     with located(scenario):
         built = build(study, strict=strict)
     warn_of({caution: [] for caution in built.cautions})
+    built.simulation.limit_events(event_limit)
     with progress({study.method.kind: study.rounds}, quiet) as advance:
 
         def after_round(simulation: Simulation) -> None:
@@ -90,6 +96,7 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was cut off.")],
     allow_changed_code: ChangedCode = False,
+    event_limit: EventLimit = None,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, from its last checkpoint."""
@@ -104,6 +111,7 @@ def resume(
             folder,
             after_round=lambda simulation: advance(study.method.kind, simulation.server.round),
             allow_changed_code=allow_changed_code,
+            event_limit=event_limit,
         )
     tell(summary, folder)
 

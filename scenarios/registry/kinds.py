@@ -30,7 +30,7 @@ the training samples and a generator."""
 INJECTED_INTO: dict[str, frozenset[str]] = {
     "scheduler": frozenset({"channels", "rounds"}),
     "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
-    "jammer": frozenset({"channels"}),
+    "jammer": frozenset({"channels", "reachable"}),
     "bandwidth": frozenset({"draws"}),
     "network": frozenset({"input_shape", "classes", "seed"}),
 }

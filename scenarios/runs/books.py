@@ -92,7 +92,7 @@ def audit(
         "rounds": lambda file: _rounds(file, counts, summed, rounds),
         "clients": lambda file: _clients(file, counts, max_leak, energy),
         "probes": lambda file: _probes(file, counts, energy),
-        "jams": lambda file: _rows(file, counts["jam_dwells"]),
+        "jams": lambda file: _rows(file, counts.get("jam_dwells", 0)),
         "messages": lambda file: _messages(file, counts),
     }
     checked = [name for name in checks if name in tables]

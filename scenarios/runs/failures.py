@@ -12,8 +12,11 @@ from typing import Any
 from netsim.simulation import Simulation
 from scenarios.registry.kinds import is_own
 from scenarios.runs.own_code import OwnComponent, own_components
-from scenarios.schema.errors import ANSWER_ERRORS, UserError, users_line
+from scenarios.schema.errors import ANSWER_ERRORS, PARAMETER_ERRORS, UserError, users_line
 from scenarios.schema.scenario import Scenario
+
+_FOUND_LATE = {"engine": "slots.engine"}
+"""Parameters that the engine refuses in the middle of a run, where only that shows, and their keys."""
 
 
 @contextmanager
@@ -32,6 +35,9 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         raise UserError(f"learner.{error}") from error
     except Exception as error:
         own = _to_blame(scenario, error)
+        if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
+            told = str(error.renamed(_FOUND_LATE[error.name]))
+            raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None:
             raise
         text = str(error).partition("\n")[0]

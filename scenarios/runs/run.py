@@ -114,12 +114,14 @@ def go_on(
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     allow_changed_code: bool = False,
+    event_limit: int | None = None,
 ) -> dict[str, Any]:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
     The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
-    scenario's. Raises UserError, also where the code of the user's own components is another by now, unless `allow_changed_code`
-    (the summary then says so), and where a script does otherwise than it did before the checkpoint.
+    scenario's. `event_limit`: end after so many further events. Raises UserError, also where the code of the user's own
+    components is another by now, unless `allow_changed_code` (the summary then says so), and where a script does otherwise than
+    it did before the checkpoint.
     """
     folder = Path(out)
     if not folder.is_dir():
@@ -131,6 +133,7 @@ def go_on(
         if state is not None and not allow_changed_code:
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
         built = build(scenario)
+        built.simulation.limit_events(event_limit)
         if state is None:
             counts = label_counts(built)
             files = files_of(scenario, counts)

@@ -32,7 +32,7 @@ class Privacy(Section):
     guarantee: Literal["per_coordinate", "l1", "l2"] = "per_coordinate"
     """per_coordinate: each coordinate is clamped to +-sensitivity/2 (PAUSE's study); l1 (with laplace) and l2 (with gaussian):
     the whole update is clipped in this norm."""
-    sensitivity: Positive
+    sensitivity: Annotated[float, Field(gt=0, le=1e38)]
     """Delta_f: the largest distance of two clipped updates in the norm of the guarantee, or of two values of a coordinate."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The delta of each release, for gaussian, where it is required."""

@@ -82,8 +82,8 @@ def test_a_table_has_the_keys_of_the_options_their_defaults_and_their_meaning(se
     [
         ("batch_size", 0, "must be >= 1"),
         ("contribution_samples", -1, "must be >= 0"),
-        ("proximal", -0.5, "must be a finite number >= 0"),
-        ("proximal", math.inf, "must be a finite number >= 0"),
+        ("proximal", -0.5, "must be >= 0 and <= 1e+38"),
+        ("proximal", math.inf, "must be >= 0 and <= 1e+38"),
         ("evaluate_every_s", 0.0, "must be a finite number > 0"),
         ("optimizer_state", "old", "must be fresh or kept"),
         ("data.scale", "grey", "must be standard, unit, signed-unit or raw"),

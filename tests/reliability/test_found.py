@@ -1,0 +1,126 @@
+"""What campaigns found: scenarios that failed in the middle of a run, or that never ended. Each is refused before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from netsim.core.streams import Streams
+from netsim.network.jamming import Jammer
+from netsim.simulation import BY_EVENTS
+from scenarios.build.simulation import build
+from scenarios.runs.reading import override, parse
+from scenarios.runs.run import run
+from scenarios.schema.errors import UserError
+from tests.helpers.fl_scenario import tables as learning
+from tests.helpers.rough_scenarios import BUFFERED, other, rough
+
+DROPS = {"kind": "gauss-markov", "mean_bytes_per_s": 300.0, "std_bytes_per_s": 100.0, "memory": 0.5, "step_s": 0.5}
+MAST = {"name": "mast", "mean_up_s": 2.0, "mean_down_s": 1.0}
+LEARNING = {
+    "learner.optimizer.learning_rate": (1e39, 1e-60),
+    "learner.optimizer.weight_decay": (1e39,),
+    "learner.proximal": (1e39,),
+    "learner.threads": (1_000_000,),
+    "learner.network.hidden": ([10**18], [50_000, 50_000]),
+    "learner.server_optimizer": ({"kind": "fedadam", "tau": 1e-60},),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in LEARNING.items() for value in values])
+def test_numbers_that_training_cannot_hold_are_refused_by_their_key(key: str, value: Any) -> None:
+    with pytest.raises(UserError, match=key.removesuffix(".hidden").replace(".", r"\.")):
+        build(parse(override(learning(), {key: value})), learner=False)
+
+
+def test_a_sensitivity_beyond_updates_is_refused() -> None:
+    with pytest.raises(UserError, match=r"privacy\.sensitivity = 1e\+39"):
+        parse(override(rough(), {"privacy.sensitivity": 1e39}))
+
+
+def test_a_batch_of_more_samples_than_there_are_is_one_of_all(tmp_path: Path) -> None:
+    run(parse(learning(batch_size=20)), tmp_path / "all")  # each of 6 clients holds 20
+    run(parse(learning(batch_size=2**31 - 1)), tmp_path / "more")
+    for table in ("rounds.parquet", "clients.parquet"):
+        assert (tmp_path / "all" / table).read_bytes() == (tmp_path / "more" / table).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("tables", "key"),
+    [
+        (override(rough(), {"outages": [MAST], "compute.delay.shift_s": 1e9}), "outages.0.mean_up_s"),
+        (override(rough(), {"downlink.bandwidth": DROPS, "payload.down_bytes": 10**14}), "downlink.bandwidth.step_s"),
+        (override(other("jammer", "sweep"), {"jammers.0.dwell_s": 1e-9, "compute.delay.shift_s": 1e6}), "jammers.0.dwell_s"),
+    ],
+)  # fmt: skip
+def test_times_that_are_too_far_apart_are_refused(tables: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError, match=rf"{key} = .* would pass in a phase"):
+        build(parse(tables))
+    # A run that ends before is none of that.
+    build(parse(override(tables, {"time_limit_s": 1e-6 if "jammers" in key else 100.0})))
+
+
+def test_a_dwell_shorter_than_the_clock_shows_lets_it_go_on() -> None:
+    class Law:
+        def choose(self, view: Any) -> list[int]:
+            return []
+
+    law: Any = Law()
+    jammer = Jammer(name="short", law=law, channels=2, draws=Streams(1)["jammer"], dwell_s=1e-300, start=1e9)
+    spectrum: Any = type("Spectrum", (), {"begun": [0, 0], "delivered": [0, 0], "under_way": [[], []]})
+    for _ in range(3):
+        before = jammer.next_s
+        jammer.decide(1, before, spectrum, spectrum)
+        assert jammer.next_s > before
+
+
+def test_an_event_limit_ends_what_the_clock_does_not(tmp_path: Path) -> None:
+    tables = override(other("jammer", "sweep"), {"jammers.0.dwell_s": 1e-300, "jammers.0.budget": 10**9, "time_limit_s": 1.0})
+    tables["compute"]["delay"] = {"kind": "constant", "value_s": 0.0}
+    tables["channels"]["delay"] = {"kind": "constant", "value_s": 1e-290}
+    for most in (100, 2000):
+        simulation = build(parse(tables)).simulation
+        simulation.limit_events(most)
+        simulation.run()
+        assert simulation.ended == BY_EVENTS
+
+
+def test_a_limit_of_events_is_a_prefix_of_the_run() -> None:
+    ends = []
+    for most in (None, 200, 400):
+        simulation = build(parse(BUFFERED)).simulation
+        simulation.limit_events(most)
+        simulation.run()
+        ends.append((simulation.ended, simulation.server.round))
+    assert ends[0] == ("rounds", 60)
+    assert [ended for ended, _ in ends[1:]] == [BY_EVENTS, BY_EVENTS]
+    assert 0 < ends[1][1] < ends[2][1] < 60
+
+
+def test_a_plan_that_names_a_sub_channel_out_of_reach_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "jams.csv").write_text("0\n1,3\n")
+    plan = {"name": "plan", "law": {"kind": "file", "path": str(tmp_path / "jams.csv")}, "reach": [0, 1]}
+    with pytest.raises(UserError, match=r"jammers\.0\.law\.path.*line 2: '1,3' names \[3\]"):
+        build(parse(override(other("jammer", "sweep"), {"jammers": [plan]})))
+
+
+def test_links_that_take_no_time_are_not_jammed(tmp_path: Path) -> None:
+    tables = override(other("policy", "bp-index"), {"slots.start": "zero", "rounds": 2})
+    run(parse(override(tables, {"jammers": [{"name": "still", "law": {"kind": "pulse"}}]})), tmp_path / "run")
+    assert pq.read_table(tmp_path / "run" / "jams.parquet").num_rows == 0
+
+
+def test_closed_forms_are_refused_where_they_never_hold() -> None:
+    tables = override(other("policy", "bp-index"), {"slots.engine": "wave"})
+    build(parse(tables))
+    for key, value in (("gossip.forwarding", "push"), ("belief.update", "asynchronous"), ("output.messages_table", True)):
+        with pytest.raises(UserError, match=r"slots\.engine = 'wave': there is no closed form"):
+            build(parse(override(tables, {key: value})))
+
+
+def test_an_index_that_no_square_holds_is_refused() -> None:
+    with pytest.raises(UserError, match=r"policy\.mu = 1e\+200"):
+        build(parse(override(other("policy", "bp-index"), {"policy.mu": 1e200})))

@@ -1,0 +1,71 @@
+"""Tasks in a process of their own, each with a time limit: one that hangs, or ends its process, is told from one that fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+HUNG, DIED = "hung", "died"
+
+
+def outcomes(
+    task: Callable[[int], Any], numbers: Iterable[int], *, limit_s: float, memory_gib: float = 8.0, each: int = 1000
+) -> Iterator[tuple[int, Any]]:
+    """(number, what `task` returned for it) of all `numbers`, one after the other in one process at a time.
+
+    HUNG in place of an answer that does not come within `limit_s`; (DIED, exit code) where the process ended. The process is a
+    new one after each of these, and after `each` tasks.
+    """
+    context = multiprocessing.get_context("spawn")
+    worker: Any = None
+    done = 0
+    for number in numbers:
+        if worker is None:
+            here, there = context.Pipe()
+            worker = context.Process(target=_work, args=(task, there, memory_gib), daemon=True)
+            worker.start()
+            there.close()
+            assert here.recv() == "ready"
+            done = 0
+        here.send(number)
+        try:
+            answer = here.recv() if here.poll(limit_s) else HUNG
+        except (EOFError, ConnectionResetError):
+            worker.join()
+            answer = (DIED, worker.exitcode)
+        yield number, answer
+        done += 1
+        if answer == HUNG or (isinstance(answer, tuple) and answer[0] == DIED) or done >= each:
+            worker.kill()
+            worker.join()
+            worker = None
+    if worker is not None:
+        worker.kill()
+        worker.join()
+
+
+def errand(number: int) -> int:
+    """A task that hangs, ends its process, or answers, to see how that is told."""
+    if number == 1:
+        time.sleep(60.0)
+    if number == 2:
+        os._exit(5)
+    return number**2
+
+
+def _work(task: Callable[[int], Any], connection: Connection, memory_gib: float) -> None:
+    most = int(memory_gib * 2**30)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    connection.send("ready")
+    while True:
+        try:
+            number = connection.recv()
+        except EOFError:
+            return
+        connection.send(task(number))
