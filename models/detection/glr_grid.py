@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 from annotated_doc import Doc
-from scipy.special import xlogy
 
 from models.detection.glr import Glr
 from models.detection.protocols import State
@@ -48,6 +47,8 @@ class GlrGrid(Glr):
         self._splits += 1
 
     def _best(self, count: int, total: float) -> float:
+        from scipy.special import xlogy
+
         splits = self._splits
         if not splits:
             return -inf

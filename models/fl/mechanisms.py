@@ -18,7 +18,6 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 from torch import Tensor
 
 from models.errors import ParameterError
@@ -60,6 +59,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     The sigma at which Phi(1/(2 sigma) - epsilon sigma) - e^epsilon Phi(-1/(2 sigma) - epsilon sigma) falls to `delta`, found by
     bisection to a relative 1e-12. It is finite for every epsilon >= 0: delta alone allows something.
     """
+    from scipy.special import log_ndtr, ndtr
 
     def spent(sigma: float) -> float:
         below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))

@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 from annotated_doc import Doc
-from scipy.special import ndtri
 
 from models.errors import ParameterError
 from models.laws.bandwidth import Draws
@@ -141,6 +140,8 @@ class GaussMarkov(_Paths):
         """Of each client's path the last value, as a normal score."""
 
     def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        from scipy.special import ndtri
+
         # Index 0 of the stream is for offsets in traces, which a law by group may have beside this one.
         normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
         fresh = math.sqrt(1.0 - self._memory**2)

@@ -15,7 +15,6 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri, ndtri_exp
 
 from models.errors import ParameterError
 
@@ -129,6 +128,8 @@ class Gaussian:
             ),
         ] = "clip",
     ) -> None:
+        from scipy.special import log_ndtr
+
         if floor not in ("clip", "resample"):
             raise ParameterError("floor", floor, "must be 'clip' or 'resample'")
         self._mean = per_client("mean_s", mean_s)
@@ -146,6 +147,8 @@ class Gaussian:
         self._deep = bool(np.any(above > _DEEP))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        from scipy.special import log_ndtr, ndtri, ndtri_exp
+
         u = np.maximum(u, _SMALLEST_U)
         mean, std, floor = pick(self._mean, entities), pick(self._std, entities), pick(self._floor, entities)
         if not self._resample:
@@ -163,6 +166,8 @@ class Gaussian:
         return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
 
     def mean_s(self, entities: IntArray) -> FloatArray:
+        from scipy.special import erfcx, ndtr
+
         mean, std, floor, above = (spread(v, entities) for v in (self._mean, self._std, self._floor, self._above))
         if not self._resample:
             density = np.exp(-0.5 * np.minimum(np.abs(above), 40.0) ** 2) / math.sqrt(2.0 * math.pi)
@@ -211,6 +216,8 @@ class LogNormal:
         self.constant = not np.any(np.multiply(self._sigma, self._median))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        from scipy.special import ndtri
+
         score = ndtri(np.maximum(u, _SMALLEST_U))
         return np.asarray(pick(self._median, entities) * np.exp(pick(self._sigma, entities) * score))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from models.errors import ParameterError
 from models.laws.delays import ByGroup, DelayLaw, Empirical, FloatArray, IntArray, Plus, pick
@@ -23,7 +23,7 @@ LawT = TypeVar("LawT", covariant=True)
 _LARGEST_U = 1.0 - 2.0**-53
 # Beyond this normal score lies 1e-16 of the probability.
 _END = 8.2
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_POINTS = 12
 # Distances from a bend, in normal scores, at which panels end.
 _GRADES = 2.0 * 5.0 ** -np.arange(6)
 _COARSE = np.linspace(-_END, _END, 13)
@@ -112,7 +112,7 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
             for part in _blocks(len(where), size):
                 out[where[part]] = np.mean(_ratio(tau_min_s, offset[part, None] + leaf.values_s), axis=1)
         else:
-            for part in _blocks(len(where), len(_NODES) * 40):
+            for part in _blocks(len(where), _POINTS * 40):
                 out[where[part]] = _smooth_ratio(leaf, tau_min_s, offset[part], entities[where[part]])
     return out
 
@@ -137,6 +137,8 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
     """
     if not len(entities):
         raise ParameterError("entities", [], "must hold at least one client")
+    from scipy.special import ndtr
+
     # Many clients' panels interleave, so that each needs fewer of its own.
     scores = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
     scores[0], scores[-1] = 0.0, _LARGEST_U
@@ -154,16 +156,17 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
     edges = np.unique(np.concatenate(points))
     # Below the largest of the least durations the maximum cannot lie.
     total = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
+    nodes, weights = _rule()
     edges = np.concatenate(([total], edges[edges > total]))
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    for part in _blocks(len(middle), len(_NODES) * len(entities)):
-        x = (middle[part, None] + half[part, None] * _NODES).ravel()
+    for part in _blocks(len(middle), _POINTS * len(entities)):
+        x = (middle[part, None] + half[part, None] * nodes).ravel()
         below = np.ones(len(x))
         for leaf, where, shift in _leaves(law, entities):
             who = np.tile(entities[where], len(x))
             durations = np.broadcast_to(x[:, None] - (shift + fixed[where]), (len(x), len(where))).ravel()
             below *= _last_u(leaf, durations, who).reshape(len(x), -1).prod(axis=1)
-        total += float(((1.0 - below).reshape(-1, len(_NODES)) @ _WEIGHTS) @ half[part])
+        total += float(((1.0 - below).reshape(-1, _POINTS) @ weights) @ half[part])
     return total
 
 
@@ -201,13 +204,25 @@ def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:
     return np.where(law.quantile(np.zeros(len(x)), entities) > x, 0.0, high)
 
 
+@cache
+def _rule() -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights (12,) of the Gauss-Legendre rule on [-1, 1]."""
+    nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
+    return nodes, weights
+
+
 def _score(u: FloatArray) -> FloatArray:
+    from scipy.special import ndtri
+
     return np.clip(ndtri(u), -_END, _END)
 
 
 def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities: IntArray) -> FloatArray:
     """E[min(1, tau / (offset + duration))] for a law that is smooth but for a bend where it leaves its least value."""
+    from scipy.special import ndtr
+
     count = len(entities)
+    nodes, weights = _rule()
     bends = (
         _score(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
         _score(_last_u(law, tau_min_s - offset, entities)),
@@ -216,9 +231,9 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities:
     coarse = np.broadcast_to(_COARSE, (count, len(_COARSE)))
     edges = np.sort(np.concatenate((coarse, *(bend[:, None] for bend in bends), *graded), axis=1), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
-    z = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * _NODES
+    z = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * nodes
     u = np.minimum(ndtr(z), _LARGEST_U).reshape(count, -1)
-    weight = (half[:, :, None] * _WEIGHTS * np.exp(-0.5 * z * z)).reshape(count, -1)
+    weight = (half[:, :, None] * weights * np.exp(-0.5 * z * z)).reshape(count, -1)
     x = law.quantile(u.ravel(), np.repeat(entities, u.shape[1])).reshape(u.shape)
     # Dividing by the sum of weights makes the rule exact for constants, whatever was cut off beyond the ends.
     return np.asarray((weight * _ratio(tau_min_s, offset[:, None] + x)).sum(axis=1) / weight.sum(axis=1))

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 from annotated_doc import Doc
-from scipy.special import gammaincinv, ndtri
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick
@@ -37,6 +36,8 @@ class LogNormal:
         self.constant = not np.any(self._sigma)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        from scipy.special import ndtri
+
         sigma = pick(self._sigma, entities)
         return np.asarray(np.exp(sigma * (ndtri(np.maximum(u, _SMALLEST_U)) - 0.5 * sigma)) * np.ones(len(entities)))
 
@@ -52,5 +53,7 @@ class Gamma:
             raise ParameterError("shape", shape, "must be > 0")
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        from scipy.special import gammaincinv
+
         shape = pick(self._shape, entities)
         return np.asarray(gammaincinv(shape, u) / shape)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from models.errors import ParameterError, ParameterWarning
 from models.peers.graph import FloatArray, PeerGraph
@@ -142,6 +141,8 @@ def node_messages(
 
 def beliefs(graph: PeerGraph, fields: FloatArray, messages: FloatArray) -> FloatArray:
     """belief_n(1) (K,) from the messages (E,) that arrived (eq. 4)."""
+    from scipy.special import expit
+
     return np.asarray(expit(fields + graph.sum_incoming(messages)))
 
 

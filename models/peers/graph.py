@@ -12,8 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from models.errors import ParameterError
 
@@ -116,6 +114,9 @@ class PeerGraph:
 
     def components(self) -> IntArray:
         """(K,) the number, from 0, of the piece each client is in."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
         matrix = csr_array((np.ones(self.edges, np.int8), self.source, self.starts), shape=(self.clients, self.clients))
         _, labels = connected_components(matrix, directed=False)
         return np.asarray(labels, np.int64)

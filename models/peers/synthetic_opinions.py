@@ -10,7 +10,6 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtri
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
@@ -102,6 +101,8 @@ class SyntheticOpinions:
         return float(self._opinions(slot, level).mean())
 
     def _opinions(self, slot: int, level: float) -> FloatArray:
+        from scipy.special import ndtri
+
         z = ndtri(self._draws.uniforms(slot, len(self.worth)))
         noise = self._noise * z if self._noise else 0.0
         return np.clip((1 - self._own) * level + self._own * self.worth + noise, 0.0, 1.0)

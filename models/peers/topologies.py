@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 from annotated_doc import Doc
-from scipy.spatial import KDTree
 
 from models.errors import ParameterError
 from models.peers.graph import FloatArray, IntArray, PeerGraph
@@ -35,6 +33,8 @@ def random_geometric(
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
     """Clients at random in a square of side `side_km`; neighbours are those within `radius_km` of one another."""
+    from scipy.spatial import KDTree
+
     places = _scatter(clients, side_km, generator)
     _positive("radius_km", radius_km, "km")
     links = KDTree(places).query_pairs(radius_km, output_type="ndarray")
@@ -50,6 +50,8 @@ def nearest_neighbours(
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
     """Clients at random in a square; i and j are neighbours if either is among the `neighbours` nearest of the other."""
+    from scipy.spatial import KDTree
+
     places = _scatter(clients, side_km, generator)
     _between("neighbours", neighbours, 1, clients - 1)
     near = np.asarray(KDTree(places).query(places, k=neighbours + 1)[1], np.int64)
@@ -71,6 +73,8 @@ def erdos_renyi(
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
     """Every pair is linked with `probability`, independently (Gilbert 1959, Erdos and Renyi 1959)."""
+    import networkx as nx
+
     places = _scatter(clients, side_km, generator)
     if not 0.0 <= probability <= 1.0:
         raise ParameterError("probability", probability, "must lie in [0, 1]")
@@ -88,6 +92,8 @@ def watts_strogatz(
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
     """A ring in which each client knows its `neighbours` nearest (even), each link moved with probability `rewiring` (1998)."""
+    import networkx as nx
+
     places = _scatter(clients, side_km, generator)
     _between("neighbours", neighbours, 2, clients - 1)
     if neighbours % 2:
@@ -107,6 +113,8 @@ def barabasi_albert(
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
     """Clients join one by one with `attachments` links each, to neighbours drawn in proportion to their degree (1999)."""
+    import networkx as nx
+
     places = _scatter(clients, side_km, generator)
     _between("attachments", attachments, 1, clients - 1)
     return _of_networkx(nx.barabasi_albert_graph(clients, attachments, seed=generator), places, allow_disconnected)
@@ -170,6 +178,8 @@ def graph_file(
     Raises:
         ValueError: names the file and what is wrong in it, also where the number of nodes is not `clients`.
     """
+    import networkx as nx
+
     places = _scatter(clients, side_km, generator)
     graphml = Path(path).suffix.lower() in (".graphml", ".xml")
     try:
@@ -200,6 +210,8 @@ def graph_file(
 
 
 def _read_graphml(path: str) -> Any:
+    import networkx as nx
+
     graph = nx.read_graphml(path)
     if graph.is_directed():
         raise ParameterError("path", path, "the graph is directed: must be undirected, peers hear each other")
@@ -209,6 +221,8 @@ def _read_graphml(path: str) -> Any:
 
 
 def _read_links(path: str) -> Any:
+    import networkx as nx
+
     graph = nx.Graph()
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
         words = line.partition("#")[0].replace(",", " ").split()

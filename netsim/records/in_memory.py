@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from netsim.records.columns import column
 from netsim.records.rows import (
     CLIENTS,
     DETECTIONS,
@@ -54,9 +55,8 @@ class TableRows:
         """The rows that are not yet written."""
         width = len(self._names)
         count, place = len(self._values) // width, {name: i for i, name in enumerate(self._names)}
-        # from_pandas: NaN, which stands for "not reached" in the engine, becomes a null in the file.
         columns = [
-            pa.array(self._values[place[field.name] :: width], type=field.type, from_pandas=True)
+            column(self._values[place[field.name] :: width], field.type)
             if field.name in place
             else pa.nulls(count, field.type)
             for field in self._schema
@@ -65,6 +65,9 @@ class TableRows:
 
     def wait(self, table: pa.Table) -> None:
         """Let the rows of `table` wait, in place of those that do."""
+        if not table.num_rows:
+            self._values = []
+            return
         columns = [table.column(name).to_pylist() for name in self._names]
         self._values = [value for row in zip(*columns, strict=True) for value in row]
 
@@ -148,4 +151,5 @@ class ArrowRecorder:
         """Make the tables complete."""
         for name, schema in self._schemas.items():
             self._rows[name].flush()
-            self.tables[name] = pa.concat_tables([schema.empty_table(), *self._pieces.pop(name)])
+            pieces = self._pieces.pop(name)
+            self.tables[name] = pa.concat_tables(pieces) if pieces else schema.empty_table()

@@ -18,6 +18,7 @@ import numpy as np
 from analysis.sources import OpenTable, TableName
 from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
+from netsim.records.columns import counted, numbers
 from scenarios.schema.errors import BooksError
 
 SUMMED = (
@@ -124,7 +125,7 @@ def _unbalanced(counts: Mapping[str, int]) -> list[str]:
 def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
     known = {name: counts[name] for name in SUMMED if name in counts}
     table = file.read([*known, "in_flight"])
-    columns = {name: table[name].fill_null(0).to_numpy().astype(np.int64) for name in table.column_names}
+    columns = {name: numbers(table[name], 0).astype(np.int64) for name in table.column_names}
     problems = _differences({"rows": table.num_rows}, {"rows": rounds})
     problems += _differences({name: int(columns[name].sum()) for name in known}, {name: summed[name] for name in known})
     problems += [
@@ -146,8 +147,7 @@ def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy
     rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(_JOULES if energy is not None else (), 0.0)
     for table in file.pieces(["outcome", "leak", *sent, *joules]):
         _add_up(table, rows, sent, joules)
-        leaks = table["leak"].drop_null().to_numpy()
-        leak = max(leak, float(leaks.max(initial=0.0)))
+        leak = max(leak, float(numbers(table["leak"], 0.0).max(initial=0.0)))
     begun, outcomes = _UPDATES
     of_attempts = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
     found = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
@@ -171,16 +171,16 @@ def _probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None)
 def _add_up(table: Any, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:
     """Add the outcomes, bytes and joules of a piece of a table of attempts or probes."""
     for name in joules:
-        joules[name] += float(table[name].to_numpy().sum())
+        joules[name] += float(numbers(table[name], math.nan).sum())
     for name in sent:
-        sent[name] += int(table[name].to_numpy().sum())
-    rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
+        sent[name] += int(numbers(table[name], 0).sum())
+    rows.update(counted(table["outcome"]))
 
 
 def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
     rows = Counter[str]()
     for table in file.pieces(["outcome"]):
-        rows.update({entry["values"]: entry["counts"] for entry in table["outcome"].value_counts().to_pylist()})
+        rows.update(counted(table["outcome"]))
     begun, outcomes = _MESSAGES
     return _differences(
         {begun: rows.total()} | {name: rows[name.removeprefix("messages_")] for name in outcomes},

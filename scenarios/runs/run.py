@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from analysis.checksums import FILES, DamagedFileError
 from analysis.sources import COLUMNS, RunFolder
 from netsim.records import atomic
+from netsim.records.columns import column
 from netsim.records.sinks import FORMAT, ParquetRecorder, table_files
 from netsim.records.tables import UNFINISHED, DamagedPieceError
 from netsim.simulation import Simulation
@@ -274,5 +275,5 @@ def partition_table(counts: NDArray[Any]) -> pa.Table:
     kinds = {"client": pa.int64(), "label": pa.int32(), "samples": pa.int64()}
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": "partition", "netsim.format": str(FORMAT)})
     values = (clients, labels, counts[clients, labels])
-    columns = [pa.array(column, type=kind) for column, kind in zip(values, kinds.values(), strict=True)]
+    columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

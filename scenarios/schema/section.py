@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from scenarios.schema.errors import did_you_mean
 
@@ -23,7 +24,7 @@ class Section(BaseModel):
         strict=True,
         allow_inf_nan=False,
         validate_default=True,
-        use_attribute_docstrings=True,
+        defer_build=True,
         protected_namespaces=(),
     )
 
@@ -31,14 +32,18 @@ class Section(BaseModel):
     """Keys that a table once had, each with what stands in its place."""
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        # `use_attribute_docstrings` reads the model's own fields; these are those of a dataclass that it is derived from.
-        inherited = {name: doc for base in reversed(cls.__mro__) for name, doc in attribute_docs(base).items()}
-        told = {name: field for name, field in cls.model_fields.items() if field.description is None and name in inherited}
-        for name, field in told.items():
-            field.description = inherited[name]
-        if told:
-            cls.model_rebuild(force=True)
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        # What keys mean is read from the source when it is asked for: pydantic's `use_attribute_docstrings` does so as the models
+        # are imported, every time, and only for a model's own fields, not for those of a dataclass that it is derived from.
+        described = handler(schema)
+        docs = {name: doc for base in reversed(cls.__mro__) for name, doc in attribute_docs(base).items()}
+        keys = handler.resolve_ref_schema(described)["properties"]
+        for name, field in cls.model_fields.items():
+            key = keys[field.alias or name]
+            # Not what the table that the key holds says of itself: as pydantic does it.
+            if name in docs and field.description is None and handler.resolve_ref_schema(key).get("description") != docs[name]:
+                key["description"] = docs[name]
+        return described
 
     @model_validator(mode="before")
     @classmethod
@@ -55,11 +60,16 @@ class Section(BaseModel):
         return value
 
 
+@cache
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The strings below the fields that a dataclass itself declares, by the fields' names; of any other class none."""
-    if not is_dataclass(cls) or "__dataclass_fields__" not in vars(cls):
+    """The strings below the fields that a section or a dataclass itself declares, by the fields' names; of any other class none."""
+    if "__dataclass_fields__" not in vars(cls) and not (issubclass(cls, BaseModel) and vars(cls).get("__annotations__")):
         return {}
-    (declared,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    try:
+        source = inspect.getsource(cls)
+    except OSError:  # of a section made from a constructor, whose keys bring their meaning along
+        return {}
+    (declared,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(declared, ast.ClassDef)
     docs = {}
     for field, below in zip(declared.body, declared.body[1:], strict=False):

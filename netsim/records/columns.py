@@ -1,0 +1,96 @@
+"""Columns of Arrow tables out of Python values, and back as NumPy arrays, through their buffers.
+
+`pyarrow.array`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call, which takes longer
+than all else that a short run of a latency study imports.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """`values` as an Arrow array of this type: numbers, booleans, words, or words by a dictionary in order of appearance.
+
+    None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls. Raises TypeError for what is not of
+    the type, OverflowError for what does not fit in.
+    """
+    if pa.types.is_dictionary(kind):
+        return _words_by_number(values, kind)
+    if pa.types.is_string(kind):
+        return _words(values)
+    if pa.types.is_floating(kind):
+        numbers = np.array(values, kind.to_pandas_dtype())
+        return _array(numbers, ~np.isnan(numbers), kind)
+    numbers, allowed = np.array(values), "b" if pa.types.is_boolean(kind) else "iub"
+    there = np.ones(len(values), bool)
+    if numbers.dtype.kind not in allowed and values:
+        there = np.array([value is not None and value == value for value in values])
+        numbers = np.array([value if is_there else False for value, is_there in zip(values, there, strict=True)])
+    if numbers.dtype.kind not in allowed and values:
+        raise TypeError(f"{values[:5]!r}...: must all be of type {kind}, or null")
+    if pa.types.is_boolean(kind):
+        bits = np.packbits(numbers.astype(bool), bitorder="little")
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(there), pa.py_buffer(bits)])
+    wanted = np.dtype(kind.to_pandas_dtype())
+    if values and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
+        raise OverflowError(f"{numbers.min()} to {numbers.max()}: do not fit into {kind}")
+    return _array(numbers.astype(wanted), there, kind)
+
+
+def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
+    """The values (n,) of a column of numbers, and `null` where they are null."""
+    pieces = [np.where(there, values, values.dtype.type(null)) for values, there in map(_piece, column.chunks)]
+    return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
+
+
+def counted(column: pa.ChunkedArray) -> Counter[str]:
+    """How often each word stands in a column of words, by a dictionary or not; nulls do not count."""
+    found = Counter[str]()
+    for piece in column.chunks:
+        chunk = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
+        indices, there = _piece(chunk.indices)
+        counts = np.bincount(indices[there], minlength=len(chunk.dictionary)).tolist()
+        found.update({word.as_py(): count for word, count in zip(chunk.dictionary, counts, strict=True) if count})
+    return found
+
+
+def _array(values: NDArray[Any], there: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(there), pa.py_buffer(values)])
+
+
+def _bitmap(there: NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's mark of what is not null; None where nothing is."""
+    return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+
+
+def _words(values: list[str | None]) -> pa.Array:
+    texts = [b"" if value is None else value.encode() for value in values]
+    ends = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=ends[1:])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise OverflowError(f"{ends[-1]} bytes of text: do not fit into one column")
+    there = _bitmap(np.array([value is not None for value in values], bool))
+    return pa.Array.from_buffers(
+        pa.string(), len(texts), [there, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))]
+    )
+
+
+def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
+    words = {word: number for number, word in enumerate(dict.fromkeys(value for value in values if value is not None))}
+    indices = column([None if value is None else words[value] for value in values], kind.index_type)
+    return pa.DictionaryArray.from_arrays(indices, _words(list(words)))
+
+
+def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    first, end = chunk.offset, chunk.offset + len(chunk)
+    marks, data = chunk.buffers()
+    values = np.frombuffer(data or b"", chunk.type.to_pandas_dtype())[first:end]
+    if marks is None:
+        return values, np.ones(len(values), bool)
+    return values, np.unpackbits(np.frombuffer(marks, np.uint8), count=end, bitorder="little")[first:].astype(bool)
