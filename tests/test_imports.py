@@ -13,6 +13,15 @@ import analysis
 HEAVY = ("torch", "torchvision", "matplotlib")
 REPORT = "import sys; print('imported:', *sorted(name for name in sys.modules if '.' not in name))"
 COMMAND = "import sys; from scenarios.cli.main import app; app(args={args!r}, standalone_mode=False)"
+OF_A_RUN = {
+    *("netsim", "models", "scenarios", "analysis"),
+    *("annotated_doc", "numpy", "pyarrow", "pydantic", "rich", "scipy", "simpy", "tomli_w", "typer"),
+    # Imported by these.
+    *("annotated_types", "cloudpickle", "cython_runtime", "pydantic_core", "shellingham", "typing_extensions", "typing_inspection"),
+}
+"""Packages that the run of a latency study may import: what else one of them does without, a run does without, too."""
+PARTS_OF_SCIPY = {"special", "version"}
+"""Of SciPy, whose packages import each other: these, and what begins with an underscore."""
 
 
 def imported(code: str, folder: Path) -> set[str]:
@@ -50,6 +59,34 @@ def test_a_study_without_a_learner_needs_no_torch(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "rounds.parquet").exists()
     assert "simpy" in found
     assert not found & set(HEAVY)
+
+
+def third_party(names: set[str]) -> set[str]:
+    """Of the packages imported, those that come with neither Python nor this test."""
+    return {name for name in names if name[0] != "_"} - sys.stdlib_module_names - {"sitecustomize", "usercustomize"}
+
+
+def run_of(scenario: str, *settings: str) -> str:
+    set_to = [word for setting in settings for word in ("--set", setting)]
+    return COMMAND.format(args=["run", scenario, *set_to, "--out", "out"])
+
+
+def test_what_a_run_of_a_latency_study_imports(tmp_path: Path) -> None:
+    parts = "print(*{n.split('.')[1] for n in sys.modules if n.startswith('scipy.')}, file=open('parts', 'w'))"
+    found = imported(f"{run_of('unreliable', 'rounds=10')}; {parts}", tmp_path)
+    assert (tmp_path / "out" / "summary.json").exists()
+    assert third_party(found) <= OF_A_RUN
+    assert {name for name in (tmp_path / "parts").read_text().split() if not name.startswith("_")} <= PARTS_OF_SCIPY
+
+
+@pytest.mark.needs_torch
+def test_what_a_run_with_a_learner_imports(tmp_path: Path) -> None:
+    found = imported(run_of("quickstart", "rounds=3"), tmp_path)
+    assert (tmp_path / "out" / "summary.json").exists()
+    by_torch = imported("import torch", tmp_path)
+    assert third_party(found - by_torch) <= OF_A_RUN
+    # SymPy and mpmath are not among what torch imports by itself.
+    assert "sympy" not in by_torch
 
 
 @pytest.mark.needs_torch

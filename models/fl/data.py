@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,16 +104,29 @@ def _check_sums(kind: str, root: Path, published: Any) -> None:
             raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
 
 
+def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images (1797, 1, 8, 8) and labels (1797,) of scikit-learn's digits, out of the file that it brings along.
+
+    `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as torch.
+    """
+    found = importlib.util.find_spec("sklearn")
+    place = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found is not None and found.origin else None
+    if place is None or not place.is_file():
+        raise ParameterError("data.kind", "digits", "is a file of scikit-learn's, which is not there; install scikit-learn again")
+    with gzip.open(place, "rt", encoding="ascii") as lines:
+        table = np.loadtxt(lines, np.int64, delimiter=",")
+    if table.shape != (1797, 65):
+        raise ParameterError("data.kind", "digits", f"{place} has the shape {table.shape}; must be (1797, 65)")
+    return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].copy()
+
+
 def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
     """Train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
     if kind == "digits":
-        from sklearn.datasets import load_digits
-
-        bunch = load_digits()
-        images = bunch.images.astype(np.uint8)[:, None]
+        digits, labels = _digits()
         # The writers follow one another, so every fifth image is a test set of all of them.
-        test = np.arange(len(images)) % 5 == 0
-        return images[~test], bunch.target[~test], images[test], bunch.target[test], 10
+        test = np.arange(len(digits)) % 5 == 0
+        return digits[~test], labels[~test], digits[test], labels[test], 10
     published = getattr(torchvision("datasets"), _TORCHVISION[kind])
     if download:
         try:

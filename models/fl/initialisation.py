@@ -31,10 +31,10 @@ def from_seed(make: Callable[[], nn.Module], seed: int, *, convolutions: Law = "
     `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out, their biases 0 (He et al. 2015; what
     torchvision does for residual networks). Layers that normalise start as the identity, with running statistics 0 and 1.
     """
-    # Made on the meta device a module draws nothing from the global generator.
-    with torch.device("meta"):
+    # What a module draws as it is made is drawn in vain. On the meta device it would draw nothing, but what fills it then imports
+    # SymPy, which takes longer than the drawing.
+    with torch.random.fork_rng(devices=[]):
         module = make()
-    module = module.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for layer in module.modules():

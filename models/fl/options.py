@@ -5,8 +5,6 @@ a key, the string below it says what the key means. The objects go as they are t
 with the name of the field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

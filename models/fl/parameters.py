@@ -4,8 +4,6 @@ The tables of a scenario are derived from these classes (`scenarios.schema.learn
 refuse values out of bounds. A class without parameters is not listed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

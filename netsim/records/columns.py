@@ -1,7 +1,7 @@
 """Columns of Arrow tables out of Python values, and back as NumPy arrays, through their buffers.
 
-`pyarrow.array`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call, which takes longer
-than all else that a short run of a latency study imports.
+`pyarrow.array`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call, which takes as
+long as all else that a short run of a latency study imports.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 def column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """`values` as an Arrow array of this type: numbers, booleans, words, or words by a dictionary in order of appearance.
 
-    None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls. Raises TypeError for what is not of
-    the type, OverflowError for what does not fit in.
+    None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls.
+
+    Raises TypeError for what is not of the type, OverflowError for what does not fit in.
     """
     if pa.types.is_dictionary(kind):
         return _words_by_number(values, kind)

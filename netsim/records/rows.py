@@ -3,8 +3,6 @@
 Every table states its name and format version in its metadata. Columns carry their units; null means not reached or not measured.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 import pyarrow as pa

@@ -1,21 +1,18 @@
-"""From `server.kind` to a server: one function for each, in one table."""
+"""From `server.kind` to a server: one function for each, in one table. A run imports the servers that it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from netsim.servers.buffered import buffered_server
 from netsim.servers.close import WaitRule
-from netsim.servers.semi_synchronous import semi_synchronous_server
-from netsim.servers.synchronous import synchronous_server
-from scenarios.build.age_aware import asynchronous
 from scenarios.build.channels import channels_and_pool
-from scenarios.build.slotted import fl_da, fl_fa
 from scenarios.build.world import Composed, World
 
 
 def synchronous(world: World) -> Composed:
     """`server.kind = "synchronous"`."""
+    from netsim.servers.synchronous import synchronous_server
+
     section = world.scenario.server
     channels, pool = channels_and_pool(world, section.per_round)
     server = synchronous_server(
@@ -36,6 +33,8 @@ def synchronous(world: World) -> Composed:
 
 def buffered(world: World) -> Composed:
     """`server.kind = "buffered"`."""
+    from netsim.servers.buffered import buffered_server
+
     section = world.scenario.server
     channels, pool = channels_and_pool(world, section.concurrency, refill=True)
     server = buffered_server(
@@ -54,6 +53,8 @@ def buffered(world: World) -> Composed:
 
 def semi_synchronous(world: World) -> Composed:
     """`server.kind = "semi-synchronous"`."""
+    from netsim.servers.semi_synchronous import semi_synchronous_server
+
     section = world.scenario.server
     channels, pool = channels_and_pool(world, section.per_round)
     server = semi_synchronous_server(
@@ -67,6 +68,27 @@ def semi_synchronous(world: World) -> Composed:
         retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def asynchronous(world: World) -> Composed:
+    """`server.kind = "asynchronous"`."""
+    from scenarios.build import age_aware
+
+    return age_aware.asynchronous(world)
+
+
+def fl_fa(world: World) -> Composed:
+    """`server.kind = "fl-fa"`."""
+    from scenarios.build import slotted
+
+    return slotted.fl_fa(world)
+
+
+def fl_da(world: World) -> Composed:
+    """`server.kind = "fl-da"`."""
+    from scenarios.build import slotted
+
+    return slotted.fl_da(world)
 
 
 COMPOSERS: dict[str, Callable[[World], Composed]] = {

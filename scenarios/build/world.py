@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.laws.expectations import Truth
 from netsim.clients.energy import Energy
@@ -16,11 +16,9 @@ from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
-from netsim.peers.consensus import ConsensusPhase
 from netsim.servers.instruments import Detections
 from netsim.servers.probing import Probing
 from netsim.servers.rounds import RoundServer
-from netsim.servers.slotted import SlotServer
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.probes import build_probing
 from scenarios.build.script.targets import Targets
@@ -29,6 +27,10 @@ from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+
+if TYPE_CHECKING:
+    from netsim.peers.consensus import ConsensusPhase
+    from netsim.servers.slotted import SlotServer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,5 @@
 """The command `netsim`. A user's mistake ends with one message and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -71,21 +69,24 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one scenario into a folder."""
-    from scenarios.build.simulation import build
-    from scenarios.runs.folders import check_run
-    from scenarios.runs.reading import override, parse, read
-    from scenarios.runs.run import simulate
+    from scenarios.runs.collector import resting
 
-    study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
-    folder = out or Path("runs") / study.name
-    check_run(folder, overwrite)
-    with located(scenario):
-        built = build(study, strict=strict)
+    with resting():
+        from scenarios.build.simulation import build
+        from scenarios.runs.folders import check_run
+        from scenarios.runs.reading import override, parse, read
+        from scenarios.runs.run import simulate
+
+        study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
+        folder = out or Path("runs") / study.name
+        check_run(folder, overwrite)
+        with located(scenario):
+            built = build(study, strict=strict)
     warn_of({caution: [] for caution in built.cautions})
     built.simulation.limit_events(event_limit)
     with progress({study.method.kind: study.rounds}, quiet) as advance:
 
-        def after_round(simulation: Simulation) -> None:
+        def after_round(simulation: "Simulation") -> None:
             advance(study.method.kind, simulation.server.round)
 
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round)
@@ -182,11 +183,14 @@ for command in (report, compare, reproduce, trace, stragglers, what_if):
 @app.command()
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario (all its variants, too) without running it, and tell what is doubtful about it."""
-    from scenarios.build.payload import sizes_in_words
-    from scenarios.runs.reading import read
-    from scenarios.runs.sweep import plan
+    from scenarios.runs.collector import resting
 
-    planned = plan(read(scenario, settings or ()), scenario, strict=strict)
+    with resting():
+        from scenarios.build.payload import sizes_in_words
+        from scenarios.runs.reading import read
+        from scenarios.runs.sweep import plan
+
+        planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
     study = planned.runs[0].scenario
     out_console.print(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from scenarios.schema.errors import UserError
@@ -150,6 +149,11 @@ def print_against(done: Any, comparison: Any, keys: Sequence[str]) -> list[Any]:
 @contextmanager
 def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int], None]]:
     """A display of the rounds done of each label, out of `totals`; yields what tells it of them."""
+    if quiet:
+        yield lambda label, rounds: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -157,7 +161,7 @@ def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int
         TextColumn("rounds"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err_console, disable=quiet) as shown:
+    with Progress(*columns, console=err_console) as shown:
         tasks = {label: shown.add_task(label, total=total) for label, total in totals.items()}
         yield lambda label, rounds: shown.update(tasks[label], completed=rounds)
 

@@ -1,7 +1,5 @@
 """The commands that look at what is finished: report, compare, reproduce, trace."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from enum import StrEnum

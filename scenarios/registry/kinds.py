@@ -20,7 +20,6 @@ from typing import Any
 
 from netsim.collisions import FOLDERS
 from scenarios.registry.in_process import found, registered
-from scenarios.registry.protocols import complete
 from scenarios.schema.errors import UserError, did_you_mean, in_own_words
 
 INJECTED = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth", "labels", "generator"})
@@ -235,7 +234,9 @@ def is_own(group: str, kind: str) -> bool:
 
 def resolve(group: str, kind: str) -> Any:
     """The class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is none."""
-    place = kind if ":" in kind else known(group).get(kind)
+    place = kind if ":" in kind else BUILT_IN[group].get(kind)
+    if place is None:  # to look through what packages register takes a while
+        place = known(group).get(kind)
     if place is None:
         raise UserError(
             f"unknown {group} {kind!r}; {did_you_mean(kind, known(group))}, or name a class as 'package.module:Class'"
@@ -249,6 +250,8 @@ def resolve(group: str, kind: str) -> Any:
     elif not inspect.isclass(target):
         raise UserError(f"{place!r} is {type(target).__name__} {target!r}, not a class; name a class as 'package.module:Class'")
     else:
+        from scenarios.registry.protocols import complete
+
         complete(group, target)
     return target
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -257,6 +258,10 @@ def _learner_notes(learner: Any) -> dict[str, Any] | None:
 
 def _version(package: str) -> str | None:
     try:
-        return importlib.metadata.version(package)
+        about = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+    # `importlib.metadata.version` parses all that a package says of itself as an e-mail.
+    text = about.read_text("METADATA") or about.read_text("PKG-INFO") or ""
+    found = re.search(r"^Version: *(.*)$", text, re.MULTILINE)
+    return found[1].strip() if found else about.version

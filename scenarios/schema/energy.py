@@ -1,8 +1,6 @@
 """Tables of a scenario file about energy: what clients draw in each state, and their batteries."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -31,7 +29,7 @@ class Battery(Section):
     """When clients are at a charger: presence there, by any law of availability. Absent: never."""
 
     @model_validator(mode="after")
-    def _charged(self) -> Battery:
+    def _charged(self) -> Self:
         supplies = not _nothing(self.charge_w)
         if supplies and self.charging is None:
             raise problem(("charge_w",), _told(self.charge_w), "is supplied at no time; say in charging when, or leave it out")

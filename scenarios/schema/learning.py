@@ -3,12 +3,10 @@
 Its components are written out here, so that a scenario can be read without importing torch.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
@@ -32,7 +30,7 @@ from scenarios.registry.in_process import spelled
 from scenarios.registry.kinds import load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
-from scenarios.schema.section import Section, problem, refusal
+from scenarios.schema.section import Section, all_defaults, problem, refusal
 
 
 def _read_data_set(value: Any) -> Any:
@@ -170,7 +168,7 @@ SERVER_OPTIMIZERS: dict[str, type[Component]] = {"sgd": ServerSgd, "fedavgm": Fe
 class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     """What is trained, on what, and how. An update is computed when it is delivered; what nobody will use is never trained."""
 
-    data: Data = Data()
+    data: Data = all_defaults()
     partition: component_of("partition") = _DEFAULTS.partition  # type: ignore[valid-type]
     network: component_of("network", described=NETWORKS, base=OwnNetwork)  # type: ignore[valid-type]
     optimizer: component_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
@@ -181,7 +179,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     server_optimizer: component_of("server_optimizer", described=SERVER_OPTIMIZERS) = _DEFAULTS.server_optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
-    def _fits(self) -> Learner:
+    def _fits(self) -> Self:
         try:
             self.options()
         except ParameterError as error:

@@ -1,7 +1,5 @@
 """The tables of networks. Written out here, so that a scenario can be read without importing torch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The `[payload]` table: what is sent between server and clients, in bytes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

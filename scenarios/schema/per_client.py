@@ -1,8 +1,6 @@
 """Parameters that may differ between clients, as a scenario file gives them: a number, a ramp, one of these by group, or a
 list."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

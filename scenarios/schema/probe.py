@@ -1,8 +1,6 @@
 """The `[probe]` table: how clients are asked for their loss before a policy selects."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -38,7 +36,7 @@ class Probe(Section):
     """A client that answered and is then selected has the model, and is not sent it again; false: it is."""
 
     @model_validator(mode="after")
-    def _free_or_timed(self) -> Probe:
+    def _free_or_timed(self) -> Self:
         for name in _OF_TIME if not self.timed else ():
             # A saved scenario has its defaults filled in.
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -46,7 +44,7 @@ class Probe(Section):
         return self
 
 
-def asks(scenario: Scenario) -> bool:
+def asks(scenario: "Scenario") -> bool:
     """Whether the policy asks clients for their loss before it selects."""
     # A policy that learns from opinions is not asked whom to probe: all clients test the model after every slot.
     if scenario.policy is None or scenario.server.slotted:
@@ -55,7 +53,7 @@ def asks(scenario: Scenario) -> bool:
     return bool(policy.probes) and all(parameters.get(name) in values for name, values in policy.probes_where.items())
 
 
-def check_probes(scenario: Scenario) -> None:
+def check_probes(scenario: "Scenario") -> None:
     """Raise a pydantic refusal where probes make no sense."""
     policy, server, probe = scenario.policy, scenario.server, scenario.probe or Probe()
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:

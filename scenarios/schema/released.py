@@ -1,7 +1,5 @@
 """What leaves the clients in a run, and in words what of it is protected."""
 
-from __future__ import annotations
-
 import inspect
 
 from models.privacy import guarantee

@@ -1,8 +1,6 @@
 """The scenario file: every table, its keys, their units, defaults and limits. `netsim schema` prints it as JSON Schema."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +13,7 @@ from scenarios.schema.learning import Learner
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
-from scenarios.schema.section import Section, problem
+from scenarios.schema.section import Section, all_defaults, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
 from scenarios.schema.work import Work
@@ -45,7 +43,7 @@ class Privacy(Section):
     biases and running statistics of batch normalisation, as in the code of PAUSE's authors. Absent: nothing."""
 
     @model_validator(mode="after")
-    def _one_mechanism(self) -> Privacy:
+    def _one_mechanism(self) -> Self:
         norm = {"laplace": "l1", "gaussian": "l2"}.get(self.mechanism)
         if norm is not None and self.guarantee not in ("per_coordinate", norm):
             raise problem(("guarantee",), self.guarantee, f"must be per_coordinate or {norm} for {self.mechanism} noise")
@@ -153,15 +151,15 @@ class Scenario(Section):
     """Belief propagation between clients (fl-da)."""
     gossip: Gossip | None = None
     """How clients spread their indices (fl-da)."""
-    downlink: Downlink = Downlink()
+    downlink: Downlink = all_defaults()
     """The way of the model to the clients."""
-    compute: Compute = Compute()
+    compute: Compute = all_defaults()
     """Local training as time."""
-    uplink: Uplink = Uplink()
+    uplink: Uplink = all_defaults()
     """The way of the updates to the server."""
     work: Work | None = None
     """How much clients train. Absent: as `[learner]` says; without one, nobody knows."""
-    payload: Payload = Payload()
+    payload: Payload = all_defaults()
     """What is sent between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """When clients are present."""
@@ -174,11 +172,11 @@ class Scenario(Section):
     script: script_field() = None  # type: ignore[valid-type]
     """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with that
     as `kind` and with its further arguments; "none" or absent: nothing."""
-    metrics: Metrics = Metrics()
+    metrics: Metrics = all_defaults()
     """What is measured beside the tables."""
-    output: Output = Output()
+    output: Output = all_defaults()
     """What a run leaves."""
-    sweep: Sweep = Sweep()
+    sweep: Sweep = all_defaults()
     """What `netsim sweep` compares; `netsim run` runs the scenario as it stands."""
 
     @property
@@ -199,6 +197,6 @@ class Scenario(Section):
         return {**{name: {} for name in SLOT_TABLES if name != "peers"}, **value} if by_slots(server) else value
 
     @model_validator(mode="after")
-    def _fits(self) -> Scenario:
+    def _fits(self) -> Self:
         check_fit(self)
         return self

@@ -1,7 +1,5 @@
 """The key `script`: a generator function of the user's own, by its name or as a table with further arguments."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Annotated, Any, Optional
 

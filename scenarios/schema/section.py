@@ -1,14 +1,12 @@
 """A table of the scenario file: what all of them refuse, and how a refusal names its key."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap
 from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
@@ -62,7 +60,7 @@ class Section(BaseModel):
 
 @cache
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The strings below the fields that a section or a dataclass itself declares, by the fields' names; of any other class none."""
+    """The strings below the fields that a section or a dataclass itself declares, by the fields' names; else none."""
     if "__dataclass_fields__" not in vars(cls) and not (issubclass(cls, BaseModel) and vars(cls).get("__annotations__")):
         return {}
     try:
@@ -97,3 +95,11 @@ def missing(key: str, value: Any) -> ValidationError:
 def refusal(text: str) -> PydanticCustomError:
     """A refusal of the value that is being validated."""
     return PydanticCustomError("refused", "{text}", {"text": text})
+
+
+def all_defaults() -> Any:
+    """The default of a key that holds a table: that table, empty.
+
+    Not a section of defaults, which pydantic would need a validator of its own for, beside that of the whole scenario.
+    """
+    return Field(default={})

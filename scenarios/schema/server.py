@@ -1,7 +1,5 @@
 """What the rest of a scenario, and whoever speaks of it, asks of its `[server]` table, whatever its kind."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from netsim.core.protocols import FloatArray
@@ -46,11 +44,11 @@ class Server(Component):
         limit: float | None = self.parameters().get(self.limit_key)
         return limit
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
         raise NotImplementedError
 
-    def in_words(self, scenario: Scenario) -> str:
+    def in_words(self, scenario: "Scenario") -> str:
         """Who takes part in a round, in a few words."""
         return f"{self.parameters()['per_round']} a round"
 
@@ -64,13 +62,13 @@ class Server(Component):
         raise NotImplementedError
 
 
-def refuse_oracle(scenario: Scenario) -> None:
+def refuse_oracle(scenario: "Scenario") -> None:
     """Refuse the oracle of ages, where not every client transmits in every round."""
     if scenario.metrics.oracle is not None:
         raise problem(("metrics", "oracle"), scenario.metrics.oracle, "belongs to the asynchronous server; leave it out")
 
 
-def check_channels(scenario: Scenario, contention: bool, key: str, senders: int) -> None:
+def check_channels(scenario: "Scenario", contention: bool, key: str, senders: int) -> None:
     """Refuse sub-channels without a scheduler, and fewer of them than `senders`, the clients of a round by the key `key`."""
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
@@ -94,7 +92,7 @@ def check_channels(scenario: Scenario, contention: bool, key: str, senders: int)
             raise problem(("jammers", i, "links"), jammer.links, why)
 
 
-def require_policy(scenario: Scenario, key: str, m: int) -> Any:
+def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
     """The policy, which must be there; `key` is the server's key of how many clients it selects, `m`."""
     if scenario.policy is None:
         raise missing("policy", scenario)
@@ -103,7 +101,7 @@ def require_policy(scenario: Scenario, key: str, m: int) -> Any:
     return scenario.policy
 
 
-def refuse_reward(scenario: Scenario, why: str) -> None:
+def refuse_reward(scenario: "Scenario", why: str) -> None:
     """Refuse a measure of the policy's reward, for this reason."""
     if scenario.metrics.reward is not None:
         raise problem(("metrics", "reward"), scenario.metrics.reward.kind, why)

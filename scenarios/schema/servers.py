@@ -1,8 +1,6 @@
 """The `[server]` table, one model for each kind of loop, and the tables that belong to the asynchronous one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -47,7 +45,7 @@ class Synchronous(Server):
     waits_for_all: ClassVar[bool] = True
     probes: ClassVar[bool] = True
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
@@ -83,7 +81,7 @@ class Asynchronous(Server):
     limit_key: ClassVar[str] = "round_s"
     limits: ClassVar[Literal["update", "transmission"]] = "transmission"
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """It needs `[channels]` and `[scheduler]`, and selects nobody."""
         if scenario.policy is not None:
             kind = scenario.policy.kind
@@ -93,7 +91,7 @@ class Asynchronous(Server):
             raise missing("channels", scenario)
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
 
-    def in_words(self, scenario: Scenario) -> str:
+    def in_words(self, scenario: "Scenario") -> str:
         """Everyone, on so many sub-channels."""
         return f"all of them on {scenario.channels.count if scenario.channels is not None else 0} sub-channels"
 
@@ -127,7 +125,7 @@ class Buffered(Server):
         "'semi-synchronous'"
     )
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
@@ -137,7 +135,7 @@ class Buffered(Server):
             buffer = scenario.learner.buffer
             raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
 
-    def in_words(self, scenario: Scenario) -> str:
+    def in_words(self, scenario: "Scenario") -> str:
         """So many at work, and what makes a new model."""
         return f"{self.concurrency} at work, a new model of every {self.buffer} deliveries"
 
@@ -171,7 +169,7 @@ class SemiSynchronous(Server):
         """A round."""
         return self.round_s
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
@@ -209,7 +207,7 @@ class Jammer(Section):
     script starts it."""
 
     @model_validator(mode="after")
-    def _one_dwell(self) -> Jammer:
+    def _one_dwell(self) -> Self:
         if self.dwell_rounds is not None and self.dwell_s is not None:
             raise problem(("dwell_s",), self.dwell_s, "give either dwell_rounds or dwell_s")
         if self.reach is not None and self.links is not None:

@@ -1,8 +1,6 @@
 """The tables of servers with slots, FL&FA and FL&DA (Tong et al. 2024). Without a learner opinions follow a law."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -47,7 +45,7 @@ class _Slotted(Server):
     policies: ClassVar[tuple[str, ...]]
     """The built-in policies it goes with."""
 
-    def check(self, scenario: Scenario) -> None:
+    def check(self, scenario: "Scenario") -> None:
         """It needs opinions, of a learner or by a law."""
         refuse_oracle(scenario)
         if scenario.jammers and scenario.peers is not None and scenario.channels is not None:
@@ -64,7 +62,7 @@ class _Slotted(Server):
         if (scenario.learner is None) == (scenario.opinions.synthetic is None):
             raise problem(("opinions", "synthetic"), "..", "must be given where there is no [learner], and only there")
 
-    def check_peers(self, scenario: Scenario) -> None:
+    def check_peers(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal where links between clients are needed and missing."""
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
@@ -91,7 +89,7 @@ class FlDa(_Slotted):
     policies: ClassVar[tuple[str, ...]] = INDEX_POLICIES
     peer_to_peer: ClassVar[bool] = True
 
-    def check_peers(self, scenario: Scenario) -> None:
+    def check_peers(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal where there are no links between clients."""
         if scenario.peers is None:
             raise missing("peers", scenario)
@@ -114,7 +112,7 @@ class Slots(Section):
     they hold (auto). The results are the same."""
 
     @model_validator(mode="after")
-    def _one_start(self) -> Slots:
+    def _one_start(self) -> Self:
         if self.start == "deadline" and self.deadline_s is None:
             raise problem(("deadline_s",), None, "must be given where start = 'deadline'")
         if self.start == "zero" and self.deadline_s is not None:
@@ -184,7 +182,7 @@ class Outage(Section):
     """A partition: every link between two of these groups of clients is down; who is named in none is in one further group."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Outage:
+    def _one_kind(self) -> Self:
         if bool(self.links) == bool(self.groups):
             raise problem(("links",), self.links, "give either links or groups")
         if self.to_s is not None and self.to_s <= self.from_s:

@@ -1,8 +1,6 @@
 """The `[work]` table: how much clients train in an update."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -26,7 +24,7 @@ class Work(Section):
     """What evaluating the model on a sample costs, as a share of training on it."""
 
     @model_validator(mode="after")
-    def _one_amount(self) -> Work:
+    def _one_amount(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise problem(("steps",), self.steps, "leave it out; epochs says how much")
         return self

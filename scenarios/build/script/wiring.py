@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from netsim.clients.pool import ClientPool
 from netsim.clients.update import Drawn
 from netsim.network.jamming import Jammers
 from netsim.servers.instruments import Restarts
 from netsim.servers.rounds import RoundServer
-from netsim.servers.slotted import SlotServer
 from scenarios.build.laws import Law
 from scenarios.build.population import Context, Population
 from scenarios.build.script.runner import ScriptRunner
@@ -21,6 +21,9 @@ from scenarios.build.world import Composed, World
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
+
+if TYPE_CHECKING:
+    from netsim.servers.slotted import SlotServer
 
 _OF_UPDATES: dict[str, Drawn] = {
     "downlink.delay": "download",

@@ -48,6 +48,22 @@ def test_digits_are_scikit_learns():
     assert np.bincount(data.test_y.numpy()).min() >= 25
 
 
+def test_digits_that_are_not_there_are_told_of(tmp_path, monkeypatch):
+    class Found:
+        origin = str(tmp_path / "sklearn" / "__init__.py")
+
+    for found, words in ((None, "not there"), (Found, "not there")):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
+        with pytest.raises(ValueError, match=f"data.kind .*{words}"):
+            load()
+    folder = tmp_path / "sklearn" / "datasets" / "data"
+    folder.mkdir(parents=True)
+    with gzip.open(folder / "digits.csv.gz", "wt") as file:
+        file.write("1,2,3\n" * 5)
+    with pytest.raises(ValueError, match=r"shape \(5, 3\)"):
+        load()
+
+
 def test_scales():
     standard, unit, raw = (load(scale=scale).train_x for scale in ("standard", "unit", "raw"))
     assert standard.mean().abs() < 1e-5
