@@ -17,7 +17,8 @@ OF_A_RUN = {
     *("netsim", "models", "scenarios", "analysis"),
     *("annotated_doc", "numpy", "pyarrow", "pydantic", "rich", "scipy", "simpy", "tomli_w", "typer"),
     # Imported by these.
-    *("annotated_types", "cloudpickle", "cython_runtime", "pydantic_core", "shellingham", "typing_extensions", "typing_inspection"),
+    *("annotated_types", "cloudpickle", "cython_runtime", "pydantic_core", "shellingham"),
+    *("typing_extensions", "typing_inspection"),
 }
 """Packages that the run of a latency study may import: what else one of them does without, a run does without, too."""
 PARTS_OF_SCIPY = {"special", "version"}

@@ -1,0 +1,60 @@
+"""What a short command takes, as a ratio to the imports that it cannot do without: processor time of processes that take turns.
+
+With one thread each, processor time is what a quiet core takes, but for waiting for the disk; a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAIN = "from scenarios.cli.main import main; main()"
+NUMPY, TORCH = ["-c", "import numpy, pyarrow.parquet"], ["-c", "import torch"]
+LATENCY = ["-c", MAIN, "run", "unreliable", "--set", "rounds=10", "--out", "out", "--overwrite", "--quiet"]
+LEARNER = ["-c", MAIN, "run", "quickstart", "--set", "rounds=10", "--out", "out", "--overwrite", "--quiet"]
+CHECK = ["-c", MAIN, "check", "unreliable"]
+PAIRS = 9
+
+
+def processor_s(command: list[str], folder: Path) -> float:
+    """Processor time of a process whose libraries use one thread."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    # As on a user's machine: what was imported before is not compiled again.
+    cached = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONPATH": str(ROOT)}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *command], cwd=folder, env=kept | cached | one, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("command", "reference", "limit"),
+    [(LATENCY, NUMPY, 4.0), (CHECK, NUMPY, 4.5), pytest.param(LEARNER, TORCH, 1.6, marks=pytest.mark.needs_torch)],
+    ids=["latency study", "check", "learner"],
+)
+def test_a_short_command_against_its_imports(
+    benchmark: Any, tmp_path: Path, command: list[str], reference: list[str], limit: float
+) -> None:
+    for once in (command, reference):
+        processor_s(once, tmp_path)
+    pairs = [(processor_s(command, tmp_path), processor_s(reference, tmp_path)) for _ in range(PAIRS)]
+    benchmark.pedantic(processor_s, args=(command, tmp_path), rounds=1)
+    own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    # The least of each: what else the machine does only ever adds.
+    ratio = min(pair[0] for pair in pairs) / min(pair[1] for pair in pairs)
+    benchmark.extra_info.update(command_s=own, reference_s=other, ratio=ratio)
+    spread = sorted(mine / theirs for mine, theirs in pairs)
+    print(
+        f"\n{' '.join(command[2:4])}: median {own:.2f} s, reference {other:.2f} s; least against least {ratio:.2f}, "
+        f"pairs {spread[0]:.2f} to {spread[-1]:.2f} (at most {limit})"
+    )
+    assert ratio <= limit
