@@ -57,6 +57,13 @@ class Presence:
         """What a summary says of presence, beyond what the scenario says; plain data."""
         return {}
 
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """(K,) the share of [`from_s`, `to_s`], not before the last `advance`, in which each client will be present.
+
+        In expectation, as each client can tell; where nothing more is known, who is present stays so.
+        """
+        return self.on.astype(np.float64)
+
 
 class Always(Presence):
     """Every client is always present."""
@@ -173,3 +180,12 @@ class Markov(Alternating):
 
     def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
         return self.next_change_s[who] + np.where(self.on[who], self._mean_on[who], self._mean_off[who]) * level
+
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """As of `Presence`: p + (state now - p) times the mean of exp(-rate t) over the interval, p the share at all times."""
+        rate = 1.0 / self._mean_on + 1.0 / self._mean_off
+        share = self._mean_on / (self._mean_on + self._mean_off)
+        begin, length = rate * (from_s - self._now_s), rate * (to_s - from_s)
+        decayed = np.exp(-begin) * np.where(length > 0, -np.expm1(-length) / np.where(length > 0, length, 1.0), 1.0)
+        forecast: FloatArray = share + (self.on - share) * decayed
+        return forecast

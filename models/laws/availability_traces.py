@@ -75,6 +75,38 @@ class Recorded(Presence):
         again = np.where(repeats & (high > low), first, math.inf)
         self.next_change_s[who] = np.where(left < high, at(left), again)
 
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """As of `Presence`, exactly: the tables say what will be."""
+        if to_s <= from_s:
+            return self.on.astype(np.float64)
+        share: FloatArray = (self._present_s(to_s) - self._present_s(from_s)) / (to_s - from_s)
+        # Differences of large sums: a share is one all the same.
+        return np.clip(share, 0.0, 1.0)
+
+    def _present_s(self, until_s: float) -> FloatArray:
+        """(K,) how long each client is present in [0, `until_s`]."""
+        tables = np.arange(len(self._first) - 1)
+        period = self._periods[tables]
+        repeats = period < math.inf
+        cycles = np.where(repeats, np.floor(until_s / np.where(repeats, period, 1.0)), 0.0)
+        into = until_s - cycles * np.where(repeats, period, 0.0)
+        total = self._present_within(tables, into)
+        total += cycles * self._present_within(tables, np.where(repeats, period, 0.0))
+        each: FloatArray = total[self._table_of]
+        return each
+
+    def _present_within(self, tables: IntArray, into_s: FloatArray) -> FloatArray:
+        """(tables,) how long presence lasts in the first `into_s` (tables,) seconds of a period."""
+        count = np.diff(self._first)
+        owner = np.repeat(tables, count)
+        place = np.arange(len(owner)) - self._first[owner]
+        times = np.minimum(self._times[: len(owner)], into_s[owner])
+        # Presence ends at every other change, and begins at the others; a wrapping table is present from 0 on.
+        sign = np.where(self._wraps[owner] ^ (place % 2 == 1), 1.0, -1.0)
+        total: FloatArray = np.bincount(owner, weights=sign * times, minlength=len(tables)).astype(np.float64)
+        present_last = self._wraps ^ (count % 2 == 1)
+        return total + np.where(present_last, into_s, 0.0)
+
     def advance(self, now_s: float, draws: Draws) -> None:
         self._move_clock(now_s)
         due = self._due()

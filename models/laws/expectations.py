@@ -43,16 +43,19 @@ class Truth:
     """What the clients' latencies really are, for genies and for policies that are told the true means.
 
     `phases` are the timelines of the independent phases of an update (download, training, upload), whose durations add up;
-    `clients` is K. Every answer is for the laws in force at the given round and time, shape (K,), and read only: answers are kept
-    for the last few combinations of laws.
+    `clients` is K, `kinds` says of each timeline what it is part of. Every answer is for the laws in force at the given round and
+    time, shape (K,), and read only: answers are kept for the last few combinations of laws.
     """
 
-    def __init__(self, *, phases: Sequence[Timeline[DelayLaw]], clients: int) -> None:
+    def __init__(
+        self, *, phases: Sequence[Timeline[DelayLaw]], clients: int, kinds: Sequence[str] = ("download", "compute", "upload")
+    ) -> None:
         if not phases:
             raise ParameterError("phases", [], "must hold at least one timeline of delay laws")
         if clients < 1:
             raise ParameterError("clients", clients, "must be >= 1")
         self._phases = list(phases)
+        self._kinds = list(kinds)
         self._entities = np.arange(clients)
         # The laws are kept with the answer, so that an id in a key cannot come to mean another law.
         self._known: dict[tuple[float | None, ...], tuple[list[DelayLaw], FloatArray]] = {}
@@ -70,6 +73,11 @@ class Truth:
         if not (math.isfinite(tau_min_s) and tau_min_s > 0):
             raise ParameterError("tau_min_s", tau_min_s, "must be finite and > 0 seconds")
         return self._answer(tau_min_s, round, time_s)
+
+    def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
+        """Expected duration of one phase of each client's update, download, compute or upload, in seconds; not kept."""
+        laws = [law.at(round, time_s)[0] for law, kind in zip(self._phases, self._kinds, strict=False) if kind == phase]
+        return sum((law.mean_s(self._entities) for law in laws), np.zeros(len(self._entities)))
 
     def round_s(self, clients: IntArray, round: int, time_s: float) -> float:
         """Expected latency of a round that waits for `clients` (n,), as of PAUSE eq. 3; NaN where several phases are random."""

@@ -54,6 +54,8 @@ class Probed(Protocol):
     def answered(self) -> BoolArray: ...
     @property
     def loss(self) -> FloatArray: ...
+    @property
+    def elapsed_s(self) -> FloatArray: ...
 
 
 class Outcome(Protocol):
@@ -63,6 +65,8 @@ class Outcome(Protocol):
     def round(self) -> int: ...
     @property
     def start_s(self) -> float: ...
+    @property
+    def end_s(self) -> float: ...
     @property
     def clients(self) -> IntArray: ...
     @property
@@ -81,8 +85,18 @@ class Truth(Protocol):
     def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
         """E[tau_k] in seconds at that round and time; shape (K,)."""
 
+    def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
+        """The mean of one phase of an update, "download", "compute" or "upload", in seconds; shape (K,)."""
+
     def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
         """mu_k = E[tau_min/tau_k] at that round and time; shape (K,)."""
+
+
+class Presence(Protocol):
+    """Who is there, and what can be told of the future, for policies whose clients forecast it."""
+
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """(K,) the share of [`from_s`, `to_s`] in which each client will be present."""
 
 
 class AsksNobody:
@@ -90,6 +104,9 @@ class AsksNobody:
 
     needs_losses = False
     probes = False
+    question: ClassVar[str] = "loss"
+    asks_again = False
+    may_select_nobody = False
     probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property

@@ -51,6 +51,10 @@ class Absences:
             self.on = inner.on & ~self.away
             self.next_change_s = np.where(self.away, self.returns_s(), inner.next_change_s)
 
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """(K,) what `inner` says; nobody forecasts what takes clients away."""
+        return self.inner.forecast(from_s, to_s)
+
     def follow(self, inner: Availability) -> None:
         """From now on another law says who is there underneath."""
         self.inner = inner

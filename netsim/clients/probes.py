@@ -6,7 +6,7 @@ changes no update. What is computed is an evaluation; nothing is released that p
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event
@@ -29,17 +29,26 @@ class Probes:
     """Asks clients of `pool`, all at once, and waits until each has answered or failed, at most `deadline_s` seconds.
 
     `medium`: the pool's links, with the draws, sizes and durations of probes. `evaluated` (K,): samples that each client
-    evaluates; None: nobody knows. Who has not answered by the deadline is told to stop: its probe is late. Raises
-    ValueError for a deadline that is not > 0.
+    evaluates; None: nobody knows. Who has not answered by the deadline is told to stop: its probe is late. `repeat` is told how
+    often clients were asked in the round before, so that their draws differ. Raises ValueError for a deadline that is not > 0.
     """
 
-    def __init__(self, *, pool: ClientPool, medium: Medium, evaluated: IntArray | None, deadline_s: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        pool: ClientPool,
+        medium: Medium,
+        evaluated: IntArray | None,
+        deadline_s: float | None = None,
+        repeat: Callable[[int], None] = lambda times: None,
+    ) -> None:
         if deadline_s is not None and not deadline_s > 0:
             raise ParameterError("deadline_s", deadline_s, "must be > 0 seconds")
         self.pool = pool
         self.medium = medium
         self.evaluated = evaluated
         self.deadline_s = deadline_s
+        self._repeat = repeat
         self.under_way: dict[int, Update] = {}
         """The probe of each client that has one."""
         self.ends: list[Update] = []
@@ -74,8 +83,12 @@ class Probes:
 
         mine.turn = others.turn = turn
 
-    def ask(self, round: int, clients: IntArray, version: int) -> Generator[Any, Any, list[Update]]:
-        """Probe `clients` (n,), who are present and not busy, in `round`; their probes, ended, in the same order."""
+    def ask(self, round: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, list[Update]]:
+        """Probe `clients` (n,), who are present and not busy, in `round`, where that was done `times` times before.
+
+        Returns their probes, ended, in the same order.
+        """
+        self._repeat(times)
         pool, now = self.pool, self.pool.clock.now
         departures = pool.presence.next_change_s[clients].tolist()
         models, sends = ModelDraws.drawn(self.medium, round, now, clients), SendDraws.drawn(self.medium, round, now, clients)

@@ -183,6 +183,14 @@ class Availability(Stateful, Protocol):
         """What a summary says of presence, beyond what the scenario says; plain data."""
         return {}
 
+    @optional
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        """(K,) the share of [`from_s`, `to_s`] in which each client will be present, as can be told at the last `advance`.
+
+        What is left out says that who is present stays so, and who is away stays away.
+        """
+        return self.on.astype(np.float64)
+
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
@@ -219,6 +227,13 @@ class SelectionPolicy(Stateful, Protocol):
     probes: bool = False
     """Whether it asks clients for their loss before it selects; of the class, asked before there is an object."""
 
+    question: Literal["loss", "request", "profile"] = "loss"
+    """What it asks when it `probes`, of the class likewise: the loss of the present model; a small answer to a small message; an
+    update that takes as long as any and is thrown away."""
+    asks_again: bool = False
+    """Whether `probe` is called again in the same round once all have answered or failed, until it names nobody."""
+    may_select_nobody: bool = False
+    """Whether `select` may return no client; the round then passes with nobody. Of the class likewise."""
     probes_where: Mapping[str, tuple[str, ...]] = {}
     """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
 

@@ -31,6 +31,10 @@ def _key(seed: int, name: str) -> list[int]:
     return [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
 
 
+# Rounds count up to 2^63, and one that is repeated stays far below this.
+_REPEATS_FROM = 48
+
+
 class Stream:
     """All draws of one purpose under one seed. `index` is any integer in [0, 2^64)."""
 
@@ -76,6 +80,16 @@ class Stream:
         return self._generator
 
 
+class RepeatedStream(Stream):
+    """A stream whose index is an address used several times, such as a round in which clients are asked again and again."""
+
+    times = 0
+    """How often the address was used before."""
+
+    def _position(self, index: int, block: int) -> None:
+        super()._position(index + (self.times << _REPEATS_FROM), block)
+
+
 class Streams:
     """The streams of one run, by name. A name is opened once and kept. `prefix`: what all names begin with."""
 
@@ -87,8 +101,11 @@ class Streams:
     def __getitem__(self, name: str) -> Stream:
         stream = self._open.get(name)
         if stream is None:
-            stream = self._open[name] = Stream(seed=self.seed, name=self.prefix + name)
+            stream = self._open[name] = self._opened(self.prefix + name)
         return stream
+
+    def _opened(self, name: str) -> Stream:
+        return Stream(seed=self.seed, name=name)
 
     def generator(self, name: str, *index: int) -> Generator:
         """A fresh generator at an address of up to three integers, for draws whose number is not known beforehand."""
@@ -102,3 +119,21 @@ class Streams:
         """A 63-bit seed at an address, for generators of other libraries (torch)."""
         text = "/".join(str(i) for i in (self.seed, self.prefix + name, *index))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+class RepeatedStreams(Streams):
+    """Streams of an address that is used several times."""
+
+    def __init__(self, seed: int, prefix: str = "") -> None:
+        super().__init__(seed, prefix)
+        self._all: list[RepeatedStream] = []
+
+    def _opened(self, name: str) -> Stream:
+        stream = RepeatedStream(seed=self.seed, name=name)
+        self._all.append(stream)
+        return stream
+
+    def repeat(self, times: int) -> None:
+        """From now on draws are those after the address was used `times` times."""
+        for stream in self._all:
+            stream.times = times

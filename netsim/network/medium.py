@@ -73,15 +73,17 @@ class Medium:
         compute: Timeline[DelayLaw],
         sample: Timeline[DelayLaw] | None,
         upload: Timeline[DelayLaw],
-        model_bytes: int | IntArray,
-        answer_bytes: int,
         streams: Streams,
+        request_bytes: int | None = None,
+        answer_bytes: int | None = None,
     ) -> Medium:
         """The same links for probes, with draws from `streams`: what has a state, or a place for one at a time, is shared.
 
-        `download`, `upload`: how long model and answer take, but for what carriers carry; `compute`: how long a client takes to
-        evaluate, beside the `sample` times of its samples.
+        `download`, `upload`: how long messages take, but for what carriers carry; `compute`: how long a client works, beside the
+        `sample` times of its samples. `request_bytes` go to each client (None: the model), `answer_bytes` come back (None: as of
+        an update).
         """
+        sizes = self.sizes
         probes = Medium(
             clients=self.compute.clients,
             download=download,
@@ -91,10 +93,12 @@ class Medium:
             uplink=self.uplink.law,
             streams=streams,
             access=self.access,
-            down=self.down.beside(None),
+            down=self.down.beside(request_bytes),
             up=self.up.beside(answer_bytes),
             outages=self.outages,
-            sizes=Sizes(down=model_bytes, up=answer_bytes),
+            sizes=Sizes(
+                down=sizes.down if request_bytes is None else request_bytes, up=sizes.up if answer_bytes is None else answer_bytes
+            ),
             sample=sample,
         )
         probes.downlink = self.downlink.beside(streams["downlink.loss"])

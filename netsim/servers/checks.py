@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, IntArray
 
 
-def check_selection(answer: IntArray | Selection, selectable: BoolArray) -> tuple[IntArray, IntArray | None]:
-    """The clients a policy chose and the steps it asks each for (None: it does not say), as int64.
+def check_selection(
+    answer: IntArray | Selection, selectable: BoolArray, *, nobody: bool = False
+) -> tuple[IntArray, IntArray | None]:
+    """The clients a policy chose and the steps it asks each for (None: it does not say), as int64; `nobody`: it may choose none.
 
     Raises AnswerError for what no policy may return (it may be the user's own).
     """
@@ -24,6 +26,8 @@ def check_selection(answer: IntArray | Selection, selectable: BoolArray) -> tupl
         if steps.shape != clients.shape or steps.dtype.kind not in "iu" or steps.min() < 1:
             raise AnswerError("policy", "select", answer, f"expected the steps of each of {len(clients)} clients, >= 1")
         return clients, steps.astype(np.int64, copy=False)
+    if nobody and isinstance(answer, np.ndarray) and not answer.size:
+        return answer.astype(np.int64), None
     return _clients(answer, selectable), None
 
 

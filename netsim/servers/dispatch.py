@@ -95,9 +95,15 @@ class PolicyDispatch:
         if not idle.any():
             return
         view = RoundView(number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
-        asked = check_probe(self.policy.probe(view), idle)
-        if len(asked):
-            self._probed = yield from self._probing.ask(number, asked, self.learner.version)
+        asked, times = check_probe(self.policy.probe(view), idle), 0
+        while len(asked):
+            self._probed = yield from self._probing.ask(number, asked, self.learner.version, times)
+            if not self.policy.asks_again:
+                break
+            times, idle = times + 1, pool.selectable(busy_too=False)
+            view = RoundView(number, pool.clock.now, idle, view.participations, self._rng, self._probed)
+            asked = check_probe(self.policy.probe(view), idle)
+        if len(self._probed.clients):
             yield from self.wait(number)
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -107,7 +113,8 @@ class PolicyDispatch:
             return self._chosen
         participations = self.pool.accountant.participations.copy()
         self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
-        self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable)
+        nobody = self.policy.may_select_nobody
+        self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable, nobody=nobody)
         return self._chosen
 
     def leave_out(self, client: int) -> None:

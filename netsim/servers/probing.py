@@ -26,14 +26,18 @@ class Probing(Instrument, ABC):
     """Asks, records each probe, and counts: columns `probes`, `probes_answered` and `probe_s` of a round.
 
     `samples`: a client evaluates the model on so many of its samples (None: on all). The losses are those of the learner, and
-    only of the clients that answered. `evaluated` (K,): how many those are; None: nobody knows.
+    only of the clients that answered. `evaluated` (K,): how many those are; None: nobody knows. `losses`: whether it is the loss
+    that is asked for; otherwise there is none in the answers.
     """
 
-    def __init__(self, *, clock: Clock, learner: Learner, samples: int | None, evaluated: IntArray | None) -> None:
+    def __init__(
+        self, *, clock: Clock, learner: Learner, samples: int | None, evaluated: IntArray | None, losses: bool = True
+    ) -> None:
         self.clock = clock
         self.learner = learner
         self.samples = samples
         self.evaluated = evaluated
+        self.losses = losses
         self.recorder: Recorder = NoRecorder()
         self.holders: frozenset[int] = frozenset()
         """Clients that hold the present model since they were probed in this round."""
@@ -45,8 +49,9 @@ class Probing(Instrument, ABC):
         self._before = (0, 0)
 
     @abstractmethod
-    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
-        """Ask `clients` (n,) in round `number` for the loss of the model, `version`."""
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
+        """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
+        `times`: how often that was done before in this round."""
 
     def stop(self) -> None:
         """The run is over: record what has not ended."""
@@ -54,7 +59,8 @@ class Probing(Instrument, ABC):
     def losses_of(self, number: int, clients: IntArray, answered: Any) -> FloatArray:
         """(n,) what `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
         losses = np.full(len(clients), _NAN)
-        losses[answered] = self.learner.losses_of(clients[answered], number, self.samples)
+        if self.losses:
+            losses[answered] = self.learner.losses_of(clients[answered], number, self.samples)
         return losses
 
     def count(self, client: int) -> int | None:
@@ -85,15 +91,18 @@ class TimedProbing(Probing):
     `reuse_model` is False.
     """
 
-    def __init__(self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True) -> None:
-        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=probes.evaluated)
+    def __init__(
+        self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True, losses: bool = True
+    ) -> None:
+        evaluated = probes.evaluated
+        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=evaluated, losses=losses)
         self.probes = probes
         self.reuse_model = reuse_model
 
-    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
         start_s = self.clock.now
         self.asked += len(clients)
-        asked = yield from self.probes.ask(number, clients, version)
+        asked = yield from self.probes.ask(number, clients, version, times)
         answered = np.array([not probe.censored for probe in asked], np.bool_)
         losses = self.losses_of(number, clients, answered)
         self.answered += int(np.count_nonzero(answered))
@@ -162,7 +171,7 @@ class TimedProbing(Probing):
 class FreeProbing(Probing):
     """By an oracle: everyone asked answers at once, and nothing is sent."""
 
-    def ask(self, number: int, clients: IntArray, version: int) -> Generator[Any, Any, Probed]:
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
         losses = self.losses_of(number, clients, answered)

@@ -1,4 +1,4 @@
-"""How clients are asked for their loss before a policy selects: the `[probe]` table, wired."""
+"""How clients are asked before a policy selects, for their loss or for what else it asks: the `[probe]` table, wired."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from netsim.clients.pool import ClientPool
 from netsim.clients.probes import Probes
-from netsim.core.streams import Streams
+from netsim.core.null_objects import NoTime
+from netsim.core.streams import RepeatedStreams, Streams
+from netsim.network.medium import Medium
 from netsim.servers.probing import FreeProbing, Probing, TimedProbing
 from scenarios.build.bandwidth import varies
 from scenarios.build.laws import timeline
@@ -17,7 +19,7 @@ from scenarios.build.payload import Message, decompress_s
 from scenarios.build.population import Context, IntArray
 from scenarios.build.work import TimeOfWork
 from scenarios.schema.errors import UserError
-from scenarios.schema.probe import Probe
+from scenarios.schema.probe import Probe, question_of
 
 if TYPE_CHECKING:
     from scenarios.build.world import World
@@ -28,27 +30,73 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
     scenario = world.scenario
     if not scenario.probes:
         return None
-    section = scenario.probe or Probe()
-    evaluated = _evaluated(world, section)
+    section, question = scenario.probe or Probe(), question_of(scenario)
+    evaluated = _evaluated(world, section) if question == "loss" else None
+    learner, losses = world.learner, question == "loss"
     if not section.timed:
-        return FreeProbing(clock=pool.clock, learner=world.learner, samples=section.samples, evaluated=evaluated)
-    context, training = world.context, world.training
+        return FreeProbing(clock=pool.clock, learner=learner, samples=section.samples, evaluated=evaluated, losses=losses)
+    streams = RepeatedStreams(scenario.seed, prefix="probe.")
+    if question == "profile":
+        evaluated = _trained_on(world)
+        medium = _as_updates(world, pool, streams)
+    else:
+        medium = _with_answers(world, pool, streams, section, evaluated, losses=losses)
+    probes = Probes(pool=pool, medium=medium, evaluated=evaluated, deadline_s=section.deadline_s, repeat=streams.repeat)
+    # Only who was sent the model holds it.
+    reuse = section.reuse_model and question != "request"
+    return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
+
+
+def _as_updates(world: World, pool: ClientPool, streams: Streams) -> Medium:
+    """The links, sizes and times of updates."""
+    delays, training = world.delays, world.training
+    return pool.medium.for_probes(
+        download=delays["download"],
+        compute=delays["compute"],
+        sample=training.sample,
+        upload=delays["upload"],
+        streams=streams,
+    )
+
+
+def _with_answers(
+    world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
+) -> Medium:
+    """The links with small answers: to the model, which is evaluated, or (not `losses`) to a request as small, at once."""
+    scenario, context, training = world.scenario, world.context, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
-    upload = world.delays["upload"]
-    if scenario.uplink.bandwidth_bytes_per_s is not None and not varies(scenario.uplink, context):
+
+    def small(link: Any, name: str, phase: str) -> Any:
+        if link.bandwidth_bytes_per_s is None or varies(link, context):
+            return world.delays[phase]
         # The time of the bytes is a number that is added to the delay.
-        upload = timeline(scenario.uplink, "delay", "uplink", context, Message(answer, "probe.answer_bytes"))
-    medium = pool.medium.for_probes(
+        return timeline(link, "delay", name, context, Message(answer, "probe.answer_bytes"))
+
+    upload = small(scenario.uplink, "uplink", "upload")
+    if not losses:
+        return pool.medium.for_probes(
+            download=small(scenario.downlink, "downlink", "download"),
+            compute=NoTime(),
+            sample=None,
+            upload=upload,
+            streams=streams,
+            request_bytes=answer,
+            answer_bytes=answer,
+        )
+    return pool.medium.for_probes(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
         sample=None if training.sample is None else _share(training.sample, section.forward_share, context),
         upload=upload,
-        model_bytes=world.sizes.down,
+        streams=streams,
         answer_bytes=answer,
-        streams=Streams(scenario.seed, prefix="probe."),
     )
-    probes = Probes(pool=pool, medium=medium, evaluated=evaluated, deadline_s=section.deadline_s)
-    return TimedProbing(probes=probes, learner=world.learner, samples=section.samples, reuse_model=section.reuse_model)
+
+
+def _trained_on(world: World) -> IntArray | None:
+    """(K,) samples that an update trains on; None: nobody knows."""
+    planned = world.training.work.amounts(np.arange(world.population.count))[0]
+    return None if None in planned else np.array(planned, np.int64)
 
 
 def _evaluated(world: World, section: Probe) -> IntArray | None:

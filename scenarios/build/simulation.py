@@ -102,7 +102,9 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     clock = Clock()
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
     up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
-    truth = _truth(scenario, [*delays.values(), *worked], [*down.expected, *up.expected], count)
+    timed = [*delays.items(), *(("compute", law) for law in worked)]
+    carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
+    truth = _truth(scenario, timed, carried, count)
     private, schedule = _schedule(scenario)
     availability = _presence(scenario, context)
     world = World(
@@ -152,11 +154,12 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     return Context(population, streams, rounds, scenario.time_limit_s, targets)
 
 
-def _truth(scenario: Scenario, timed: list[Any], carried: list[Any], clients: int) -> Truth:
-    """What is expected of the phases: those whose laws are known over all time, and those of bytes; raises UserError."""
-    refuse_endless(scenario, timed, carried, clients)
+def _truth(scenario: Scenario, timed: list[tuple[str, Any]], carried: list[tuple[str, Any]], clients: int) -> Truth:
+    """What is expected of the phases, by name: those whose laws are known over all time, and those of bytes; raises UserError."""
+    refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
     # Who shares with whom is nobody's law: what is expected is the time alone.
-    return Truth(phases=[*timed, *carried], clients=clients)
+    phases = [*timed, *carried]
+    return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
 
 
 def _presence(scenario: Scenario, context: Context) -> Any:

@@ -103,6 +103,7 @@ class World:
             "data_sizes": self.data_sizes,
             "schedule": self.schedule,
             "truth": self.truth,
+            "presence": self.availability,
         }
 
     def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:

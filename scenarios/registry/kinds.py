@@ -27,6 +27,7 @@ INJECTED = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedu
 privacy schedule, what is true of the world (expected latencies; for schedulers the sub-channels); for partitions the labels of
 the training samples and a generator."""
 INJECTED_INTO: dict[str, frozenset[str]] = {
+    "policy": frozenset({"presence"}),
     "scheduler": frozenset({"channels", "rounds"}),
     "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
     "jammer": frozenset({"channels", "reachable"}),
@@ -64,9 +65,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "clustered-by-size": f"{_POLICIES}.clustered_by_size:ClusteredBySize",
         "clustered-by-similarity": f"{_POLICIES}.clustered_by_similarity:ClusteredBySimilarity",
         "active-fl": f"{_POLICIES}.active_fl:ActiveFl",
+        "fedcs": f"{_POLICIES}.fedcs:FedCs",
         "oort": f"{_POLICIES}.oort:Oort",
         "pisces": f"{_POLICIES}.pisces:Pisces",
         "power-of-choice": f"{_POLICIES}.power_of_choice:PowerOfChoice",
+        "refl": f"{_POLICIES}.refl:Refl",
+        "tifl": f"{_POLICIES}.tifl:Tifl",
         "super-arm-ucb": f"{_POLICIES}.super_arm_ucb:SuperArmUcb",
         "quick-init-ucb": f"{_POLICIES}.quick_init_ucb:QuickInitUcb",
         "round-robin": f"{_POLICIES}.round_robin:RoundRobin",

@@ -1,4 +1,4 @@
-"""The `[probe]` table: how clients are asked for their loss before a policy selects."""
+"""The `[probe]` table: how clients are asked, for their loss or for what else a policy wants to know, before it selects."""
 
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -19,6 +19,8 @@ class Probe(Section):
 
     A probe takes the download of the model, its evaluation on samples of the client, and the upload of a small answer, over the
     same links as updates; it may be lost. Who has answered tells the mean loss on its samples, which is NaN without a learner.
+    Other policies send a request in place of the model, and get an answer of the same size (`question = "request"`); or have
+    clients make an update that is thrown away (`question = "profile"`), to which `deadline_s` alone applies.
     """
 
     timed: bool = True
@@ -53,6 +55,12 @@ def asks(scenario: "Scenario") -> bool:
     return bool(policy.probes) and all(parameters.get(name) in values for name, values in policy.probes_where.items())
 
 
+def question_of(scenario: "Scenario") -> str:
+    """What the policy asks, where it does."""
+    assert scenario.policy is not None
+    return str(resolve("policy", scenario.policy.kind).question)
+
+
 def check_probes(scenario: "Scenario") -> None:
     """Raise a pydantic refusal where probes make no sense."""
     policy, server, probe = scenario.policy, scenario.server, scenario.probe or Probe()
@@ -69,7 +77,12 @@ def check_probes(scenario: "Scenario") -> None:
     if probe.timed and scenario.channels is not None:
         why = "a probe has no sub-channel, as these are assigned to those selected; set it to false, or leave [channels] out"
         raise problem(("probe", "timed"), True, why)
+    if probe.timed is False and question_of(scenario) == "profile":
+        raise problem(("probe", "timed"), False, f"policy.kind = {policy.kind!r} learns how long updates take from its probes")
     limit_s = server.longest_probe_s
+    if limit_s is None and server.limit_s is None and resolve("policy", policy.kind).may_select_nobody:
+        why = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; give it"
+        raise problem(("server", server.limit_key), None, why)
     if probe.timed and limit_s is not None and not (probe.deadline_s or limit_s) < limit_s:
         why = f"must be given, and be less than server.round_s = {limit_s}: rounds of fixed length do not wait for answers"
         raise problem(("probe", "deadline_s"), probe.deadline_s, why)

@@ -22,6 +22,9 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "oort": {"blacklist_after": 3, "window": 2},
         "pisces": {},
         "power-of-choice": {"candidates": 6},
+        "fedcs": {"round_s": 3.0, "asked": 0.5},
+        "refl": {"round_s": 3.0},
+        "tifl": {"timeout_s": 9.0, "tiers": 3, "sync_rounds": 2},
     },
     "delay": {
         "constant": {"value_s": {"from": 0.0, "to": 1.0}},

@@ -44,6 +44,9 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "oort": {"decay": 2.0},
         "pisces": {"discount": -1.0},
         "power-of-choice": {"candidates": 3},
+        "fedcs": {"round_s": 0.0},
+        "refl": {"memory": 2.0},
+        "tifl": {"tiers": 0},
     },
     "delay": {
         "constant": {"value_s": -1.0},
@@ -200,8 +203,10 @@ def test_another_policy_changes_nobodys_latency(kind: str) -> None:
         "uplink": {"delay": FLOORED, "channel": {"kind": "bernoulli", "success": 0.9}},
     }
     # Who was probed and has the model is not sent it again, unless the scenario says so.
-    asked: dict[str, Any] = {"probe": {"reuse_model": False}} if kind == "power-of-choice" else {}
-    reference, other = played(rough(**calm)), played(rough("policy", kind, **calm, **asked))
+    asked: dict[str, Any] = {"probe": {"reuse_model": False}} if kind in ("power-of-choice", "tifl") else {}
+    if kind == "fedcs":  # it may find nobody
+        asked["server"] = calm["server"] | {"deadline_s": 100.0}
+    reference, other = played(rough(**calm)), played(rough("policy", kind, **calm | asked))
     for phase in ("download", "compute", "upload"):
         first, second = durations(reference.updates, phase), durations(other.updates, phase)
         shared = first.keys() & second.keys()

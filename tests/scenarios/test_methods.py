@@ -76,7 +76,7 @@ def _tables(kind: str, server: str) -> dict[str, Any]:
     }
     if kind in TRAINED:
         tables["learner"] = LEARNER
-    if kind == "power-of-choice":
+    if kind in ("power-of-choice", "fedcs", "refl", "tifl"):
         tables["probe"] = {"deadline_s": 0.5}
     return tables
 

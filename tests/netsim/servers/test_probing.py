@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from analysis import open_run
+from models.policies.fedcs import FedCs
+from netsim.core.errors import AnswerError
 from netsim.records.sinks import MemoryRecorder
+from netsim.servers.checks import check_selection
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
@@ -458,3 +461,85 @@ def test_a_run_that_ends_while_clients_are_asked_leaves_the_probes(tmp_path: Pat
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any], fragment: str) -> None:
     with pytest.raises(UserError, match=fragment):
         parse(world([[0]], [[0]]) | changes)
+
+
+def with_policy(policy: dict[str, Any], rounds: int, **tables: Any) -> dict[str, Any]:
+    """That world, with a policy that comes along."""
+    return world([], [[0]] * rounds, **tables) | {"policy": policy}
+
+
+def test_a_request_is_two_small_messages_and_nothing_is_computed() -> None:
+    tables = with_policy({"kind": "refl", "round_s": 5.0}, 2, server={"per_round": 3})
+    tables["downlink"] = {"delay": {"kind": "constant", "value_s": 0.25}, "bandwidth_bytes_per_s": 100.0}
+    _, records = played(tables)
+    # 10 bytes each way: 0.25 + 0.1 s, and half a second back.
+    ends = probes(records, "download_end_s", "compute_end_s", "upload_end_s")
+    assert ends[:3] == [(0.35, 0.35, 0.85)] * 3
+    assert probes(records, "bytes_down", "bytes_up") == [(10, 10)] * 6
+    assert all(np.isnan(row.loss) for row in records.probes)
+    # Who has answered does not hold the model.
+    assert {row.bytes_down for row in records.updates} == {1002}
+    assert records.rounds[0].probe_s == pytest.approx(0.85)
+
+
+def test_a_profile_takes_as_long_as_an_update_and_is_thrown_away() -> None:
+    tables = with_policy({"kind": "tifl", "timeout_s": 7.0, "tiers": 2, "sync_rounds": 2}, 2)
+    simulation, records = played(tables)
+    # Latencies are 3.75, 4 and 6.75 s; both profiling rounds come before the first round.
+    assert probes(records, "client", "round", "sent_s", "outcome_s") == [
+        (0, 1, 0.0, 3.75),
+        (1, 1, 0.0, 4.0),
+        (2, 1, 0.0, 6.75),
+        (0, 1, 6.75, 10.5),
+        (1, 1, 6.75, 10.75),
+        (2, 1, 6.75, 13.5),
+    ]
+    assert probes(records, "bytes_down", "bytes_up") == [(1002, 502)] * 6
+    assert simulation.server.loop.dispatch.policy.tier_of.tolist() == [0, 1, 1]
+    assert [row.probes for row in records.rounds] == [6, 0]
+    # No update of a round, no release, and whoever is selected first holds the model.
+    assert sum(row.selected for row in records.rounds) == 2
+    assert records.updates[0].bytes_down == 0
+    assert records.updates[0].selected_s == 13.5
+
+
+def test_clients_that_are_asked_again_draw_again() -> None:
+    tables = with_policy({"kind": "tifl", "timeout_s": 90.0, "tiers": 2, "sync_rounds": 3}, 1)
+    tables["uplink"] = {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 1.0}}
+    _, records = played(tables)
+    by_client = sorted(records.probes, key=lambda row: (row.client, row.sent_s))
+    took_s = np.array([row.upload_end_s - row.upload_start_s for row in by_client])
+    assert len(set(took_s.round(9))) == 9
+    _, once = played(tables | {"policy": tables["policy"] | {"sync_rounds": 1}})
+    first = {row.client: row.upload_end_s - row.upload_start_s for row in once.probes}
+    assert [first[client] for client in range(3)] == pytest.approx(took_s[::3].tolist())
+
+
+def test_a_round_in_which_nobody_fits_lasts_to_its_deadline() -> None:
+    fits = {"kind": "fedcs", "round_s": 4.0, "asked": 1.0, "uploads": "parallel"}
+    tables = with_policy(fits, 3, server={"per_round": 3, "deadline_s": 10.0})
+    tables["compute"]["changes"] = [{"at_round": 2, "delay": {"value_s": 9.0}}, {"at_round": 3, "delay": {"value_s": 1.0}}]
+    _, records = played(tables)
+    # Expected 3.75, 4 and 6.75 s: the first two fit. In round 2 nobody does, in round 3 everybody.
+    assert [row.selected for row in records.rounds] == [2, 0, 3]
+    request_s = 0.5 + 0.5
+    lengths_s = [row.end_s - row.start_s - request_s for row in records.rounds]
+    assert lengths_s == pytest.approx([4.0, 10.0, 2.0])
+    with pytest.raises(UserError, match=r"server\.deadline_s = null: policy\.kind = 'fedcs' may find nobody, and the round"):
+        build(parse(tables | {"server": {"per_round": 3}}))
+
+
+def test_a_free_profile_is_refused() -> None:
+    tables = with_policy({"kind": "tifl", "timeout_s": 9.0, "tiers": 2}, 1, probe={"timed": False})
+    with pytest.raises(UserError, match=r"probe\.timed = false: policy\.kind = .tifl. learns how long updates take"):
+        build(parse(tables))
+
+
+def test_another_policy_may_not_select_nobody() -> None:
+    class Nobody(FedCs):
+        may_select_nobody = False
+
+    with pytest.raises(AnswerError, match="expected a non-empty 1-d array"):
+        check_selection(np.zeros(0, np.int64), np.ones(3, np.bool_), nobody=Nobody.may_select_nobody)
+    chosen, steps = check_selection(np.zeros(0, np.int64), np.ones(3, np.bool_), nobody=FedCs.may_select_nobody)
+    assert (len(chosen), steps) == (0, None)

@@ -1,0 +1,148 @@
+"""FedCS: as many clients as fit into a round (Nishio and Yonetani, ICC 2019).
+
+A request goes to a share of the clients, drawn uniformly; who answers tells estimates of its times of training and of sending,
+here the expectations under the laws in force. `sequential`, the paper: uploads take place one after the other on one sub-channel;
+clients are taken greedily, the least t = upload + max(0, training - Theta) first, and kept where Theta + t stays below the limit,
+Theta the time at which the uploads kept so far are over. `parallel`: those whose own time is within the limit, m at random
+(the variant whose figures Wu et al. 2021 publish). The round runs on real times, and a queue serves who is ready first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.policies.draws import uniform_draws
+from models.policies.protocols import (
+    AsksNobody,
+    FloatArray,
+    IntArray,
+    Outcome,
+    State,
+    Truth,
+    View,
+    check_at_least,
+    check_round,
+    check_share,
+)
+
+
+class FedCs(AsksNobody):
+    """Selects who is expected to be done in time; nobody, where nobody is. Keeps nothing from round to round.
+
+    The limit covers download, training, upload and `reserve_s` for the server's own work; multicast of the model takes as long as
+    the longest expected download of the selected (`sequential`). The server needs a deadline, or rounds of fixed length.
+    """
+
+    needs_updates = False
+    probes = True
+    question: ClassVar[str] = "request"
+    may_select_nobody = True
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        truth: Truth,
+        round_s: Annotated[float, Doc("The limit: how long a round is to take from the selection on, seconds.")],
+        asked: Annotated[float, Doc("C, the share of all clients that are sent a request.")] = 0.1,
+        uploads: Annotated[
+            Literal["sequential", "parallel"],
+            Doc("Whether uploads take place one after the other (`uplink.sub_channels = 1`), or side by side."),
+        ] = "sequential",
+        most: Annotated[bool, Doc("Whether no more than server.per_round are selected.")] = True,
+        reserve_s: Annotated[float, Doc("Seconds of the limit that the server needs for itself.")] = 0.0,
+    ) -> None:
+        check_round(clients, per_round)
+        check_at_least("round_s", round_s, 0, strict=True)
+        check_at_least("reserve_s", reserve_s, 0)
+        check_share("asked", asked)
+        if uploads not in ("sequential", "parallel"):
+            raise ParameterError("uploads", uploads, "must be sequential or parallel")
+        self._clients, self._truth = clients, truth
+        self._limit_s = round_s - reserve_s
+        self._most = per_round if most else clients
+        self._asked = max(1, int(np.ceil(asked * clients - 1e-9)))
+        self._one_by_one = uploads == "sequential"
+
+    def probe(self, view: View) -> IntArray:
+        """ceil(C K) of those who can be selected, uniformly."""
+        return uniform_draws(view.selectable, self._asked, view.rng)
+
+    def select(self, view: View) -> IntArray:
+        """Those who fit, ascending; shape (n,), n may be 0."""
+        probed = view.probed
+        told = probed.clients[probed.answered & view.selectable[probed.clients]]
+        phases = ("download", "compute", "upload")
+        means = {phase: self._truth.mean_phase_s(phase, view.round, view.time_s)[told] for phase in phases}
+        if self._one_by_one:
+            order = view.rng.permutation(len(told))  # equal times are taken at random
+            kept = order[greedy(means["download"][order], means["compute"][order], means["upload"][order], self._limit_s)]
+            return np.sort(told[kept[: self._most]])
+        fits = np.zeros(self._clients, np.bool_)
+        fits[told[sum(means.values(), np.zeros(len(told))) <= self._limit_s]] = True
+        return uniform_draws(fits, self._most, view.rng)
+
+    def observe(self, outcome: Outcome) -> None:
+        pass
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
+    """Positions in the order of acceptance, given estimates (n,) of each candidate; ties by position.
+
+    Repeatedly the candidate of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta), dist the longest download:
+    removed, and accepted where dist + Theta' < `limit_s`. With equal downloads, in O(n log n); otherwise quadratic.
+    """
+    if not len(upload_s) or not (download_s == download_s[0]).all():
+        return _quadratic(download_s, train_s, upload_s, limit_s)
+    # Those still training at Theta, by when they could be done at the earliest and by when training ends; the others by upload.
+    late = [(float(t + u), place) for place, (t, u) in enumerate(zip(train_s, upload_s, strict=True))]
+    trains = [(float(t), place) for place, t in enumerate(train_s)]
+    ready: list[tuple[float, int]] = []
+    heapq.heapify(late)
+    heapq.heapify(trains)
+    taken = np.zeros(len(upload_s), np.bool_)
+    theta, dist, accepted = 0.0, 0.0, []
+    for _ in range(len(upload_s)):
+        while trains and trains[0][0] <= theta:
+            place = heapq.heappop(trains)[1]
+            if not taken[place]:
+                heapq.heappush(ready, (float(upload_s[place]), place))
+        while late and (taken[late[0][1]] or train_s[late[0][1]] <= theta):
+            heapq.heappop(late)
+        while ready and taken[ready[0][1]]:
+            heapq.heappop(ready)
+        first = [(ready[0][0], ready[0][1])] if ready else []
+        second = [(late[0][0] - theta, late[0][1])] if late else []
+        place = min(first + second)[1]
+        taken[place] = True
+        ends = theta + float(upload_s[place] + max(0.0, train_s[place] - theta))
+        if max(dist, float(download_s[place])) + ends < limit_s:
+            accepted.append(place)
+            theta, dist = ends, max(dist, float(download_s[place]))
+    return np.array(accepted, np.int64)
+
+
+def _quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
+    left = np.ones(len(upload_s), np.bool_)
+    theta, dist, accepted = 0.0, 0.0, []
+    for _ in range(len(upload_s)):
+        grows = np.maximum(download_s, dist) - dist + upload_s + np.maximum(train_s - theta, 0.0)
+        place = int(np.argmin(np.where(left, grows, np.inf)))
+        left[place] = False
+        ends = theta + float(upload_s[place] + max(0.0, train_s[place] - theta))
+        if max(dist, float(download_s[place])) + ends < limit_s:
+            accepted.append(place)
+            theta, dist = ends, max(dist, float(download_s[place]))
+    return np.array(accepted, np.int64)

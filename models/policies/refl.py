@@ -1,0 +1,93 @@
+"""REFL's selection: resource-efficient federated learning (Abdelmoniem, Sahu, Canini and Fahmy, EuroSys 2023).
+
+Clients are asked for a forecast of their presence in [mu, 2 mu] from now, mu the mean duration of a round; those of the lowest
+forecast come first, ties at random, so that who is rarely there takes part while it is. mu <- (1 - a) last + a mu, a = 0.25: the
+newest round has a weight of 0.75, as in the authors' code. Late updates, which REFL uses, are a matter of the server
+(`semi-synchronous`) and of the aggregation.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.policies.draws import largest, uniform_draws
+from models.policies.protocols import (
+    AsksNobody,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Outcome,
+    Presence,
+    State,
+    View,
+    check_at_least,
+    check_round,
+    check_share,
+)
+
+
+class Refl(AsksNobody):
+    """Selects those who will soon be away; who has not answered the request is not selected, unless nobody has."""
+
+    needs_updates = False
+    probes = True
+    question: ClassVar[str] = "request"
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        presence: Presence,
+        round_s: Annotated[float, Doc("mu before the first round, seconds.")],
+        memory: Annotated[float, Doc("a, the weight of the former mu in the new one.")] = 0.25,
+        priority: Annotated[
+            bool,
+            Doc(
+                "As the authors' code does: only who is present throughout the next mu seconds and away throughout the mu after "
+                "them comes first, the others at random."
+            ),
+        ] = False,
+    ) -> None:
+        check_round(clients, per_round)
+        check_at_least("round_s", round_s, 0, strict=True)
+        check_share("memory", memory)
+        self._clients, self._per_round, self._presence = clients, per_round, presence
+        self._memory, self._priority = memory, priority
+        self.mean_round_s = round_s
+        """mu."""
+
+    def probe(self, view: View) -> IntArray:
+        """Everyone who can be selected."""
+        return np.flatnonzero(view.selectable)
+
+    def select(self, view: View) -> IntArray:
+        """min(m, answered) clients, ascending; shape (n,)."""
+        able, probed = view.selectable, view.probed
+        answered = np.zeros(self._clients, np.bool_)
+        answered[probed.clients[probed.answered]] = True
+        answered &= able
+        if not answered.any():
+            return uniform_draws(able, self._per_round, view.rng)
+        return largest(-self._soon(view.time_s), answered, self._per_round, view.rng)
+
+    def _soon(self, now_s: float) -> FloatArray:
+        """(K,) by what clients are ranked, the least first."""
+        mean_s = self.mean_round_s
+        later = self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s)
+        if not self._priority:
+            return later
+        leaves: BoolArray = (self._presence.forecast(now_s, now_s + mean_s) == 1.0) & (later == 0.0)
+        return np.where(leaves, 0.0, 1.0)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.mean_round_s = (1 - self._memory) * (outcome.end_s - outcome.start_s) + self._memory * self.mean_round_s
+
+    def state_dict(self) -> State:
+        return {"mean_round_s": self.mean_round_s}
+
+    def load_state_dict(self, state: State) -> None:
+        self.mean_round_s = float(state["mean_round_s"])

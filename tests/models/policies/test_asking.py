@@ -1,0 +1,326 @@
+"""Policies that send requests or have clients profiled before they select: numbers by hand, limits, and their draws."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.errors import ParameterError
+from models.laws.availability import Markov
+from models.laws.availability_traces import Trace
+from models.policies.fedcs import FedCs, _quadratic, greedy
+from models.policies.protocols import FloatArray
+from models.policies.refl import Refl
+from models.policies.tifl import TABLES, Tifl, adaptive_shares, tiers_of
+from netsim.core.protocols import RoundView
+from netsim.core.reports import Probed, Reports, RoundOutcome
+from netsim.core.streams import Streams
+
+
+def view(round: int, able: Any, probed: Probed | None = None, seed: int = 0, time_s: float = 0.0) -> RoundView:
+    selectable = np.asarray(able, np.bool_)
+    rng = np.random.default_rng([seed, round])
+    return RoundView(round, time_s, selectable, np.zeros(len(selectable), np.int64), rng, probed or Probed.nobody())
+
+
+def answers(clients: Any, elapsed_s: Any = None) -> Probed:
+    """Everyone has answered, but for those with NaN seconds."""
+    who = np.asarray(clients, np.int64)
+    took_s = np.ones(len(who)) if elapsed_s is None else np.asarray(elapsed_s, np.float64)
+    return Probed(clients=who, answered=~np.isnan(took_s), loss=np.full(len(who), np.nan), elapsed_s=took_s)
+
+
+class Phases:
+    """Expected times of training and of sending; the model takes no time."""
+
+    def __init__(self, train_s: Any, upload_s: Any) -> None:
+        self.means = {"download": np.zeros(len(train_s)), "compute": np.array(train_s), "upload": np.array(upload_s)}
+
+    def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
+        return self.means[phase]
+
+    def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
+        raise NotImplementedError
+
+    def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
+        raise NotImplementedError
+
+
+# FedCS.
+
+
+def test_greedy_by_hand() -> None:
+    # (training, upload): A (1, 2), B (4, 1), C (3, 3). After A Theta is 3, after B 5, after C 8.
+    none, train, upload = np.zeros(3), np.array([1.0, 4.0, 3.0]), np.array([2.0, 1.0, 3.0])
+    assert greedy(none, train, upload, 8.5).tolist() == [0, 1, 2]
+    assert greedy(none, train, upload, 8.0).tolist() == [0, 1]
+    # A refusal does not end the search: B, at 5, is refused, C, at 3 + 3 = 6, too; nothing else is left.
+    assert greedy(none, train, upload, 5.0).tolist() == [0]
+    assert greedy(none, train, upload, 3.0).tolist() == []
+    # The model to all takes as long as to the farthest.
+    assert greedy(np.array([0.0, 4.0, 0.0]), train, upload, 9.0).tolist() == [0, 2]
+
+
+# Multiples of 1/8: sums and differences are exact, so that both searches see the same ties.
+TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=25)
+
+
+@given(times=TIMES, limit=st.integers(1, 400), download=st.integers(0, 8))
+@settings(max_examples=300, deadline=None)
+def test_heaps_and_the_quadratic_search_agree(times: list[tuple[int, int]], limit: int, download: int) -> None:
+    train, upload = (np.array(part) / 8 for part in zip(*times, strict=True))
+    same = np.full(len(times), download / 8)
+    assert greedy(same, train, upload, limit / 8).tolist() == _quadratic(same, train, upload, limit / 8).tolist()
+
+
+def test_who_is_in_time_is_selected_and_nobody_where_nobody_is() -> None:
+    truth = Phases([1.0, 4.0, 3.0, 1.0], [2.0, 1.0, 3.0, 9.0])
+    policy = FedCs(clients=4, per_round=4, truth=truth, round_s=8.5, asked=1.0)
+    asked = policy.probe(view(1, np.ones(4)))
+    assert asked.tolist() == [0, 1, 2, 3]
+    for seed in range(20):
+        assert policy.select(view(1, np.ones(4), answers(asked), seed)).tolist() == [0, 1, 2]
+        # Only who has answered is known, and only who is still there can be selected.
+        assert policy.select(view(1, [True, True, False, True], answers(asked, [np.nan, 1, 1, 1]), seed)).tolist() == [1]
+    assert FedCs(clients=4, per_round=4, truth=truth, round_s=3.0).select(view(1, np.ones(4), answers(asked))).tolist() == []
+    two = FedCs(clients=4, per_round=2, truth=truth, round_s=8.5)
+    assert two.select(view(1, np.ones(4), answers(asked))).tolist() == [0, 1]
+    late = FedCs(clients=4, per_round=4, truth=truth, round_s=8.5, reserve_s=0.5)
+    assert late.select(view(1, np.ones(4), answers(asked))).tolist() == [0, 1]
+    # Side by side: training and upload within the limit, the limit included; m of them at random.
+    parallel = FedCs(clients=4, per_round=2, truth=truth, round_s=6.0, uploads="parallel")
+    chosen = {tuple(parallel.select(view(1, np.ones(4), answers(asked), seed)).tolist()) for seed in range(60)}
+    assert chosen == {(0, 1), (0, 2), (1, 2)}
+
+
+def test_a_share_of_the_clients_is_asked() -> None:
+    policy = FedCs(clients=30, per_round=3, truth=Phases(np.ones(30), np.ones(30)), round_s=9.0, asked=0.1)
+    asked = [tuple(policy.probe(view(1, np.ones(30), seed=seed)).tolist()) for seed in range(50)]
+    assert all(len(set(some)) == 3 for some in asked)
+    assert len(set(asked)) > 40
+
+
+# REFL.
+
+
+class Forecast:
+    def __init__(self, soon: Any, now: Any = None) -> None:
+        self.soon, self.now = np.array(soon, np.float64), np.array(soon if now is None else now, np.float64)
+
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        assert to_s == pytest.approx(2 * from_s) or from_s == 0.0
+        return self.now if from_s == 0.0 else self.soon
+
+
+def test_who_will_be_away_comes_first() -> None:
+    everyone = answers(np.arange(3))
+    policy = Refl(clients=3, per_round=2, presence=Forecast([0.9, 0.1, 0.5]), round_s=10.0)
+    assert policy.probe(view(1, [True, False, True])).tolist() == [0, 2]
+    assert policy.select(view(1, np.ones(3), everyone)).tolist() == [1, 2]
+    assert policy.select(view(1, np.ones(3), answers(np.arange(3), [1, np.nan, 1]))).tolist() == [0, 2]
+    # Everybody always there: uniformly.
+    policy = Refl(clients=3, per_round=1, presence=Forecast(np.ones(3)), round_s=10.0)
+    counts = np.zeros(3)
+    for seed in range(3000):
+        counts[policy.select(view(1, np.ones(3), everyone, seed))] += 1
+    assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(3000 * 2 / 9))
+    # As the code does: there now, and away after it.
+    coded = Refl(clients=3, per_round=1, presence=Forecast([0.0, 0.0, 0.3], [0.5, 1.0, 1.0]), round_s=10.0, priority=True)
+    assert {int(coded.select(view(1, np.ones(3), everyone, seed))[0]) for seed in range(30)} == {1}
+
+
+def test_the_newest_round_counts_most() -> None:
+    policy = Refl(clients=2, per_round=1, presence=Forecast([1.0, 1.0]), round_s=10.0)
+    for round, length_s in ((1, 10.0), (2, 20.0)):
+        policy.observe(RoundOutcome(round, 5.0, 5.0 + length_s, np.array([0]), np.ones(1), np.zeros(1, np.bool_)))
+    assert policy.mean_round_s == 17.5
+    resumed = Refl(clients=2, per_round=1, presence=Forecast([1.0, 1.0]), round_s=1.0)
+    resumed.load_state_dict(policy.state_dict())
+    assert resumed.mean_round_s == 17.5
+
+
+def test_forecasts_of_traces_are_exact(tmp_path: Path) -> None:
+    path = tmp_path / "presence.csv"
+    path.write_text("client,on_s,off_s\n0,0,3\n0,8,10\n1,2,5\n2,6,9\n")
+    law = Trace(clients=4, path=str(path), repeat_s=10.0)
+    law.advance(1.0, Streams(1)["availability"])
+    # [4, 14]: client 0 is there in [8, 13], client 1 in [4, 5] and [12, 14], client 2 in [6, 9].
+    assert law.forecast(4.0, 14.0) == pytest.approx([0.5, 0.3, 0.3, 0.0])
+    assert law.forecast(2.0, 2.5) == pytest.approx([1.0, 1.0, 0.0, 0.0])
+    # By small steps, over several periods.
+    steps = np.arange(3.0, 37.0, 0.25) + 0.125
+    there = np.zeros(4)
+    walked = Trace(clients=4, path=str(path), repeat_s=10.0)
+    for time_s in steps:
+        walked.advance(float(time_s), Streams(1)["availability"])
+        there += walked.on
+    assert law.forecast(3.0, 37.0) == pytest.approx(there / len(steps))
+
+
+def test_forecasts_of_random_presence_are_its_expectation() -> None:
+    # 4,000 clients of one law, all present at 0: the mean share in [1, 3] is estimated to 1 % or so.
+    law = Markov(clients=4000, mean_on_s=2.0, mean_off_s=1.0, start="on")
+    draws = Streams(3)["availability"]
+    law.advance(0.0, draws)
+    forecast = law.forecast(1.0, 3.0)
+    assert np.ptp(forecast) == 0.0
+    times = np.arange(1.0, 3.0, 0.05) + 0.025
+    seen = []
+    for time_s in times:
+        law.advance(float(time_s), draws)
+        seen.append(law.on.copy())
+    shares = np.mean(seen, axis=0)
+    assert abs(shares.mean() - forecast[0]) < 5 * shares.std() / np.sqrt(4000)
+
+
+# TiFL.
+
+
+def tifl(clients: int = 10, per_round: int = 2, **keywords: Any) -> Tifl:
+    return Tifl(clients=clients, per_round=per_round, **({"timeout_s": 100.0} | keywords))
+
+
+def profiled(policy: Tifl, *rounds: Any) -> Tifl:
+    """After profiling rounds in which clients took so long (NaN: silent)."""
+    everyone = np.ones(len(rounds[0]), np.bool_)
+    told: Probed | None = None
+    for took_s in rounds:
+        asked = policy.probe(view(1, everyone, told))
+        assert asked.tolist() == list(range(len(everyone)))
+        told = answers(asked, took_s)
+    assert len(policy.probe(view(1, everyone, told))) == 0
+    return policy
+
+
+def test_tiers_by_hand() -> None:
+    latencies, rng = np.array([3.0, 100.0, 1.0, 4.0, 101.0, 2.0]), np.random.default_rng(1)
+    assert tiers_of(latencies, 2, 1000.0, width=False, rng=rng).tolist() == [0, 1, 0, 1, 1, 0]
+    assert tiers_of(latencies, 2, 1000.0, width=True, rng=rng).tolist() == [0, 1, 0, 0, 1, 0]
+    # Who is at the limit is in none; the remainder goes to the slowest.
+    assert tiers_of(latencies, 2, 101.0, width=False, rng=rng).tolist() == [1, 1, 0, 1, -1, 0]
+    assert tiers_of(np.ones(3), 2, 9.0, width=True, rng=rng).tolist() == [0, 0, 0]
+    # Equal latencies at the border: whoever.
+    assert {tuple(tiers_of(np.ones(2), 2, 9.0, width=False, rng=rng).tolist()) for _ in range(50)} == {(0, 1), (1, 0)}
+
+
+def test_profiling_counts_silence_as_the_limit() -> None:
+    policy = profiled(tifl(3, 1, tiers=2, sync_rounds=2, timeout_s=10.0), [1.0, 2.0, np.nan], [3.0, np.nan, 12.0])
+    # Means 2, 6 and 10: the third, at the limit, is never selected.
+    assert policy.tier_of.tolist() == [0, 1, -1]
+    chosen = {int(policy.select(view(t, np.ones(3)))[0]) for t in range(60)}
+    assert chosen == {0, 1}
+    # Unless nobody else is there.
+    assert policy.select(view(1, [False, False, True])).tolist() == [2]
+
+
+def test_static_probabilities_and_the_mean_round() -> None:
+    # Five tiers of two clients that take 1, 2, .. 5 seconds: with equal probabilities the mean round takes 3 s.
+    policy = profiled(tifl(tiers=5), np.repeat(np.arange(1.0, 6.0), 2))
+    took_s = [float(np.max(policy.tier_of[policy.select(view(t, np.ones(10)))])) + 1 for t in range(3000)]
+    assert abs(np.mean(took_s) - 3.0) < 5 * np.sqrt(2.0 / 3000)
+    fast = profiled(tifl(tiers=5, probabilities="fast"), np.repeat(np.arange(1.0, 6.0), 2))
+    assert fast.select(view(1, np.ones(10))).tolist() == [0, 1]
+    # A tier with too few is filled up from the next slower one.
+    able = np.ones(10, np.bool_)
+    able[0] = False
+    assert fast.select(view(1, able))[0] == 1
+    assert fast.tier_of[fast.select(view(1, able))].tolist() == [0, 1]
+    slow = profiled(tifl(tiers=5, probabilities="slow"), np.repeat(np.arange(1.0, 6.0), 2))
+    assert slow.tier_of[slow.select(view(1, np.arange(10) < 9))].tolist() == [3, 4]
+    assert all(sum(table) == pytest.approx(1.0) and len(table) == 5 for table in TABLES.values())
+    # One tier is a selection at random.
+    one = profiled(tifl(4, 2, tiers=1), np.arange(1.0, 5.0))
+    pairs = [tuple(one.select(view(t, np.ones(4))).tolist()) for t in range(1200)]
+    counts = np.array([pairs.count(pair) for pair in itertools.combinations(range(4), 2)])
+    assert np.all(np.abs(counts - 200) < 5 * np.sqrt(1200 * 5 / 36))
+
+
+def test_adaptive_probabilities_by_hand() -> None:
+    assert adaptive_shares(5, shifted=False).tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
+    assert adaptive_shares(3, shifted=True).tolist() == pytest.approx([3 / 6, 2 / 6, 1 / 6])
+    assert adaptive_shares(1, shifted=False).tolist() == [1.0]
+
+
+def told(policy: Tifl, round: int, losses: Any) -> None:
+    losses = np.asarray(losses, np.float64)
+    reports = Reports.nothing(len(losses))
+    reports.loss[:] = losses
+    clients = np.arange(len(losses))
+    cut = np.isnan(losses)
+    policy.observe(RoundOutcome(round, 0.0, 1.0, clients, np.ones(len(losses)), cut, None, lambda: reports))
+
+
+def test_adaptive_ranking_by_losses() -> None:
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=1), [1.0, 2.0, 3.0, 4.0])
+    policy.select(view(1, np.ones(4)))
+    # Round 2: the slow tier has the larger loss, and gets all; the other, the best one, gets 0.
+    told(policy, 1, [1.0, 1.0, 2.0, 2.0])
+    assert {int(policy.tier_of[policy.select(view(2, np.ones(4)))][0])} == {1}
+    # It has become better: nothing changes, though the other is worse by now.
+    told(policy, 2, [5.0, 5.0, 1.0, 1.0])
+    assert {int(policy.tier_of[policy.select(view(3, np.ones(4)))][0])} == {1}
+    # It has not become better: ranked again.
+    told(policy, 3, [5.0, 5.0, 1.5, 1.5])
+    assert {int(policy.tier_of[policy.select(view(4, np.ones(4)))][0])} == {0}
+
+
+def test_a_tier_without_credits_is_not_selected_again() -> None:
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=100, credits=3), [1.0, 2.0, 3.0, 4.0])
+    tiers = [int(policy.tier_of[policy.select(view(t, np.ones(4), seed=5))][0]) for t in range(2, 8)]
+    assert sorted(tiers) == [0, 0, 0, 1, 1, 1]
+    # All are spent: uniform.
+    assert {int(policy.tier_of[policy.select(view(t, np.ones(4), seed=5))][0]) for t in range(8, 40)} == {0, 1}
+
+
+def test_state_of_tifl_continues() -> None:
+    def fresh() -> Tifl:
+        return tifl(6, 2, tiers=3, probabilities="adaptive", interval=2, credits=6)
+
+    def play(policy: Tifl, rounds: range) -> list[list[int]]:
+        chosen = []
+        for t in rounds:
+            chosen.append(policy.select(view(t, np.random.default_rng(t).random(6) < 0.8)).tolist())
+            told(policy, t, np.random.default_rng([1, t]).random(6))
+        return chosen
+
+    policy = profiled(fresh(), np.arange(1.0, 7.0))
+    play(policy, range(1, 9))
+    state = policy.state_dict()
+    later = play(policy, range(9, 25))
+    resumed = fresh()
+    resumed.load_state_dict(state)
+    assert play(resumed, range(9, 25)) == later
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=0.0), "round_s"),
+        (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, asked=1.1), "asked"),
+        (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, uploads="both"), "uploads"),  # type: ignore[arg-type]
+        (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, reserve_s=-1.0), "reserve_s"),
+        (lambda: Refl(clients=3, per_round=1, presence=Forecast([1]), round_s=0.0), "round_s"),
+        (lambda: Refl(clients=3, per_round=1, presence=Forecast([1]), round_s=1.0, memory=2.0), "memory"),
+        (lambda: tifl(timeout_s=0.0), "timeout_s"),
+        (lambda: tifl(tiers=11), "tiers"),
+        (lambda: tifl(sync_rounds=0), "sync_rounds"),
+        (lambda: tifl(interval=0), "interval"),
+        (lambda: tifl(credits=0), "credits"),
+        (lambda: tifl(split="even"), "split"),
+        (lambda: tifl(weights="mine"), "weights"),
+        (lambda: tifl(probabilities="quick"), "probabilities"),
+        (lambda: tifl(probabilities=[0.5, 0.5]), "probabilities"),
+        (lambda: tifl(tiers=2, probabilities=[0.0, 0.0]), "probabilities"),
+        (lambda: tifl(tiers=2, probabilities=[-1.0, 2.0]), "probabilities"),
+    ],
+)
+def test_bad_values_are_refused(make: Any, name: str) -> None:
+    with pytest.raises(ParameterError) as error:
+        make()
+    assert error.value.name == name
