@@ -86,8 +86,8 @@ class WhenEnded(_OfOneRound):
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
     def wait(self) -> Generator[Any, Any, None]:
-        if not self._due:
-            # Nobody takes part: there is nothing to wait for.
+        if not self._due and self.rule.deadline_s is None:
+            # Nobody takes part: there is nothing to wait for, but a deadline.
             self.pool.life.open_round = None
             return
         if self.rule.deadline_s is not None:

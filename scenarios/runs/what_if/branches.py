@@ -115,8 +115,11 @@ class _OneRound(Alteration):
 class _Selected:
     """A policy that has selected already: it is asked again whom it probes, and for nothing else, in the one round."""
 
+    may_select_nobody = True
+
     def __init__(self, policy: SelectionPolicy, selection: IntArray | Selection) -> None:
         self._policy, self._selection = policy, selection
+        self.asks_again = policy.asks_again
 
     def probe(self, view: RoundView) -> IntArray:
         """What the policy says."""
