@@ -29,6 +29,7 @@ LEAVES = {
     "python.md": {"lossy", "sweep"},
     "scripts.md": {"scripted", "patience"},
     "stragglers.md": {"waits"},
+    "breakpoints.md": {"jumps"},
     "my-cluster.md": {"first", "deadlines", "accuracy"},
 }
 """The folders below runs/ that the blocks of a page leave."""
@@ -52,7 +53,7 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-SLOW = ("my-cluster.md",)
+SLOW = ("my-cluster.md", "breakpoints.md")
 """Pages whose blocks run for minutes."""
 
 

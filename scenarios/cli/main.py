@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from scenarios.cli.breakpoints import breakpoints
 from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, tell, warn, warn_of
 from scenarios.cli.results import compare, report, reproduce, trace
 from scenarios.cli.stragglers import stragglers, what_if
@@ -176,7 +177,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for command in (report, compare, reproduce, trace, stragglers, what_if):
+for command in (report, compare, reproduce, trace, stragglers, what_if, breakpoints):
     app.command()(command)
 
 

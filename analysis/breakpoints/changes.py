@@ -1,0 +1,151 @@
+"""The true changes of a run, each with what was declared after it and how long its regret took to come down again.
+
+A change belongs to the rounds from its first to the round before the next change, or to the run's end: what happens in them is
+put down to it. A delay or a recovery that does not come up to then is censored there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from analysis.report.detections import change_rounds, run_detections
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.results import Run
+    from analysis.statistics import FloatArray
+
+Unit = Literal["rounds", "seconds"]
+WINDOW = 50
+"""Rounds over which the regret rate is averaged."""
+_LAWS = ("downlink", "compute", "uplink", "channels")
+
+
+def true_changes(run: Run) -> list[int]:
+    """The first round of each change of a law, ascending: of the sub-channels' means, of `changes` of links and training, and
+    of what a script changed."""
+    starts_s = run.rounds["start_s"].to_numpy()
+    found = set(change_rounds((run.summary.get("aoi") or {}).get("channels")) or ())
+    for section in _LAWS:
+        for change in _changes(run.scenario.get(section)):
+            at_s = change.get("at_s")
+            found.add(int(change["at_round"]) if at_s is None else int(np.searchsorted(starts_s, at_s)) + 1)
+    if run.source.has("script"):
+        acts = run.script
+        lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
+        # An act of a round under way is felt from that round on.
+        found |= {max(1, int(number)) for number in acts.loc[lawful, "round"]}
+    return sorted(number for number in found if 1 < number <= len(starts_s))
+
+
+def _changes(section: Any) -> Sequence[dict[str, Any]]:
+    return section.get("changes", ()) if isinstance(section, dict) else ()
+
+
+def regret_of_rounds(run: Run) -> FloatArray:
+    """(n,) the regret of each round: of ages where there is an oracle of theirs, else of the reward; NaN: it is not measured."""
+    table = run.arrow("rounds", ["reward", "genie_reward", "sum_age", "oracle_sum_age"])
+    reward, genie, mine, oracle = (np.asarray(table.column(name).to_numpy(), np.float64) for name in table.column_names)
+    of_ages = mine - oracle
+    regret: FloatArray = of_ages if not np.isnan(of_ages).all() else genie - reward
+    return regret
+
+
+def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
+    """A row for each true change of `run`.
+
+    Columns: change (from 1), at_round, at_s (its first round and when that begins), last_round (the last before the next
+    change), rounds and seconds (to the end of the last); declared_round, delay_rounds, delay_s (from its first round to the first
+    declaration, both counted; null: missed, or nothing declares changes); other_declarations (further ones in its rounds);
+    level_before (mean regret of the last `window` rounds before it; null: not measured, or fewer rounds), recovered_round (the
+    first of the first `window` rounds, all of them after the change, whose mean regret is at most that level), recovery_rounds,
+    recovery_s (0: it never rose; null: censored, or no level), and watched_rounds, watched_s (how long recovery was looked for).
+    ValueError: `window` below 1.
+    """
+    import pandas as pd
+
+    if window < 1:
+        raise ValueError(f"window = {window!r}: must be >= 1 round")
+    starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("start_s", "end_s"))
+    firsts = true_changes(run)
+    regret = regret_of_rounds(run)
+    declared = _declared(run, firsts)
+    rows = []
+    for i, first in enumerate(firsts):
+        last = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(starts_s)
+        told = declared[(declared >= first) & (declared <= last)]
+        level, again, watched = recovery(regret, first, last, window)
+        rows.append(
+            {
+                "change": i + 1,
+                "at_round": first,
+                "at_s": starts_s[first - 1],
+                "last_round": last,
+                "rounds": last - first + 1,
+                "seconds": ends_s[last - 1] - starts_s[first - 1],
+                "declared_round": told[0] if len(told) else math.nan,
+                "delay_rounds": told[0] - first + 1 if len(told) else math.nan,
+                "delay_s": ends_s[int(told[0]) - 1] - starts_s[first - 1] if len(told) else math.nan,
+                "other_declarations": max(0, len(told) - 1),
+                "level_before": level,
+                "recovered_round": again,
+                "recovery_rounds": again - first,
+                "recovery_s": math.nan if math.isnan(again) else starts_s[int(again) - 1] - starts_s[first - 1],
+                "watched_rounds": watched,
+                "watched_s": starts_s[first - 1 + watched] - starts_s[first - 1] if watched else 0.0,
+            }
+        )
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+COLUMNS = (
+    *("change", "at_round", "at_s", "last_round", "rounds", "seconds", "declared_round", "delay_rounds", "delay_s"),
+    *("other_declarations", "level_before", "recovered_round", "recovery_rounds", "recovery_s", "watched_rounds", "watched_s"),
+)
+
+
+def detects(run: Run) -> bool:
+    """Whether the run's scheduler watches for changes: one that does not misses none."""
+    scheduler = run.scenario.get("scheduler")
+    while isinstance(scheduler, dict):
+        detector = scheduler.get("detector")
+        if isinstance(detector, dict):
+            return bool(detector.get("kind") != "no-detection")
+        scheduler = scheduler.get("scheduler")
+    return run.has_detections and bool(len(run.detections))
+
+
+def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[float, float, int]:
+    """The level before a change, the round from which the moving regret rate is back at it (NaN: it is not), and how many rounds
+    after the first could have been that one.
+
+    `regret` (n,) of rounds 1..n; the change's rounds are `first` to `last`. All of the windows lie within these: one that reaches
+    back before the change would be low for what came before.
+    """
+    before, after = regret[max(0, first - 1 - window) : first - 1], regret[first - 1 : last]
+    if len(before) < window or np.isnan(before).any() or np.isnan(after).any():
+        return math.nan, math.nan, 0
+    level = float(before.mean())
+    if len(after) < window:
+        return level, math.nan, 0
+    sums = np.concatenate([[0.0], np.cumsum(after)])
+    rates = (sums[window:] - sums[:-window]) / window
+    # Sums of the same numbers in another order differ in the last digits.
+    back = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
+    watched = len(rates) - 1
+    return level, (float(first + back[0]) if len(back) else math.nan), watched
+
+
+def _declared(run: Run, changes: Sequence[int]) -> FloatArray:
+    """(n,) the rounds after which changes were declared that no jamming caused, ascending."""
+    if not run.has_detections:
+        return np.zeros(0)
+    rounds = np.asarray(run.arrow("detections", ["round"]).column("round").to_numpy(), np.float64)
+    causes = run_detections(run).causes
+    kept = np.array([cause != "jamming" for cause in causes], np.bool_) if causes else np.ones(len(rounds), np.bool_)
+    return np.sort(rounds[kept])

@@ -1,0 +1,129 @@
+"""Figures of changes: the regret rate around them, how soon they were declared and recovered from, and a run's course."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+
+from analysis.breakpoints.changes import WINDOW, Unit, detects, regret_of_rounds, true_changes
+from analysis.breakpoints.shading import disturbances
+from analysis.breakpoints.summary import share_over_time, tables
+from analysis.figures.lines import curve_note, curves_of, draw_lines
+from analysis.figures.style import FAINT, INK, headline, house_style, line_style, new_figure
+from analysis.groups import Groups
+from analysis.report.detections import run_detections
+from analysis.results import Run
+from analysis.statistics import Curve, moving_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.statistics import FloatArray
+
+_SHARES = {"delay": "changes declared", "recovery": "changes recovered from"}
+SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
+
+
+def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
+    """The moving regret rate around the changes of a run, averaged over them; empty where there are none, or no regret.
+
+    Abscissae: rounds or seconds since the change, from half the shortest stretch between two changes before it to that after it.
+    In seconds the regret is counted per second.
+    """
+    firsts, regret = true_changes(run), regret_of_rounds(run)
+    if not firsts or np.isnan(regret).any() or (unit == "seconds" and not run.rounds["end_s"].any()):
+        return np.zeros(0), np.zeros(0)
+    starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
+    rate = moving_mean(regret, window)
+    position: FloatArray = np.arange(1.0, len(regret) + 1.0)
+    if unit == "seconds":
+        position, rate = ends_s, rate / moving_mean(ends_s - starts_s, window)
+    at = position[np.array(firsts) - 1]
+    edges = np.concatenate([[position[0]], at, [position[-1]]])
+    reach = float(np.diff(edges).min()) / 2.0
+    grid = np.linspace(-reach, reach, points)
+    return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
+
+
+def regret_around_changes_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+    """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none."""
+    curves = curves_of(groups, lambda run: aligned(run, window=window, unit=unit))
+    if not any(curves.values()):
+        return None
+    reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
+    with house_style():
+        figure, (axes,) = new_figure()
+        lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
+        axes.axvline(0.0, color=FAINT, linewidth=1.2, zorder=1)
+        per = "round" if unit == "rounds" else "s"
+        axes.set(xlabel=f"{unit} since the change", ylabel=f"regret per {per}")
+        note = curve_note(curves, f"moving mean of {window} rounds, over the changes of a run")
+        headline(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")])
+    return figure
+
+
+def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+    """The share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
+    told: Mapping[str, pd.DataFrame] = {label: tables(runs, window=window) for label, runs in groups.items()}
+    shown = {
+        what: {label: found for label, frame in told.items() if (found := share_over_time(frame, what, unit)) is not None}
+        for what in ("delay", "recovery")
+    }
+    watching = {label for label, runs in groups.items() if any(map(detects, runs))}
+    shown["delay"] = {label: found for label, found in shown["delay"].items() if label in watching}
+    panels = [what for what in shown if shown[what]]
+    if not panels:
+        return None
+    with house_style():
+        figure, all_axes = new_figure((1.0,) * len(panels))
+        lines = {}
+        for axes, what in zip(all_axes, panels, strict=True):
+            for label, found in shown[what].items():
+                style = line_style(list(groups).index(label))
+                (lines[label],) = axes.step(found.times_s, found.share, where="post", **style)
+                ends = np.interp(found.censored_s, found.times_s, found.share)
+                axes.plot(found.censored_s, ends, "|", color=style["color"], markersize=8)
+            axes.set(xlabel=f"{unit} since the change", ylabel=_SHARES[what])
+            axes.set_ylim(0.0, 1.03)
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        note = "Kaplan-Meier estimates over all changes and seeds; strokes: censored by the next change or the end of the run"
+        headline(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()])
+    return figure
+
+
+def course_figure(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+    """The regret rate of one run with its changes and declarations; jamming and outages are shaded. None without a regret."""
+    regret = regret_of_rounds(run)
+    if not len(regret) or np.isnan(regret).any():
+        return None
+    position = np.arange(1.0, len(regret) + 1.0) if unit == "rounds" else run.rounds["end_s"].to_numpy(np.float64)
+    with house_style():
+        figure, (axes,) = new_figure()
+        (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
+        lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]
+        for first in (changes := true_changes(run)):
+            axes.axvline(position[first - 1], color=FAINT, linewidth=1.2, zorder=1)
+        lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
+        if run.has_detections and len(run.detections):
+            told = run.detections["round"].to_numpy(np.int64)
+            causes = run_detections(run).causes or ("change",) * len(told)
+            for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
+                at = told[[found == cause for found in causes]]
+                if len(at):
+                    axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
+                    lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
+        shaded = disturbances(run)
+        low, high = ("start_s", "end_s") if unit == "seconds" else ("first_round", "last_round")
+        for kind, rows in shaded.groupby("kind"):
+            for left, right in rows[[low, high]].to_numpy().tolist():
+                axes.axvspan(left, right, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
+            lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
+        axes.set(xlabel="round" if unit == "rounds" else "simulated time (s)", ylabel="regret per round")
+        headline(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines)
+    return figure

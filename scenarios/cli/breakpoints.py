@@ -1,0 +1,70 @@
+"""The command that looks at what changes of the world did: breakpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from scenarios.cli.output import out_console
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis import Run
+    from analysis.breakpoints.changes import Unit
+
+
+def breakpoints(
+    folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for figures and breakpoints.csv; default: none.")] = None,
+    window: Annotated[int, typer.Option(min=1, help="Rounds over which the regret rate is averaged.")] = 50,
+    seconds: Annotated[bool, typer.Option("--seconds", help="Times in simulated seconds, in place of rounds.")] = False,
+) -> None:
+    """Say how soon changes were declared, what was missed, and how long it took to recover."""
+    from analysis import group_runs, is_sweep, open_run, open_sweep
+    from analysis.breakpoints.sections import breakpoint_table
+
+    unit: Unit = "seconds" if seconds else "rounds"
+    try:
+        groups = group_runs(open_sweep(folder) if is_sweep(folder) else open_run(folder))
+        told = breakpoint_table(groups, window=window, unit=unit)
+        if told is None:
+            raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")
+        header, rows = told.cells
+        table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+        for place, name in enumerate(header):
+            table.add_column(name, justify="right" if place else "left")
+        for row in rows:
+            table.add_row(*row)
+        out_console.print(table)
+        out_console.print(told.note, soft_wrap=True)
+        if out is not None:
+            _write(groups, out, window, unit)
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+
+
+def _write(groups: dict[str, list[Run]], out: Path, window: int, unit: Unit) -> None:
+    import pandas as pd
+
+    from analysis.breakpoints.figures import course_figure, regret_around_changes_figure, shares_figure
+    from analysis.breakpoints.summary import tables
+    from analysis.figures.style import house_style, save_png
+
+    out.mkdir(parents=True, exist_ok=True)
+    frames = {label: tables(runs, window=window) for label, runs in groups.items()}
+    whole = pd.concat([frame.assign(variant=label) for label, frame in frames.items()], ignore_index=True)
+    whole.to_csv(out / "breakpoints.csv", index=False)
+    out_console.print(f"written: {out / 'breakpoints.csv'}", soft_wrap=True)
+    first = next(iter(groups.values()))[0]
+    figures = {
+        "breakpoints": regret_around_changes_figure(groups, window=window, unit=unit),
+        "answered": shares_figure(groups, window=window, unit=unit),
+        "course": course_figure(first, window=window, unit=unit),
+    }
+    with house_style():
+        for name, figure in figures.items():
+            if figure is not None:
+                out_console.print(f"written: {save_png(figure, out / f'{name}.png')}", soft_wrap=True)

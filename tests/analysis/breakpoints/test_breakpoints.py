@@ -1,0 +1,198 @@
+"""Delay, misses and recovery: by hand, against a plain simulation of a detector, and censored as they must be."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netsim
+from analysis.breakpoints.changes import change_table, detects, recovery, true_changes
+from analysis.breakpoints.figures import aligned, course_figure, regret_around_changes_figure, shares_figure
+from analysis.breakpoints.sections import breakpoint_sections
+from analysis.breakpoints.shading import disturbances, joined
+from analysis.breakpoints.summary import answered, share_over_time, tables
+from analysis.groups import group_runs
+from analysis.results import Run
+from models.detection.cusum import Cusum
+from tests.helpers.small_scenario import Shell
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def jumps(means: list[list[float]], starts: list[int], rounds: int, **tables: Any) -> dict[str, Any]:
+    """Sub-channels whose means jump, one client for each, and a CUSUM that resets the scheduler."""
+    count = len(means[0])
+    base: dict[str, Any] = {
+        "name": "jumps",
+        "rounds": rounds,
+        "clients": {"count": 1},
+        "server": {"kind": "asynchronous"},
+        "channels": {
+            "count": count,
+            "delay": {"kind": "constant", "value_s": 0.5},
+            "states": {"kind": "piecewise-stationary", "starts": starts, "means": means},
+        },
+        "scheduler": {"kind": "glr-cucb", "detector": {"kind": "cusum", "warm_up": 20, "drift": 0.1, "threshold": 5.0}},
+    }
+    return base | tables
+
+
+def test_recovery_by_hand() -> None:
+    # Before the change 1, 1; after it 3, 3, 1, 1, 0, 5. Windows of two: 3, 2, 1, 0.5, 2.5: the third begins in round 5.
+    regret = np.array([1.0, 1.0, 3.0, 3.0, 1.0, 1.0, 0.0, 5.0])
+    assert recovery(regret, 3, 8, 2) == (1.0, 5.0, 4)
+    # It never rose.
+    assert recovery(np.array([1.0, 1.0, 1.0, 1.0]), 3, 4, 2) == (1.0, 3.0, 0)
+    # The next change comes before.
+    level, again, watched = recovery(regret, 3, 5, 2)
+    assert (level, math.isnan(again), watched) == (1.0, True, 1)
+    # Too few rounds before it, or after it, and a regret that is not measured.
+    assert all(math.isnan(recovery(regret, 2, 8, 2)[i]) for i in (0, 1))
+    assert recovery(regret, 3, 3, 2)[2] == 0
+    assert math.isnan(recovery(np.array([1.0, np.nan, 1.0, 1.0]), 3, 4, 2)[0])
+
+
+def test_a_certain_change_is_declared_when_the_sum_gets_there() -> None:
+    # One sub-channel, good in all rounds up to 50 and bad from then on: each round adds 1 - 0.1 to the sum, which reaches 5 in
+    # the sixth. The reset detector sees nothing but bad rounds, and says no more.
+    run = netsim.run(jumps([[1.0], [0.0]], [51], 100))
+    assert true_changes(run) == [51]
+    (row,) = change_table(run, window=10).to_dict("records")
+    assert (row["at_round"], row["last_round"], row["declared_round"]) == (51, 100, 56)
+    assert (row["delay_rounds"], row["other_declarations"]) == (math.ceil(5.0 / 0.9), 0)
+    # Every round is a transmission of half a second.
+    assert (row["at_s"], row["delay_s"], row["seconds"]) == (25.0, 3.0, 25.0)
+
+
+def test_the_mean_delay_is_that_of_a_plain_simulation_of_the_detector() -> None:
+    seeds, first = 24, 121
+    sweep = netsim.sweep(jumps([[0.9], [0.3]], [first], 200), seeds=range(1, seeds + 1), jobs=1)
+    frame = tables(list(sweep))
+    # What the detector declared before the change resets it: those runs say nothing of a delay.
+    delays = frame["delay_rounds"].to_numpy()
+    rng = np.random.default_rng(5)
+    plain = []
+    for _ in range(1500):
+        detector = Cusum(warm_up=20, drift=0.1, threshold=5.0)
+        told = [detector.update(float(x)) for x in rng.random(first - 1) < 0.9]
+        if any(told):
+            continue
+        after = [detector.update(float(x)) for x in rng.random(80) < 0.3]
+        plain.append(after.index(True) + 1 if True in after else math.nan)
+    early = [len(run.detections[run.detections["round"] < first]) > 0 for run in sweep]
+    mine = delays[~np.array(early)]
+    assert not np.isnan(mine).any()
+    error = math.sqrt(np.nanvar(plain) / len(mine) + np.nanvar(plain) / len(plain))
+    assert abs(mine.mean() - np.nanmean(plain)) < 3.9 * error  # in one of ten thousand
+    (row,) = answered(group_runs(sweep))
+    by_seed = np.minimum(delays, row.delay_horizon)
+    assert row.delay.mean == pytest.approx(np.where(np.isnan(by_seed), row.delay_horizon, by_seed).mean())
+    assert row.declared + row.missed == row.changes == seeds
+
+
+def sweep_of_three(tmp_path: Path) -> Any:
+    tables = jumps([[0.9, 0.1], [0.1, 0.9], [0.9, 0.1]], [101, 201], 300, clients={"count": 2})
+    tables["jammers"] = [{"name": "burst", "law": {"kind": "sweep"}, "start": 250, "budget": 10}]
+    grid = {"scheduler.detector": [{"kind": "cusum", "warm_up": 20, "threshold": 5.0}, {"kind": "no-detection"}]}
+    return netsim.sweep(tables, grid=grid, seeds=[1, 2, 3], out=tmp_path / "sweep", jobs=1, figures=False)
+
+
+def test_a_sweep_is_answered_for_with_figures_and_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = sweep_of_three(tmp_path)
+    groups = group_runs(sweep)
+    cusum, nothing = answered(groups, window=20)
+    assert (cusum.runs, cusum.changes, nothing.changes) == (3, 6, 6)
+    assert [detects(runs[0]) for runs in groups.values()] == [True, False]
+    assert math.isnan(nothing.delay.mean)
+    assert cusum.delay.count == 3
+    assert cusum.delay_horizon == 100.0
+    assert cusum.recovery_horizon == 80.0
+    reached = share_over_time(tables(groups[cusum.label]), "delay")
+    assert reached is not None
+    assert reached.share[-1] == pytest.approx(cusum.declared / 6)
+    x, y = aligned(groups[cusum.label][0], window=20)
+    assert (x[0], x[-1], len(y)) == (-49.5, 49.5, 241)
+    for figure in (regret_around_changes_figure(groups, window=20), shares_figure(groups), course_figure(sweep.run(*key(sweep)))):
+        assert figure is not None
+        assert all(axes.get_xlabel() for axes in figure.axes)
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    code, out, _ = shell("breakpoints", tmp_path / "sweep", "--window", "20", "--out", tmp_path / "drawn")
+    assert code == 0
+    assert "restricted means" in out
+    names = {path.name for path in (tmp_path / "drawn").iterdir()}
+    assert names == {"breakpoints.csv", "breakpoints.png", "answered.png", "course.png"}
+    assert "95 % intervals" in breakpoint_sections(groups)[0].blocks[0].note  # type: ignore[union-attr]
+
+
+def key(sweep: Any) -> tuple[str, int]:
+    return sweep.variants[0], sweep.seeds[0]
+
+
+def test_a_run_without_changes_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    shell.run("--set", "uplink.changes=[]")
+    code, _, error = shell("breakpoints", shell.out)
+    assert code == 2
+    assert "no run went through a change" in error
+    assert shell("breakpoints", tmp_path / "none")[0] == 2
+
+
+def reward_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *settings: str) -> Run:
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    assert shell.run(*settings)[0] == 0
+    return netsim.open_run(shell.out)
+
+
+def test_changes_of_latencies_are_changes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = reward_run(tmp_path, monkeypatch, capsys)
+    assert true_changes(run) == [3]
+    (row,) = change_table(run, window=2).to_dict("records")
+    regret = (run.rounds["genie_reward"] - run.rounds["reward"]).to_numpy()
+    assert row["level_before"] == pytest.approx(regret[:2].mean())
+    assert math.isnan(row["delay_rounds"])
+    with pytest.raises(ValueError, match="window = 0: must be >= 1 round"):
+        change_table(run, window=0)
+
+
+def test_jamming_and_outages_are_intervals(tmp_path: Path) -> None:
+    assert joined(np.array([3.0, 0.0, 1.0, 5.0]), np.array([4.0, 1.5, 2.0, 6.0])) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert joined(np.zeros(0), np.zeros(0)) == []
+    tables = jumps([[0.9]], [], 20) | {"jammers": [{"name": "burst", "law": {"kind": "sweep"}, "start": 5, "budget": 3}]}
+    (row,) = disturbances(netsim.run(tables)).to_dict("records")
+    assert (row["kind"], row["name"], row["first_round"], row["last_round"]) == ("jamming", "burst", 5, 7)
+    assert (row["start_s"], row["end_s"]) == (2.0, 3.5)
+    cut: dict[str, Any] = {
+        "name": "cut",
+        "rounds": 6,
+        "clients": {"count": 2},
+        "server": {"per_round": 2},
+        "policy": {"kind": "all"},
+        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
+        "outages": [
+            {"name": "mast", "clients": [0], "from_round": 2, "to_round": 4},
+            {"name": "late", "clients": [0], "from_s": 4.5},
+            {"name": "drawn", "clients": [0], "mean_up_s": 1.0, "mean_down_s": 1.0},
+        ],
+    }
+    found = disturbances(netsim.run(cut))
+    assert found[["name", "start_s", "end_s", "first_round", "last_round"]].to_numpy().tolist() == [
+        ["mast", 1.0, 3.0, 2, 3],
+        ["late", 4.5, 6.0, 5, 6],
+    ]
