@@ -104,6 +104,16 @@ def gini_coefficient(amounts: ArrayLike) -> float:
     return float(((2.0 * ranks - x.size - 1.0) * x).sum()) / (x.size * total)
 
 
+def iid_share(facts: Facts) -> float:
+    """Mean selections of clients with i.i.d. data, over the sum of it and the mean of the others; NaN without such clients."""
+    partition = (facts.run.scenario.get("learner") or {}).get("partition") or {}
+    first = int(partition.get("iid_clients", 0)) if isinstance(partition, dict) else 0
+    if not 0 < first < facts.clients or not facts.begun.size:
+        return math.nan
+    preferred, others = float(facts.begun[:first].mean()), float(facts.begun[first:].mean())
+    return preferred / (preferred + others) if preferred + others > 0.0 else math.nan
+
+
 def cumulated(*columns: str) -> Callable[[Facts], float]:
     """Sum over the common rounds of the first column minus the second, if there is one; NaN where it was not measured."""
 

@@ -150,6 +150,13 @@ _LISTED = (
         lambda facts: measures.gini_coefficient(facts.deliveries), "participation",
     ),
     Metric(
+        "iid_share", "selections of clients with i.i.d. data", "%", "neither",
+        "Mean number of selections of a client with i.i.d. data (`learner.partition.iid_clients`, the first ones), over "
+        "the sum of it "
+        "and that of any other client: 50 % is chance.",
+        measures.iid_share, "participation", 100.0,
+    ),
+    Metric(
         "max_leak", "largest leak", "ε", "lower",
         "What all updates of one client together give away, in units of ε, for the client that gave away most; the guarantee "
         "says what this protects. Unprotected: updates were sent as they are.",

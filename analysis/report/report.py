@@ -20,6 +20,7 @@ from analysis.report.sections import run_document, sweep_document
 from analysis.report.tables import comparison_table, difference_table
 from analysis.results import Run, Sweep, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
+from analysis.studies.timing import MARGIN
 
 if TYPE_CHECKING:
     pass
@@ -56,6 +57,7 @@ def write_report(
     equal: Equal = "time",
     metrics: Sequence[str] = (),
     against: Sequence[str] = (),
+    margin: float = MARGIN,
     regret_bounds: Sequence[Bound] = (),
     aoi_bounds: Sequence[Bound] = (),
 ) -> Path:
@@ -80,6 +82,7 @@ def write_report(
         equal=equal,
         metrics=metrics,
         against=against,
+        margin=margin,
         bounds=bounds,
     )
     comparison = None
@@ -110,7 +113,7 @@ def write_report(
         document = run_document(source, measured, target_accuracy, smoothing_s or 0.0, pictures, command)
     else:
         assert comparison is not None
-        document = sweep_document(source, comparison, pictures, command, against=against)
+        document = sweep_document(source, comparison, pictures, command, against=against, margin=margin)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_written(document, file), encoding="utf-8")
     if tables:
@@ -143,5 +146,6 @@ def _command(path: Path, **settings: Any) -> str:
     words += ["--equal-bytes"] if settings["equal"] == "bytes" else []
     words += [word for name in settings["metrics"] for word in ("--metric", name)]
     words += [word for key in settings["against"] for word in ("--against", key)]
+    words += ["--margin", f"{settings['margin']:.10g}"] if settings["margin"] != MARGIN else []
     words += ["--bounds"] if settings["bounds"] else []
     return " ".join(words)

@@ -13,6 +13,7 @@ from analysis.report.asked import scenario_facts, settings_sections, variants_ta
 from analysis.report.blocks import Block, Bullets, Document, Picture, Section, Table, Text
 from analysis.report.channels import age_table, declaration_tables, detection_table, instance_sections
 from analysis.report.comparison import TARGETS, Comparison
+from analysis.report.consensus import consensus_sections
 from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
 from analysis.report.parameters import parameter_sections
@@ -31,12 +32,22 @@ from analysis.report.tables import (
 from analysis.report.time import time_sections
 from analysis.results import OUTCOMES, Run, Sweep
 from analysis.statistics import RunMetrics
+from analysis.studies.timing import MARGIN
 
 
 def sweep_document(
-    sweep: Sweep, comparison: Comparison, pictures: Sequence[Picture], command: str, *, against: Sequence[str] = ()
+    sweep: Sweep,
+    comparison: Comparison,
+    pictures: Sequence[Picture],
+    command: str,
+    *,
+    against: Sequence[str] = (),
+    margin: float = MARGIN,
 ) -> Document:
-    """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves."""
+    """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves.
+
+    `margin`: regret a slot that counts as none, of clients that decide among themselves.
+    """
     runs = list(sweep)
     groups = group_runs(sweep)
     told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
@@ -46,6 +57,7 @@ def sweep_document(
         Section("What came out", _came_out(sweep, comparison)),
         Section("How sure", _how_sure(sweep, comparison, runs)),
         *parameter_sections(sweep, comparison, against=against),
+        *consensus_sections(sweep, margin),
         *_picture_sections(pictures),
         *_channel_sections(groups),
         *instance_sections(groups),

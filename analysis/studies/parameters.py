@@ -174,8 +174,13 @@ def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | 
 
 def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
     """The metric of each run, (seeds, variants); NaN where there is none. What a target cost is cut at its horizon."""
-    table = comparison.runs.pivot_table(index="seed", columns="variant", values=name, dropna=False, sort=False)
-    values = table.reindex(columns=list(variants)).to_numpy(np.float64)
+    places = {variant: column for column, variant in enumerate(variants)}
+    seeds = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
+    values: FloatArray = np.full((len(seeds), len(places)), np.nan)
+    columns = (comparison.runs[column].tolist() for column in ("variant", "seed", name))
+    for variant, seed, value in zip(*columns, strict=True):
+        if variant in places:
+            values[seeds[seed], places[variant]] = value
     return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values
 
 

@@ -1,10 +1,8 @@
 """How long the consensus phase of clients takes, how far they agree, and what it costs (footnote 4 of Tong et al. 2024).
 
-    python -m analysis.studies.timing FOLDER [--figure FILE] [--margin REGRET]
-
-FOLDER is a sweep over servers of kind "fl-da", such as `bp_ucb_timing`. Printed, for Markdown: every variant's times, agreement
-and regret. Where the sweep varies the message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with
-theirs at equal latency and seed, the ratios are named up to which the assumption of zero message time holds, and they are drawn.
+Of a sweep over servers of kind "fl-da", such as `bp_ucb_timing`: every variant's times, agreement and regret. Where it varies the
+message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with theirs at equal latency and seed, the
+ratios are named up to which the assumption of zero message time holds, and they are drawn.
 
 The assumption is taken to hold at a latency if it costs neither time nor regret: the upper end of the 95 % interval of the share
 of a slot spent in the consensus phase is below 5 %, and the paired 95 % interval of the difference in regret lies within a margin
@@ -15,21 +13,18 @@ outside of the margin; else the question is open.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.inference import Verdict, verdict
 from analysis.report.blocks import Cells
-from analysis.report.markdown import markdown_table
 from analysis.report.tables import format_interval, format_number, format_percent
-from analysis.results import Run, Sweep, open_sweep
+from analysis.results import Run, Sweep
 from analysis.statistics import Interval, mean_interval
 
 if TYPE_CHECKING:
@@ -303,24 +298,3 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN) -> Figure | N
         )
         headline(figure, "BP-UCB when messages take time, by when training starts", note, legend)
     return figure
-
-
-def main(folder: Path, figure: Path | None, margin: float = MARGIN) -> None:
-    """Print the tables of the sweep at `folder`, and draw its figure, if it has one, to `figure`."""
-    from analysis.figures.style import save_png
-
-    points = timing_study(open_sweep(folder))
-    print(markdown_table(table_cells(points, margin)))
-    drawn = timing_figure(points, margin)
-    if drawn is not None:
-        print(f"\n{markdown_table(answer_cells(points, margin))}")
-        print(f"\nfigure: {save_png(drawn, figure or folder / 'figures' / 'timing.png')}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Tables and figure of a study of message times.")
-    parser.add_argument("folder", type=Path, help="a sweep's folder")
-    parser.add_argument("--figure", type=Path, help="default: FOLDER/figures/timing.png")
-    parser.add_argument("--margin", type=float, default=MARGIN, help="regret a slot that counts as none; default: %(default)s")
-    given = parser.parse_args()
-    main(given.folder, given.figure, given.margin)

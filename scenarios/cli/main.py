@@ -1,7 +1,6 @@
 """The command `netsim`. A user's mistake ends with one message and exit code 2."""
 
 import json
-import re
 import signal
 import sys
 import warnings
@@ -12,8 +11,20 @@ import typer
 from rich.table import Table
 
 from scenarios.cli.breakpoints import breakpoints
-from scenarios.cli.output import Quiet, complain, opened_sweep, out_console, print_comparison, progress, tell, warn, warn_of
-from scenarios.cli.results import compare, report, reproduce, trace
+from scenarios.cli.output import (
+    Quiet,
+    complain,
+    opened_sweep,
+    out_console,
+    print_comparison,
+    progress,
+    seeds_of,
+    tell,
+    warn,
+    warn_of,
+)
+from scenarios.cli.papers import reproduce
+from scenarios.cli.results import compare, replay, report, trace
 from scenarios.cli.stragglers import stragglers, what_if
 from scenarios.schema.errors import DefectError, UserError, located
 
@@ -27,7 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-MOST_SEEDS = 10_000
 
 
 def _version(asked: bool) -> None:
@@ -142,7 +152,7 @@ def sweep(
     from scenarios.runs.sweep import sweep as run_sweep
 
     added = dict(_values(text) for text in grid or ())
-    tables = with_grid(read(scenario, settings or ()), added, None if seeds is None else _seeds(seeds))
+    tables = with_grid(read(scenario, settings or ()), added, None if seeds is None else seeds_of(seeds))
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.cautions, every=len(planned.variants))
     folder = out or Path("runs") / planned.name
@@ -177,7 +187,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for command in (report, compare, reproduce, trace, stragglers, what_if, breakpoints):
+for command in (report, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
     app.command()(command)
 
 
@@ -241,15 +251,6 @@ def schema(
     from scenarios.schema.reference import json_schema, reference
 
     sys.stdout.write(reference() if markdown else json.dumps(json_schema(), indent=2) + "\n")
-
-
-def _seeds(text: str) -> list[int]:
-    match = re.fullmatch(r"(\d{1,19})\.\.(\d{1,19})", text)
-    if match is not None and 0 <= int(match[2]) - int(match[1]) < MOST_SEEDS:
-        return list(range(int(match[1]), int(match[2]) + 1))
-    if re.fullmatch(r"\d{1,19}(,\d{1,19})*", text):
-        return [int(number) for number in text.split(",")]
-    raise UserError(f"--seeds {text!r}: must be a list such as 1,2,3 or a range such as 1..10, of {MOST_SEEDS:,} at most")
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

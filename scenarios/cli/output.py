@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scenarios.schema.cautions import Caution
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
+MOST_SEEDS = 10_000
 out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
 
@@ -179,3 +181,13 @@ def warn(
     ours = issubclass(category, UserWarning)
     text = f"warning: {message}" if ours else warnings.formatwarning(message, category, filename, lineno, line)
     err_console.print(text, style="yellow", highlight=False, soft_wrap=True)
+
+
+def seeds_of(text: str) -> list[int]:
+    """Seeds that are listed, 1,2,3, or a range, 1..10; raises UserError."""
+    match = re.fullmatch(r"(\d{1,19})\.\.(\d{1,19})", text)
+    if match is not None and 0 <= int(match[2]) - int(match[1]) < MOST_SEEDS:
+        return list(range(int(match[1]), int(match[2]) + 1))
+    if re.fullmatch(r"\d{1,19}(,\d{1,19})*", text):
+        return [int(number) for number in text.split(",")]
+    raise UserError(f"--seeds {text!r}: must be a list such as 1,2,3 or a range such as 1..10, of {MOST_SEEDS:,} at most")

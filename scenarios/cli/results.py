@@ -1,4 +1,4 @@
-"""The commands that look at what is finished: report, compare, reproduce, trace."""
+"""The commands that look at what is finished: report, compare, replay, trace."""
 
 import re
 import tempfile
@@ -59,6 +59,7 @@ def report(
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
     against: Against = None,
+    margin: Annotated[float, typer.Option(min=0.0, help="Regret a slot that counts as none, where messages take time.")] = 0.005,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -92,6 +93,7 @@ def report(
             equal="bytes" if equal_bytes else "time",
             metrics=metric or (),
             against=against or (),
+            margin=margin,
             regret_bounds=regret_bounds(opened) if bounds else (),
             aoi_bounds=aoi_bounds(opened) if bounds else (),
         )
@@ -139,10 +141,10 @@ def compare(
         raise UserError(str(error)) from error
 
 
-def reproduce(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
+def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
     """Run a finished run once more, and say whether its tables come out the same; exit code 1 if not."""
-    from scenarios.runs.reproduce import finished
-    from scenarios.runs.reproduce import reproduce as again
+    from scenarios.runs.replay import finished
+    from scenarios.runs.replay import replay as again
 
     study = finished(folder)
     with progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):

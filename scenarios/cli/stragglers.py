@@ -116,7 +116,7 @@ def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) ->
     import pyarrow.parquet as pq
 
     from scenarios.runs.folders import add_files
-    from scenarios.runs.reproduce import WHAT_IFS
+    from scenarios.runs.replay import WHAT_IFS
     from scenarios.runs.what_if.answers import every_client, table_of
 
     upto = int(run.summary["rounds"]) if last is None else last

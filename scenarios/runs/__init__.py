@@ -1,1 +1,1 @@
-"""Run, sweep, resume and reproduce: scenarios in, folders of results out."""
+"""Run, sweep, resume and replay: scenarios in, folders of results out."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.results import Run
 from netsim.records.sinks import FORMAT
-from scenarios.runs.reproduce import finished
+from scenarios.runs.replay import finished
 from scenarios.runs.what_if.branches import Closed, Replay
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.errors import UserError

@@ -119,7 +119,7 @@ def test_rounds_of_different_servers_are_not_compared_by_their_latency(tmp_path:
     assert "mean_round_s" not in found.shown()
     assert "updates_per_s" in found.shown()
     assert compare(open_sweep(path), metrics=["mean_round_s"]).shown() == ("mean_round_s",)
-    assert names_of(["participation"]) == ("participation_jain", "participation_gini")
+    assert names_of(["participation"]) == ("participation_jain", "participation_gini", "iid_share")
 
 
 def test_the_page_on_metrics_holds_their_definitions() -> None:

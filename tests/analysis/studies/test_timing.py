@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.report.report import write_report
 from analysis.results import Sweep, open_run, open_sweep
 from analysis.statistics import Interval, mean_interval
 from analysis.studies.timing import (
@@ -16,7 +17,6 @@ from analysis.studies.timing import (
     answer_cells,
     curves,
     holds_up_to,
-    main,
     mean_delay_s,
     run_timing,
     table_cells,
@@ -132,13 +132,12 @@ def test_only_starts_that_take_time_are_lines(study: Sweep) -> None:
     }
 
 
-def test_tables_and_figure(study: Sweep, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(study.path, tmp_path / "timing.png")
-    printed = capsys.readouterr().out
+def test_tables_and_figure(study: Sweep, tmp_path: Path) -> None:
+    printed = write_report(study.path, tmp_path / "report.md").read_text(encoding="utf-8")
     assert "| at agreement, mean_excess_s=0.05 | 0.333 % |" in printed
     # 0.75 s of 15.75 s are below 5 %; what comes too late at 50 ms costs regret.
     assert "| at 5 % of a slot | 0.333 % | 0.00667 % | 0.00667 % |" in printed
-    assert (tmp_path / "timing.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "report-figures" / "timing.png").read_bytes().startswith(b"\x89PNG")
     points = timing_study(study)
     header, rows = table_cells(points)
     assert all(len(row) == len(header) for row in rows)

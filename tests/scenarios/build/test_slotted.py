@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from scenarios.build.simulation import build
-from scenarios.library.client_analytics.analytics_fig8 import beliefs
-from scenarios.runs.reading import override, parse, read_file, to_toml
+from scenarios.papers.beliefs import beliefs
+from scenarios.runs.reading import override, parse, read, read_file, to_toml
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan
 from scenarios.schema.errors import UserError
@@ -216,7 +216,9 @@ def test_a_model_that_is_trained_and_tested_by_all(reset: bool, tmp_path: Path) 
 def test_beliefs_slot_by_slot(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     small = ["rounds=3", "slots.rounds=1", "learner.epochs=1", "learner.max_steps=2", "learner.optimizer.learning_rate=0.001"]
-    heard = beliefs(tmp_path, 1, [*small, 'learner.data={kind = "digits"}', "learner.partition.minimum=1"])
+    changes = [*small, 'learner.data={kind = "digits"}', "learner.partition.minimum=1"]
+    (planned,) = plan(read("analytics_fig8", changes), "analytics_fig8").runs
+    heard = beliefs(planned, tmp_path / "run")
     assert heard.shape == (3, 20)
     assert ((heard > 0) & (heard < 1)).all()
     # A model that gets better is believed in more.

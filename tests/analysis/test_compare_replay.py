@@ -140,7 +140,7 @@ def test_what_cannot_be_compared(make: Any, message: str, tmp_path: Path, monkey
 def test_a_run_is_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     folder = played(tmp_path / "run")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert netsim(monkeypatch, "reproduce", folder, "--quiet") == 0
+    assert netsim(monkeypatch, "replay", folder, "--quiet") == 0
     assert "the same, byte for byte" in capsys.readouterr().out
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
@@ -154,7 +154,7 @@ def test_what_is_different_is_told(tmp_path: Path, monkeypatch: Any, capsys: Any
     pq.write_table(changed, folder / "rounds.parquet")
     (folder / "clients.parquet").unlink()
     edit_summary(folder, versions=open_run(folder).summary["versions"] | {"numpy": "0.1"})
-    assert netsim(monkeypatch, "reproduce", folder, "--quiet") == 1
+    assert netsim(monkeypatch, "replay", folder, "--quiet") == 1
     told = capsys.readouterr().err
     assert f"rounds.parquet: end_s of row 3 is {ends[3]}" in told
     assert "clients.parquet: is only in the second run" in told
@@ -166,6 +166,6 @@ def test_only_a_finished_run_is_reproduced(tmp_path: Path, monkeypatch: Any, cap
         raise KeyboardInterrupt
 
     run(small(), tmp_path / "cut", after_round=cut)
-    assert netsim(monkeypatch, "reproduce", tmp_path / "cut") == 2
+    assert netsim(monkeypatch, "replay", tmp_path / "cut") == 2
     assert "has not come to its end; netsim resume" in capsys.readouterr().err.replace("\n", " ")
-    assert netsim(monkeypatch, "reproduce", tmp_path) == 2
+    assert netsim(monkeypatch, "replay", tmp_path) == 2

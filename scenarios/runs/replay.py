@@ -35,7 +35,7 @@ def finished(folder: Path) -> Scenario:
     return load(str(folder / SCENARIO))
 
 
-def reproduce(folder: Path, *, after_round: Callable[[Simulation], None] | None = None) -> list[str]:
+def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = None) -> list[str]:
     """Run the run in `folder` again, elsewhere, and say what is different: nothing, if the list is empty.
 
     Every table is compared byte for byte, and where it differs, value for value; so are the versions the run was made with.

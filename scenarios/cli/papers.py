@@ -1,0 +1,82 @@
+"""The command that reproduces the figures and tables of papers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scenarios.cli.output import Quiet, complain, out_console, progress, seeds_of
+from scenarios.papers.study import Size
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.report.blocks import Document
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A figure or table; --list shows them.")] = None,
+    size: Annotated[Size, typer.Option(help="smoke: seconds; laptop: minutes; paper: as published.")] = Size.LAPTOP,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder; default runs/reproduce/NAME-SIZE.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds in place of the size's, such as 1..10.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show what can be reproduced, and what each size takes.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a figure or table of a paper, and show it beside the paper's numbers with a verdict by rules fixed beforehand.
+
+    What is there already is not run again.
+    """
+    from scenarios.papers.registry import find
+    from scenarios.papers.reproduce import Asked, planned, write
+    from scenarios.papers.reproduce import reproduce as run
+
+    if listed:
+        _list()
+        return
+    if name is None:
+        raise UserError("name a figure or a table; netsim reproduce --list shows all")
+    asked = Asked(find(name), size, tuple(seeds_of(seeds)) if seeds else (), tuple(settings or ()))
+    folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
+    runs = planned(asked)
+    totals = {p.label: 0 for p in runs.runs}
+    for p in runs.runs:
+        totals[p.label] += p.scenario.rounds
+    with progress(totals, quiet) as advance:
+
+        def show(rounds: list[int]) -> None:
+            done = dict.fromkeys(totals, 0)
+            for p, count in zip(runs.runs, rounds, strict=True):
+                done[p.label] += count
+            for label, count in done.items():
+                advance(label, count)
+
+        try:
+            document = run(asked, folder, runs, jobs=jobs, progress=show)
+        except KeyboardInterrupt:
+            complain("interrupted; what is complete stays. To go on: the same command")
+            raise typer.Exit(130) from None
+        except (ValueError, OSError) as error:
+            raise UserError(str(error)) from error
+    _show(document)
+    for path in write(document, folder):
+        out_console.print(f"written: {path}", soft_wrap=True)
+
+
+def _list() -> None:
+    from rich.table import Table
+
+    from scenarios.papers.registry import REPRODUCTIONS
+
+    table = Table("name", "what it shows", *(size.value for size in Size), box=None, header_style="bold")
+    for one in REPRODUCTIONS.values():
+        also = f" (also {', '.join(one.aliases)})" if one.aliases else ""
+        table.add_row(one.name, f"{one.paper}. {one.shows}{also}", *(one.sizes[size].cost for size in Size))
+    out_console.print(table)
+
+
+def _show(document: "Document") -> None:
+    from analysis.report.tables import terminal_table
+
+    for table in document.tables:
+        out_console.print(terminal_table(table.caption, table.note, table.cells))

@@ -1,0 +1,68 @@
+"""Client analytics, figure 8: the beliefs of the first clients slot by slot, which no table of a run holds.
+
+Beliefs are b_n as each client computed it in the consensus phase of the slot (Tong et al. 2024, eq. 4).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.core.protocols import FloatArray
+from scenarios.build.simulation import build
+from scenarios.runs.plan import Planned
+from scenarios.runs.run import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from analysis.report.blocks import Block
+
+CLIENTS = 5
+SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
+
+
+def beliefs(planned: Planned, folder: Path) -> FloatArray:
+    """(slots, K): the beliefs of a run of a server whose clients decide among themselves, run into `folder`."""
+    built = build(planned.scenario)
+    server: Any = built.simulation.server
+    heard: list[FloatArray] = []
+    server.on_consensus = lambda slot, outcome: heard.append(outcome.beliefs.copy())
+    simulate(built, planned.scenario, folder, overwrite=True)
+    return np.array(heard)
+
+
+def blocks(found: FloatArray) -> list[Block]:
+    """Table and figure of `found` (seeds, slots, K)."""
+    from analysis.report.blocks import Picture, Table
+    from analysis.report.tables import format_interval
+    from analysis.statistics import mean_interval
+
+    rows = []
+    for slot in (slot for slot in SLOTS if slot <= found.shape[1]):
+        now = found[:, slot - 1]
+        columns = [mean_interval(now[:, n]) for n in range(CLIENTS)] + [mean_interval(now[:, CLIENTS:].mean(1))]
+        rows.append([str(slot), *map(format_interval, columns)])
+    header = ["slot", *(f"client {n}" for n in range(CLIENTS)), "mean of the others"]
+    note = f"Mean over {len(found)} seeds ± half-width of the 95 % interval. The paper has curves only; it counts clients from 1."
+    caption = "Belief that a client should be selected"
+    table = Table("beliefs", caption, (header, rows), note=note, words=())
+    return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(found))]
+
+
+def _figure(found: FloatArray) -> Figure:
+    from analysis.figures.lines import curve_note, draw_lines, round_axis
+    from analysis.figures.style import headline, house_style, new_figure
+
+    slots = np.arange(1.0, found.shape[1] + 1.0)
+    curves = {f"client {n}": [(slots, run[:, n]) for run in found] for n in range(CLIENTS)}
+    curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in found]
+    with house_style():
+        figure, (axes,) = new_figure()
+        lines = draw_lines(axes, curves, slots, limits=(0.0, 1.0))
+        axes.set(xlabel="slot", ylabel="belief (probability)", ylim=(0.0, 1.02))
+        round_axis(axes)
+        headline(figure, "Beliefs of belief propagation", curve_note(curves, "belief after each consensus phase"), lines)
+    return figure

@@ -1,0 +1,209 @@
+"""Client analytics: FL&FA and FL&DA (Tong et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scenarios.papers.rules import Lower, Near, Rule, Trend
+from scenarios.papers.study import Reproduction, Setup, Size
+
+PAPER = "Tong et al. 2024, client analytics"
+NEAREST = (
+    "slots.rounds=1",
+    "learner.epochs=1",
+    "learner.max_steps=10",
+    "learner.loss=squared-hinge",
+    "learner.optimizer.learning_rate=5e-8",
+)
+"""The reading of the SVM that comes nearest to Table I: ten classes, half the squared hinge, 10 steps a slot."""
+READING = (
+    "The paper does not say which SVM it trains, nor what E = 10 counts. The sizes smoke and laptop take the reading that comes "
+    "nearest to Table I (half the squared hinge, 10 steps a slot); the size paper the scenario's, where E counts epochs "
+    "of 15 rounds. "
+    "The paper averages 100 trials."
+)
+_SMALL = ("learner.data.samples=6000", "learner.data.test_samples=500", "learner.partition.minimum=10")
+
+
+def _sizes(slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
+    return {
+        Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL), cost="seconds to a minute"),
+        Size.LAPTOP: Setup(
+            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={slots}", *NEAREST), cost="10 to 15 minutes of one core"
+        ),
+        Size.PAPER: Setup(seeds=tuple(range(1, seeds + 1)), cost=paper_cost),
+    }
+
+
+def _accuracy(
+    name: str,
+    shows: str,
+    *,
+    rules: tuple[Rule, ...],
+    published: Mapping[str, Mapping[str, str]],
+    metrics: tuple[str, ...] = ("final_accuracy",),
+    figures: tuple[str, ...] = ("accuracy",),
+    against: tuple[str, ...] = (),
+    slots: int = 200,
+    notes: str = READING,
+) -> Reproduction:
+    return Reproduction(
+        name=name,
+        paper=PAPER,
+        shows=shows,
+        metrics=metrics,
+        figures=figures,
+        against=against,
+        published=published,
+        rules=rules,
+        notes=notes,
+        sizes=_sizes(slots, "weeks of a core: fewer seeds (--seeds), or a GPU"),
+    )
+
+
+def _level(per_cent: str) -> dict[str, str]:
+    return {"final_accuracy": per_cent}
+
+
+_MESSAGES = "Footnote 4 leaves out the time that messages take; the paper has no figure of it."
+
+
+def _messages(name: str, about: str, against: tuple[str, ...], rounds: int) -> Reproduction:
+    return Reproduction(
+        name=name,
+        paper=PAPER,
+        shows=f"Footnote 4, up to where it holds: {about}",
+        metrics=("agreed_s", "agreed_share", "disagreement", "messages", "regret"),
+        against=against,
+        notes=_MESSAGES,
+        consensus=True,
+        sizes={
+            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2",), cost="a minute"),
+            Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",), cost="minutes"),
+            Size.PAPER: Setup(seeds=tuple(range(1, 11)), cost="10 minutes of one core"),
+        },
+    )
+
+
+REPRODUCTIONS = (
+    _accuracy(
+        "analytics_fig5",
+        "Figure 5: loss and accuracy by how many clients take part, and which",
+        rules=(
+            Lower("random-1", "random-5", "final_accuracy"),
+            Lower("random-5", "random-15", "final_accuracy"),
+            Lower("set-1", "set-4", "final_accuracy"),
+        ),
+        published={name: _level("curve only") for name in ("random-1", "random-5", "random-10", "random-15", "set-1", "set-4")},
+        metrics=("final_accuracy", "training_loss"),
+    ),
+    _accuracy(
+        "analytics_fig6",
+        "Figure 6: how often Quick-Init UCB selects each client",
+        rules=(Near("quick-init-ucb", "iid_share", 0.717, 0.05),),
+        published={"quick-init-ucb": {"iid_share": "71.7 (228.95 selections against 90.34)"}},
+        metrics=("iid_share", "participation_jain"),
+        figures=(),
+        slots=500,
+        notes=f"{READING} Selections are compared as the share that the five clients with i.i.d. data have of the sum of "
+        f"both means: "
+        "228.95 / (228.95 + 90.34); 50 % is chance.",
+    ),
+    _accuracy(
+        "analytics_fig7",
+        "Figure 7: FL&FA, Quick-Init UCB against the optimal set, random selection, round-robin and conventional UCB",
+        rules=(
+            Near("quick-init-ucb", "final_accuracy", 0.8657, 0.02),
+            Lower("random", "quick-init-ucb", "final_accuracy", by=0.02),
+            Lower("random-set", "quick-init-ucb", "final_accuracy", by=0.02),
+            Lower("quick-init-ucb", "optimal", "final_accuracy"),
+        ),
+        published={
+            "optimal": _level("88.0"),
+            "random": _level("76.62"),
+            "random-set": _level("76.62"),
+            "quick-init-ucb": _level("86.57"),
+            "round-robin": _level("curve only"),
+            "ucb": _level('"similar to random"'),
+        },
+    ),
+    Reproduction(
+        name="analytics_fig8",
+        paper=PAPER,
+        shows="Figure 8: the beliefs of the first five clients slot by slot",
+        metrics=(),
+        beliefs=True,
+        notes=READING,
+        sizes=_sizes(200, "days of a core: fewer seeds (--seeds), or a GPU", seeds=10),
+    ),
+    _accuracy(
+        "analytics_fig9",
+        "Figure 9: FL&DA, BP-UCB against the optimal set and random selection",
+        rules=(
+            Near("bp-ucb", "final_accuracy", 0.8628, 0.02),
+            Lower("random", "bp-ucb", "final_accuracy", by=0.02),
+            Lower("bp-ucb", "optimal", "final_accuracy"),
+        ),
+        published={
+            "optimal": _level("89.4"),
+            "random": _level("72.02"),
+            "random-set": _level("72.02"),
+            "bp-ucb": _level("86.28"),
+        },
+    ),
+    _accuracy(
+        "analytics_fig10",
+        "Figure 10: accuracy where uploads succeed with probability 1, 0.75 and 0.5",
+        rules=(
+            Trend("uplink.channel.success", "final_accuracy", among="quick-init-ucb"),
+            Trend("uplink.channel.success", "final_accuracy", among="bp-ucb+"),
+        ),
+        published={},
+        against=("uplink.channel.success",),
+    ),
+    _accuracy(
+        "analytics_fig11",
+        "Figure 11: accuracy with 20, 40 and 60 clients",
+        rules=(
+            Trend("clients.count", "final_accuracy", rises=False, among="quick-init-ucb"),
+            Trend("clients.count", "final_accuracy", rises=False, among="bp-ucb+"),
+        ),
+        published={},
+        against=("clients.count",),
+    ),
+    _accuracy(
+        "analytics_fig12",
+        "Figure 12: accuracy with 20 to 200 clients, where the paper's Quick-Init UCB stops at 80",
+        rules=(Trend("clients.count", "final_accuracy", rises=False, among="quick-init-ucb"),),
+        published={},
+        against=("clients.count",),
+        slots=100,
+    ),
+    Reproduction(
+        name="analytics_table1",
+        paper=PAPER,
+        shows="Table I: slots to an accuracy of 0.75, 0.78, 0.82 and 0.85, mean of min(slot, 500)",
+        metrics=("target_s", "final_accuracy"),
+        figures=("accuracy", "target"),
+        targets=(0.75, 0.78, 0.82, 0.85),
+        slots_to_target=True,
+        published={
+            "optimal": {"target_s": "6 / 7 / 11 / 19"},
+            "random": {"target_s": "40 / 391 / 500 / 500"},
+            "random-set": {"target_s": "40 / 391 / 500 / 500"},
+            "quick-init-ucb": {"target_s": "9.9 / 13.6 / 26.4 / 111"},
+            "bp-ucb": {"target_s": "14.1 / 23.6 / 58 / 132"},
+        },
+        rules=(
+            Lower("optimal", "quick-init-ucb", "target_s"),
+            Lower("quick-init-ucb", "bp-ucb", "target_s"),
+            Lower("bp-ucb", "random", "target_s"),
+            Lower("bp-ucb", "random-set", "target_s"),
+        ),
+        notes=READING,
+        sizes=_sizes(500, "weeks of a core: fewer seeds (--seeds), or a GPU"),
+    ),
+    _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", ("mean_excess_s",), 100),
+    _messages("bp_ucb_timing_loss", "the same against the share of messages that arrive", ("peers.channel.success",), 100),
+    _messages("bp_ucb_timing_topology", "the same against the graph between the clients", ("mean_excess_s",), 200),
+)

@@ -1,0 +1,21 @@
+"""The reproductions by name."""
+
+from __future__ import annotations
+
+from scenarios.papers import channels, client_analytics, pause
+from scenarios.papers.study import Reproduction
+from scenarios.schema.errors import UserError, did_you_mean
+
+REPRODUCTIONS: dict[str, Reproduction] = {
+    one.name: one for one in (*pause.REPRODUCTIONS, *channels.REPRODUCTIONS, *client_analytics.REPRODUCTIONS)
+}
+_ALIASES = {alias: one.name for one in REPRODUCTIONS.values() for alias in one.aliases}
+
+
+def find(name: str) -> Reproduction:
+    """The reproduction called `name`, or that holds the figure called so; raises UserError for any other name."""
+    found = REPRODUCTIONS.get(_ALIASES.get(name, name))
+    if found is None:
+        raise UserError(f"{name!r}: is no figure or table of a paper; {did_you_mean(name, [*REPRODUCTIONS, *_ALIASES])} "
+                        "(netsim reproduce --list shows all; a finished run is run again by netsim replay)")
+    return found

@@ -1,0 +1,217 @@
+"""A reproduction, run and judged: the sweep, a table beside the paper's numbers, figures, and a verdict for each rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scenarios.papers.study import Reproduction, Setup, Size
+from scenarios.runs.reading import override, parse_assignment, read_file
+from scenarios.runs.sweep import Plan, plan, sweep
+
+if TYPE_CHECKING:
+    from analysis import Comparison, Sweep
+    from analysis.report.blocks import Block, Document, Picture, Section, Table
+
+RUNS = "runs"
+"""The folder of the sweep, below that of the reproduction."""
+NOTHING = "—"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which reproduction, and how much of it."""
+
+    what: Reproduction
+    size: Size
+    seeds: tuple[int, ...] = ()
+    """In the place of the size's; empty: those."""
+    settings: tuple[str, ...] = ()
+    """Further changes of the scenario."""
+
+    @property
+    def setup(self) -> Setup:
+        """The size's."""
+        return self.what.sizes[self.size]
+
+    @property
+    def command(self) -> str:
+        """The command that asks for it."""
+        words = ["netsim", "reproduce", self.what.name, "--size", self.size.value]
+        words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
+        return " ".join([*words, *(f"--set '{text}'" for text in self.settings)])
+
+
+def planned(asked: Asked) -> Plan:
+    """The runs of a reproduction, checked; raises UserError."""
+    changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
+    tables = override(read_file(asked.what.name), changes)
+    return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
+
+
+def reproduce(
+    asked: Asked, out: Path, runs: Plan, *, jobs: int | None = None, progress: Callable[[list[int]], None] | None = None
+) -> Document:
+    """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt."""
+    from analysis import open_sweep
+
+    if asked.what.beliefs:
+        return _beliefs(asked, out, runs, progress)
+    sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)
+    return answer(asked, open_sweep(out / RUNS))
+
+
+def answer(asked: Asked, done: Sweep) -> Document:
+    """What a finished sweep says of a reproduction."""
+    from analysis import compare
+    from analysis.report.blocks import Section
+    from analysis.report.consensus import consensus_sections
+    from analysis.report.parameters import parameter_sections
+
+    what = asked.what
+    comparison = compare(done, metrics=what.metrics)
+    beside = _table(asked, done, comparison)
+    sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", [beside])]
+    sections += parameter_sections(done, comparison, against=what.against) if what.against else []
+    sections += consensus_sections(done) if what.consensus else []
+    drawn = _pictures(what, done)
+    sections += [Section("Figures", drawn)] if drawn else []
+    return _document(asked, sections, len(done), done.seeds)
+
+
+def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
+    from analysis.report.blocks import Code, Document, Section, Text
+
+    what = asked.what
+    told: list[Block] = [Text(what.notes)] if what.notes else []
+    cost = f"Size {asked.size}: {asked.setup.cost}. Scenario {what.name}, {runs} runs, seeds {_range(seeds)}."
+    told += [Text(cost), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
+    last = Section("How it was run", told)
+    return Document(f"{what.shows.partition(':')[0]}: {what.paper}", what.shows, [*sections, last])
+
+
+def _beliefs(asked: Asked, out: Path, runs: Plan, progress: Callable[[list[int]], None] | None) -> Document:
+    """The beliefs of each run, listened to as it goes on."""
+    from analysis.report.blocks import Section
+    from scenarios.papers.beliefs import beliefs, blocks
+
+    found = []
+    for number, one in enumerate(runs.runs, start=1):
+        found.append(beliefs(one, out / RUNS / one.path))
+        if progress is not None:
+            progress([p.scenario.rounds if place < number else 0 for place, p in enumerate(runs.runs)])
+    section = Section("Beside the paper", blocks(np.array(found)))
+    return _document(asked, [section], len(found), [one.seed for one in runs.runs])
+
+
+def write(document: Document, out: Path) -> list[Path]:
+    """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; returns the files."""
+    from analysis.figures.style import save_png, svg_text
+    from analysis.report.exports import write_tables
+    from analysis.report.html import html, inline_svg
+    from analysis.report.markdown import markdown
+
+    figures = out / "figures"
+    for picture in document.pictures:
+        save_png(picture.figure, figures / f"{picture.name}.png")
+        (figures / f"{picture.name}.svg").write_text(svg_text(picture.figure), encoding="utf-8")
+        picture.figure.savefig(figures / f"{picture.name}.pdf", metadata={"CreationDate": None})
+    write_tables(document.tables, out / "tables")
+    page, text = out / "result.html", out / "result.md"
+    page.write_text(html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.caption)), encoding="utf-8")
+    text.write_text(markdown(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}), encoding="utf-8")
+    return [page, text]
+
+
+def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
+    from analysis.report.blocks import Table, Text
+    from analysis.report.tables import format_percent
+    from scenarios.papers.rules import CONFIDENCE
+
+    rules = asked.what.rules
+    blocks: list[Block] = []
+    if asked.size is Size.SMOKE:
+        blocks.append(Text("This size shows that it works; its numbers say nothing of the paper.", warning=True))
+    if not rules:
+        return [*blocks, Text("The paper has no number or order to be judged by here.")]
+    rows = []
+    for rule in rules:
+        judged = rule.judge(done, comparison, len(rules))
+        rows.append([rule.text, judged.found, judged.verdict])
+    note = (
+        f"The rules were fixed before the runs. Each is decided by a Student-t interval over seeds (differences and "
+        f"ratios at equal "
+        f"seeds), all of them together with a confidence of {format_percent(CONFIDENCE)} (Bonferroni); open: the interval "
+        f"decides "
+        "neither way."
+    )
+    return [*blocks, Table("verdict", "Rules and verdicts", (["the paper", "here", "verdict"], rows), note=note, words=(0, 2))]
+
+
+def _table(asked: Asked, done: Sweep, comparison: Comparison) -> Table:
+    from analysis.report.blocks import Table
+    from analysis.report.tables import comparison_cells, interval_words
+
+    what = asked.what
+    names = [name for name in what.metrics if comparison.has(name) and not (name == "target_s" and what.slots_to_target)]
+    header, rows = comparison_cells(comparison, names)
+    beside = [name for name in what.metrics if any(name in numbers for numbers in what.published.values())]
+    heads, cells = [header[0]], [[row[0]] for row in rows]
+    for column in range(1, len(names) + 1):
+        heads.append(header[column])
+        for line, row in zip(cells, rows, strict=True):
+            line.append(row[column])
+    for target, slots in _slots(what, done).items():
+        heads.append(f"slots to {target * 100:g} %")
+        for line, slot in zip(cells, slots, strict=True):
+            line.append(slot)
+    for name in beside:
+        title = "slots to the targets" if name == "target_s" and what.slots_to_target else _short(comparison, name)
+        heads.append(f"paper: {title}")
+        for line, one in zip(cells, comparison.rows, strict=True):
+            line.append(what.published.get(one.variant, {}).get(name, NOTHING))
+    return Table("beside-the-paper", "Here and in the paper", (heads, cells), note=f"{interval_words(comparison)}.")
+
+
+def _short(comparison: Comparison, name: str) -> str:
+    from analysis.report.tables import heading
+
+    return heading(comparison, name)
+
+
+def _slots(what: Reproduction, done: Sweep) -> dict[float, list[str]]:
+    """The slots that each variant takes to each target: restricted means, in slots."""
+    from analysis import compare
+    from analysis.report.tables import format_interval
+
+    found = {}
+    for target in what.targets if what.slots_to_target else ():
+        compared = compare(done, target_accuracy=target, metrics=("target_s",))
+        slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
+        found[target] = [
+            format_interval(row["target_s"], scale=1.0 / slot_s) if row.reached["target_s"] else f"not by {compared.until.rounds}"
+            for row in compared.rows
+        ]
+    return found
+
+
+def _pictures(what: Reproduction, done: Sweep) -> list[Picture]:
+    from analysis.figures.runs import draw_figures
+    from analysis.report.blocks import Picture
+    from analysis.report.report import CAPTIONS
+
+    if not what.figures:
+        return []
+    drawn = draw_figures(done)
+    return [Picture(name, CAPTIONS[name], drawn[name]) for name in what.figures if name in drawn]
+
+
+def _range(seeds: Sequence[int]) -> str:
+    whole = list(range(min(seeds), max(seeds) + 1)) == sorted(seeds) if seeds else False
+    return f"{min(seeds)} to {max(seeds)}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds))
+
+

@@ -1,0 +1,162 @@
+"""Rules by which a reproduction is judged. They stand beside the scenario, fixed before it is run, and are decided by intervals.
+
+The rules of one figure hold together: of n rules each is decided by an interval of confidence 1 - 0.05 / n (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from analysis.inference import simultaneous
+from analysis.metrics.registry import metric
+from analysis.report.comparison import Comparison
+from analysis.report.tables import format_interval
+from analysis.results import Sweep
+from analysis.statistics import Interval, mean_interval
+from analysis.studies.parameters import check_key, settings_of, values_of
+
+Verdict = Literal["as in the paper", "not as in the paper", "open"]
+CONFIDENCE = 0.95
+"""Of all rules of one figure together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What came of a rule."""
+
+    verdict: Verdict
+    found: str
+    """The interval that decided."""
+
+
+class Rule(Protocol):
+    """What the paper says, as something that can be decided."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        """Decide it, as one of so many `rules`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lower:
+    """One variant has less of a metric than another, at equal seeds."""
+
+    first: str
+    second: str
+    metric: str
+    by: float = 0.0
+    """By more than this."""
+
+    @property
+    def text(self) -> str:
+        one = metric(self.metric)
+        by = f" by more than {self.by * one.scale:g}{f' {one.unit}' if one.unit else ''}" if self.by else ""
+        return f"{one.title}: {self.first} below {self.second}{by}"
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        values = values_of(comparison, [self.first, self.second], self.metric)
+        interval = _interval(values[:, 0] - values[:, 1], rules)
+        return Judgement(_side(interval, below=-self.by), format_interval(interval, scale=metric(self.metric).scale, signed=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A variant's metric is the paper's number, give or take a margin."""
+
+    variant: str
+    metric: str
+    value: float
+    margin: float
+
+    @property
+    def text(self) -> str:
+        one = metric(self.metric)
+        return (
+            f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {self.margin * one.scale:g}"
+            f"{f' {one.unit}' if one.unit else ''}"
+        )
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        interval = _interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
+        low, high = self.value - self.margin, self.value + self.margin
+        verdict: Verdict = "open"
+        if low < interval.low and interval.high < high:
+            verdict = "as in the paper"
+        elif interval.high < low or interval.low > high:
+            verdict = "not as in the paper"
+        return Judgement(verdict, format_interval(interval, scale=metric(self.metric).scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One variant's metric is a fraction of another's: the geometric mean of ratios at equal seeds lies between two numbers."""
+
+    first: str
+    second: str
+    metric: str
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        return f"{metric(self.metric).title}: {self.first} over {self.second} between {self.low:g} and {self.high:g}"
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        values = values_of(comparison, [self.first, self.second], self.metric)
+        positive = values[(values > 0.0).all(axis=1)]
+        interval = _interval(np.log(positive[:, 0] / positive[:, 1]), rules)
+        low, high = math.exp(interval.low), math.exp(interval.high)
+        verdict: Verdict = "open"
+        if self.low < low and high < self.high:
+            verdict = "as in the paper"
+        elif high < self.low or low > self.high:
+            verdict = "not as in the paper"
+        return Judgement(verdict, f"{math.exp(interval.mean):.2f} ({low:.2f} to {high:.2f})")
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A metric rises, or falls, with a parameter: the sign of the least-squares slope, a slope for each seed."""
+
+    key: str
+    metric: str
+    rises: bool = True
+    among: str = ""
+    """The variants whose names begin so; empty: all."""
+
+    @property
+    def text(self) -> str:
+        of = f" of {self.among}" if self.among else ""
+        return f"{metric(self.metric).title}{of} {'rises' if self.rises else 'falls'} with {self.key}"
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        settings = {name: one for name, one in settings_of(sweep).items() if name.startswith(self.among)}
+        key = check_key(settings, self.key)
+        variants = sorted(settings, key=lambda name: float(settings[name][key]))
+        at = np.array([float(settings[name][key]) for name in variants])
+        values = values_of(comparison, variants, self.metric)
+        centred = at - at.mean()
+        slopes = (values * centred).sum(axis=1) / float((centred**2).sum())
+        interval = _interval(slopes if self.rises else -slopes, rules)
+        shown = Interval(interval.mean if self.rises else -interval.mean, interval.half_width, interval.count)
+        scaled = format_interval(shown, scale=metric(self.metric).scale, signed=True)
+        return Judgement(_side(Interval(-interval.mean, interval.half_width, interval.count)), f"{scaled} for each {self.key}")
+
+
+def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: int) -> Interval:
+    finite = np.where(np.isfinite(values), values, math.nan)
+    return mean_interval(finite, simultaneous(CONFIDENCE, rules))
+
+
+def _side(interval: Interval, below: float = 0.0) -> Verdict:
+    """Whether a mean is shown to be below a number, shown not to be, or neither."""
+    if interval.high < below:
+        return "as in the paper"
+    return "not as in the paper" if interval.low > below else "open"

@@ -1,0 +1,64 @@
+"""What a reproduction consists of: a scenario in three sizes, what to show of it, the paper's numbers, and the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scenarios.papers.rules import Rule
+
+
+class Size(StrEnum):
+    """How much is run."""
+
+    SMOKE = "smoke"
+    """Seconds: does it work at all? Its numbers say nothing."""
+    LAPTOP = "laptop"
+    """Minutes: what a laptop can tell."""
+    PAPER = "paper"
+    """As published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A size of a reproduction."""
+
+    seeds: tuple[int, ...]
+    settings: tuple[str, ...] = ()
+    """Changes of the scenario, each KEY=VALUE."""
+    cost: str
+    """What it takes, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """A figure or a table, or several that one sweep makes. Its name is that of its scenario."""
+
+    name: str
+    paper: str
+    shows: str
+    """Which figures or tables, and of what."""
+    aliases: tuple[str, ...] = ()
+    """Names of single figures in it."""
+    metrics: tuple[str, ...]
+    figures: tuple[str, ...] = ()
+    """Names as of `analysis.draw`; those that a size has no data for are left out."""
+    against: tuple[str, ...] = ()
+    """Keys against which the metrics are shown."""
+    targets: tuple[float, ...] = ()
+    """Accuracies of which the slots to reach them are shown."""
+    slots_to_target: bool = False
+    """Whether `published` holds the slots to each of `targets`, one number after the other."""
+    published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variant to metric to what the paper has there; "curve only" where it gives no number."""
+    rules: tuple[Rule, ...] = ()
+    notes: str = ""
+    """What is read into the paper, or differs from it."""
+    consensus: bool = False
+    """Whether tables of message times belong to it."""
+    beliefs: bool = False
+    """Whether it shows beliefs slot by slot, which no table of a run holds: its runs are listened to, one after the other."""
+    sizes: Mapping[Size, Setup]

@@ -1,0 +1,116 @@
+"""Every figure of the papers has a scenario, three sizes and rules about variants that are there; some are run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.metrics.registry import metric
+from analysis.report.report import CAPTIONS
+from models.fl.data_files import data_paths
+from scenarios.cli.main import main
+from scenarios.papers.registry import REPRODUCTIONS, find
+from scenarios.papers.reproduce import Asked, planned
+from scenarios.papers.rules import Lower, Near, Ratio, Trend
+from scenarios.papers.study import Size
+from scenarios.schema.errors import UserError
+
+PAPERS = {
+    "pause": [*(f"fig{n}" for n in range(2, 10)), "test1"],
+    "channels": ["fig2a", "fig2b", "fig2c", "fig3_4_cifar10_piecewise", "fig3_4_cifar100_extreme"],
+    "analytics": [*(f"fig{n}" for n in range(5, 13)), "table1"],
+}
+
+
+@pytest.fixture
+def data_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the data sets, empty: planning looks only whether they are there."""
+    for kind in ("mnist", "cifar-10", "cifar-100"):
+        for path in data_paths(kind, tmp_path / "data"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    monkeypatch.setenv("NETSIM_DATA", str(tmp_path / "data"))
+
+
+def netsim(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> int:
+    monkeypatch.setattr(sys, "argv", ["netsim", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as exit:
+        return int(exit.code or 0)
+    return 0
+
+
+def test_every_figure_and_table_of_the_papers_has_a_name() -> None:
+    for paper, figures in PAPERS.items():
+        for figure in figures:
+            assert find(f"{paper}_{figure}").shows
+    with pytest.raises(UserError, match="did you mean 'channels_fig2a'"):
+        find("channel_fig2a")
+
+
+@pytest.mark.usefixtures("data_files")
+@pytest.mark.parametrize("name", REPRODUCTIONS)
+def test_what_a_reproduction_names_is_there(name: str) -> None:
+    one = REPRODUCTIONS[name]
+    assert set(one.sizes) == set(Size)
+    assert set(one.figures) <= set(CAPTIONS)
+    for shown in one.metrics:
+        assert metric(shown).name == shown
+    # Some sets are built: what differs between sizes is how much is run.
+    variants = planned(Asked(one, Size.SMOKE)).variants
+    assert set(one.published) <= set(variants)
+    for rule in one.rules:
+        assert rule.text
+        match rule:
+            case Lower() | Ratio():
+                assert {rule.first, rule.second} <= set(variants)
+                assert metric(rule.metric)
+            case Near():
+                assert rule.variant in variants
+            case Trend():
+                assert sum(variant.startswith(rule.among) for variant in variants) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data_files")
+@pytest.mark.parametrize("name", REPRODUCTIONS)
+@pytest.mark.parametrize("size", [Size.LAPTOP, Size.PAPER])
+def test_all_sizes_can_be_planned(name: str, size: Size) -> None:
+    assert planned(Asked(REPRODUCTIONS[name], size)).runs
+
+
+@pytest.mark.slow
+def test_a_figure_is_run_judged_and_shown_and_not_run_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = ("reproduce", "channels_fig2a", "--size", "smoke", "--set", "rounds=60", "--out", out, "--jobs", 1, "--quiet")
+    assert netsim(monkeypatch, *command) == 0
+    printed = capsys.readouterr().out
+    assert "AoI regret: m-exp3 below random" in printed
+    assert "open" in printed
+    text = (out / "result.md").read_text(encoding="utf-8")
+    for part in ("## Verdict", "| AoI regret: glr-cucb below m-exp3 |", "curve only", "its numbers say nothing of the paper"):
+        assert part in text
+    assert (out / "result.html").is_file()
+    assert sorted(path.name for path in (out / "figures").iterdir()) == ["aoi_regret.pdf", "aoi_regret.png", "aoi_regret.svg"]
+    assert (out / "tables" / "beside-the-paper.csv").is_file()
+    before = (out / "runs" / "random" / "seed-1" / "summary.json").stat().st_mtime_ns
+    assert netsim(monkeypatch, *command) == 0
+    assert (out / "runs" / "random" / "seed-1" / "summary.json").stat().st_mtime_ns == before
+    runs = json.loads((out / "runs" / "sweep.json").read_text())["runs"]
+    assert {run["seed"] for run in runs} == {1, 2}
+
+
+def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert netsim(monkeypatch, "reproduce") == 2
+    assert "netsim reproduce --list" in capsys.readouterr().err
+    assert netsim(monkeypatch, "reproduce", tmp_path) == 2
+    assert "netsim replay" in capsys.readouterr().err
+    assert netsim(monkeypatch, "reproduce", "--list") == 0
+    assert "pause_fig2_3" in capsys.readouterr().out
