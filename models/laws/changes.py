@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Generic, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Generic, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,32 @@ from numpy.typing import NDArray
 from models.errors import ParameterError
 
 LawT = TypeVar("LawT")
+_KEPT = 8
+
+
+class MadeWhenAsked(Sequence[LawT], Generic[LawT]):
+    """`count` laws of which `make(j)` gives the j-th whenever it is asked for, alike each time; the last few are kept.
+
+    For laws without a state, of which many would take much memory: one of 100,000 clients holds an array for each parameter.
+    """
+
+    def __init__(self, *, count: int, make: Callable[[int], LawT]) -> None:
+        self._count = count
+        self._make = lru_cache(maxsize=_KEPT)(make)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> LawT: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[LawT]: ...
+
+    def __getitem__(self, place: int | slice) -> LawT | Sequence[LawT]:
+        if isinstance(place, slice):
+            return [self[j] for j in range(self._count)[place]]
+        return self._make(range(self._count)[place])
 
 
 class Unchanging(Generic[LawT]):
@@ -49,7 +76,7 @@ class Piecewise(Generic[LawT]):
     segment_means = None
     """Not known of laws in general."""
 
-    def __init__(self, *, laws: list[LawT], starts: list[float], unit: Literal["rounds", "seconds"] = "rounds") -> None:
+    def __init__(self, *, laws: Sequence[LawT], starts: list[float], unit: Literal["rounds", "seconds"] = "rounds") -> None:
         if unit not in ("rounds", "seconds"):
             raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
         if len(laws) != len(starts) + 1:
@@ -64,7 +91,7 @@ class Piecewise(Generic[LawT]):
                 raise ParameterError("starts", starts, f"change point {start!r} must be a whole number of rounds")
             if j and start <= starts[j - 1]:
                 raise ParameterError("starts", starts, f"{start!r} must come after {starts[j - 1]!r}")
-        self.laws: list[LawT] = list(laws)
+        self.laws: Sequence[LawT] = laws
         """All laws, in the order in which they come into force."""
         self.starts = [float(start) for start in starts]
         """The change points, ascending."""

@@ -179,7 +179,7 @@ def senders_law(section: VaryingLink, path: str, context: Context) -> BandwidthL
         return None if own is None else own.laws[0]
     if own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
-    return Successive(laws=own.laws, starts_s=list(own.starts))
+    return Successive(laws=list(own.laws), starts_s=list(own.starts))
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
@@ -237,7 +237,7 @@ def _carrier(
     """The cheapest that does it; `scripted`: a bandwidth may become another one at any time."""
     everyone = np.arange(len(sizes))
     if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
-        own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
+        own = Unchanging(Successive(laws=list(own.laws), starts_s=list(own.starts)))
     lasting = own.laws[0] if own is not None and not scripted and len(own.laws) == 1 else None
     if shared is None:
         assert own is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -24,18 +25,36 @@ class Step:
     unit: Unit
     start: float
     clients: IntArray | None
-    parameters: dict[str, Any]
+    parameters: Mapping[str, Any]
     bandwidth: Any
     path: str
     """The scenario's key, for a complaint."""
     speed: tuple[str, Any] | None = None
     """The new speed of local training, and the key that gives it."""
+    factor: float | None = None
+    """Drawn: `parameters` are this times the first values, whatever they were in between; None: written."""
+
+
+class _Times(Mapping[str, FloatArray]):
+    """Arrays times a factor, multiplied whenever they are asked for: of many changes of many clients one would not keep them."""
+
+    def __init__(self, first: Mapping[str, FloatArray], factor: float) -> None:
+        self._first, self._factor = first, factor
+
+    def __getitem__(self, name: str) -> FloatArray:
+        return np.asarray(self._first[name] * self._factor)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
 
 
 class _Law(Protocol):
     def values(self, name: str, path: str) -> FloatArray: ...
 
-    def changed(self, parameters: dict[str, Any], chosen: IntArray | None, path: str) -> _Law: ...
+    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> _Law: ...
 
     def build(self) -> Any: ...
 
@@ -82,14 +101,11 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
     clients = context.population.some(drawn.clients, f"{path}.clients")
     first = {name: _first(law, name, clients, f"{path}.parameter = {f'{what}.{name}'!r}") for name in names}
 
-    def times(factor: float) -> dict[str, Any]:
-        return {name: values * factor for name, values in first.items()}
-
     for end_name in ("factor_low", "factor_high"):
         factor = getattr(drawn, end_name)
         try:
             # Any factor may be drawn, at this seed or at another: neither end of the range may lead to a refusal.
-            law.changed(times(factor), clients, path).build()
+            law.changed(_Times(first, factor), clients, path).build()
         except UserError as error:
             told = ", ".join(f"{what}.{name}" for name in names)
             raise UserError(f"{path}.{end_name} = {factor}: takes {told} out of what is allowed ({error})") from error
@@ -104,7 +120,7 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
         raise UserError(f"{error}; ask for fewer, or for less space between them") from error
     factors = draw_factor(low=drawn.factor_low, high=drawn.factor_high, count=drawn.count, rng=rng)
     return [
-        Step(drawn.unit, start, clients, times(factor), None, path)
+        Step(drawn.unit, start, clients, _Times(first, factor), None, path, factor=factor)
         for start, factor in zip(starts.tolist(), factors.tolist(), strict=True)
     ]
 

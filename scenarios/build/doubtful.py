@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ class HasLaws(Protocol):
     """A timeline that knows all of its laws."""
 
     @property
-    def laws(self) -> list[DelayLaw]: ...
+    def laws(self) -> Sequence[DelayLaw]: ...
 
 
 def before_run(
@@ -59,7 +60,8 @@ def before_run(
 def shortest_s(timeline: HasLaws, entities: IntArray) -> FloatArray:
     """The least duration that any of a timeline's laws allows each of `entities` (n,), in seconds."""
     nothing = np.zeros(len(entities))
-    return np.asarray(np.minimum.reduce([law.quantile(nothing, entities) for law in timeline.laws]), np.float64)
+    # One after the other: there may be many laws, of many clients.
+    return np.asarray(reduce(np.minimum, (law.quantile(nothing, entities) for law in timeline.laws)), np.float64)
 
 
 def least_s(timeline: Any, entities: IntArray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +38,9 @@ def refuse_endless(
     if not short:
         return
     everyone = np.arange(clients)
-    laws: list[DelayLaw] = [law for timeline in timelines for law in timeline.laws]
-    laws += [timeline.at(1, 0.0)[0] for timeline in carried]
+    laws: Iterator[DelayLaw] = chain(
+        (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
+    )
     longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 LIBRARY = Path(__file__).parents[1] / "library"
@@ -10,6 +11,7 @@ LIBRARY = Path(__file__).parents[1] / "library"
 def data_file(path: str) -> Path:
     """The file at `path`; where there is none, the one of that name that comes along, if the path is a bare name."""
     place = Path(path)
-    if not place.is_file() and place.parent == Path():
-        return next(iter(sorted(LIBRARY.rglob(place.name))), place)
+    # Of a name that no file can have, such as one too long, Path.is_file would raise.
+    if not os.path.isfile(place) and place.parent == Path():
+        return next((file for file in sorted(LIBRARY.rglob("*")) if file.name == place.name), place)
     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from models.laws.bandwidth import ByGroup as GroupedBandwidth
-from models.laws.changes import Piecewise, Unchanging
+from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
@@ -77,7 +78,7 @@ class Law:
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
         return values
 
-    def changed(self, parameters: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
+    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
         """The law after `chosen` clients (None: all) were given new parameters."""
         inner = list(self._inner)
         for name, spec in parameters.items():
@@ -254,6 +255,8 @@ def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Co
     """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
+    if what == "delay" and steps and context.targets is None and all(step.factor is not None for step in steps):
+        return _drawn_pieces(first, steps)
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first
     for step in sorted(steps, key=lambda step: step.start):
@@ -268,6 +271,20 @@ def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Co
     if context.targets is not None:
         return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
     return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
+
+
+def _drawn_pieces(first: Changing, steps: list[Step]) -> Piecewise[Any]:
+    """The timeline of laws that drawn steps alone make of the first, each of which replaces all that the one before changed."""
+    at = {step.start: step for step in sorted(steps, key=lambda step: step.start)}
+    drawn = list(at.values())
+
+    def make(place: int) -> Any:
+        return first.after(drawn[place - 1]).build(drawn[place - 1]) if place else first.build()
+
+    # What one of the factors would bring about is refused now, and not when its turn comes.
+    for extreme in (min, max):
+        make(1 + extreme(range(len(drawn)), key=lambda place: drawn[place].factor or 0.0))
+    return Piecewise(laws=MadeWhenAsked(count=len(drawn) + 1, make=make), starts=list(at), unit=drawn[0].unit)
 
 
 def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:

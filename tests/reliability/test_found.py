@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -75,6 +77,27 @@ def test_a_dwell_shorter_than_the_clock_shows_lets_it_go_on() -> None:
         before = jammer.next_s
         jammer.decide(1, before, spectrum, spectrum)
         assert jammer.next_s > before
+
+
+def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
+    count = 2000
+    law = {"kind": "gaussian", "mean_s": {"from": 1.0, "to": 2.0}, "std_s": 0.0}
+    drawn = {"count": count, "parameter": "delay.mean_s", "horizon": 10**6}
+    tables = rough(clients={"count": count}, uplink={"delay": law, "random_changes": drawn})
+    tracemalloc.start()
+    built = build(parse(tables))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6  # an array of 64-bit numbers for each change would be 32 MB
+    laws, everyone = built.delays["upload"].laws, np.arange(count)
+    assert len(laws) == count + 1
+    first = laws[0].mean_s(everyone)
+    factors = [float((laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1)]
+    assert 0.5 <= min(factors) < 0.52
+    assert 1.9 < max(factors) <= 2.0
+    for j in (1, 7, count):
+        assert np.allclose(laws[j].mean_s(everyone), factors[j - 1] * first, rtol=1e-12)
+    assert laws[-1].mean_s(everyone).tolist() == laws[count].mean_s(everyone).tolist()
 
 
 def test_an_event_limit_ends_what_the_clock_does_not(tmp_path: Path) -> None:
