@@ -26,6 +26,7 @@ from models.fl.optimizers import OPTIMIZERS
 from models.fl.options import LearnerOptions, Table
 from models.fl.partition import make_partition
 from models.fl.protocols import Compression
+from models.fl.robust import ROBUST_AGGREGATIONS
 from models.fl.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.unprotected import Unprotected
 from models.laws.work import WorkPlan
@@ -78,12 +79,12 @@ def build_learner(
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
-    The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`, `aggregation.AGGREGATIONS`,
-    `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or `partition.PARTITIONS`, or is the user's own callable, of a
-    network (input_shape, classes) -> module. `mechanism` goes by "mode" to
-    `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
-    addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
-    are the same bit for bit at the same number.
+    The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
+    `aggregation.AGGREGATIONS`, `robust.ROBUST_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
+    `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `mechanism` goes by
+    "mode" to `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws
+    are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a
+    CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -94,7 +95,7 @@ def build_learner(
         optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
         mechanism=_call("mechanism", mechanism, "mode", MECHANISMS, {}),
         unprotected=unprotected,
-        aggregation=_call("aggregation", options.aggregation, "kind", AGGREGATIONS, {}),
+        aggregation=_call("aggregation", options.aggregation, "kind", AGGREGATIONS | ROBUST_AGGREGATIONS, {}),
         staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
         local_training=options.local_training if callable(options.local_training) else None,

@@ -7,7 +7,7 @@ refuse values out of bounds. A class without parameters is not listed.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from models.fl.bounds import Decay, Fraction, Positive, Rate, Share, Whole, check_bounds
+from models.fl.bounds import Count, Decay, Fraction, Positive, Rate, Share, UnderHalf, Whole, check_bounds
 
 STATISTICS_NOT_VOTED = (
     "running statistics of batch normalisation cannot be voted on; use batch_statistics = 'local', or a network without them"
@@ -79,6 +79,26 @@ class MajorityVoteParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False)
+class TrimmedMeanParameters(Parameters):
+    """Of the mean without the extremes."""
+
+    table = "aggregation"
+    share: UnderHalf = 0.1
+    """Share of the updates left out at each end, for each parameter; < 0.5."""
+
+
+@dataclass(kw_only=True, eq=False)
+class KrumParameters(Parameters):
+    """Of aggregation by the updates that have others nearby."""
+
+    table = "aggregation"
+    wrong: Whole = 1
+    """f, how many of the delivered updates may be wrong."""
+    selected: Count = 1
+    """How many updates enter the mean; 1: Krum, more: Multi-Krum."""
+
+
+@dataclass(kw_only=True, eq=False)
 class PolynomialParameters(Parameters):
     """Of weights that fall as a power of staleness."""
 
@@ -129,5 +149,33 @@ class FedAdamParameters(Parameters):
     """Decay of the mean of steps."""
     beta2: Fraction = 0.99
     """Decay of the mean of squared steps."""
+    tau: Rate = 1e-3
+    """Added to the root of the second moment; that moment starts at its square."""
+
+
+@dataclass(kw_only=True, eq=False)
+class FedAdagradParameters(Parameters):
+    """Of server Adagrad."""
+
+    table = "server_optimizer"
+    learning_rate: Rate = 0.01
+    """Rate of the scaled step."""
+    beta1: Fraction = 0.0
+    """Decay of the mean of steps."""
+    tau: Rate = 1e-3
+    """Added to the root of the sum of squared steps; that sum starts at its square."""
+
+
+@dataclass(kw_only=True, eq=False)
+class FedYogiParameters(Parameters):
+    """Of server Yogi."""
+
+    table = "server_optimizer"
+    learning_rate: Rate = 0.01
+    """Rate of the scaled step."""
+    beta1: Fraction = 0.9
+    """Decay of the mean of steps."""
+    beta2: Fraction = 0.99
+    """1 - beta2 is how far the second moment moves towards the squared step, by its sign."""
     tau: Rate = 1e-3
     """Added to the root of the second moment; that moment starts at its square."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.parameters import FedAdamParameters, FedAvgMParameters, Parameters, ServerSgdParameters
+from models.fl.parameters import (
+    FedAdagradParameters,
+    FedAdamParameters,
+    FedAvgMParameters,
+    FedYogiParameters,
+    Parameters,
+    ServerSgdParameters,
+)
 from models.fl.protocols import ServerOptimizer
 
 
@@ -49,18 +57,54 @@ class FedAvgM(_WithMoments, FedAvgMParameters):
         return velocity * self.learning_rate
 
 
-class FedAdam(_WithMoments, FedAdamParameters):
-    """m <- beta1 m + (1 - beta1) delta, v <- beta2 v + (1 - beta2) delta^2, step learning_rate m / (sqrt(v) + tau).
+class _Adaptive(_WithMoments):
+    """m <- beta1 m + (1 - beta1) delta, v by the method, step learning_rate m / (sqrt(v) + tau).
 
     Reddi et al. 2021, Algorithm 2: no correction of the first steps' bias; m starts at 0, v at tau^2.
     """
+
+    learning_rate: float
+    beta1: float
+    tau: float
+
+    @abstractmethod
+    def second(self, before: Tensor, delta: Tensor) -> Tensor:
+        """v (d,) after the step `delta` (d,), in place of `before`."""
 
     def step(self, delta: Tensor) -> Tensor:
         if not self._moments:
             self._moments = {"first": torch.zeros_like(delta), "second": torch.full_like(delta, self.tau**2)}
         first = self._moments["first"].lerp_(delta, 1 - self.beta1)
-        second = self._moments["second"].mul_(self.beta2).addcmul_(delta, delta, value=1 - self.beta2)
+        second = self._moments["second"] = self.second(self._moments["second"], delta)
         return first.div(second.sqrt().add_(self.tau)).mul_(self.learning_rate)
 
 
-SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {"sgd": ServerSgd, "fedavgm": FedAvgM, "fedadam": FedAdam}
+class FedAdam(FedAdamParameters, _Adaptive):
+    """v <- beta2 v + (1 - beta2) delta^2 (Reddi et al. 2021, Algorithm 2)."""
+
+    def second(self, before: Tensor, delta: Tensor) -> Tensor:
+        return before.mul_(self.beta2).addcmul_(delta, delta, value=1 - self.beta2)
+
+
+class FedAdagrad(FedAdagradParameters, _Adaptive):
+    """v <- v + delta^2 (Reddi et al. 2021, Algorithm 2)."""
+
+    def second(self, before: Tensor, delta: Tensor) -> Tensor:
+        return before.addcmul_(delta, delta)
+
+
+class FedYogi(FedYogiParameters, _Adaptive):
+    """v <- v - (1 - beta2) delta^2 sign(v - delta^2) (Reddi et al. 2021, Algorithm 2)."""
+
+    def second(self, before: Tensor, delta: Tensor) -> Tensor:
+        square = delta.square()
+        return before.addcmul_(square, before.sub(square).sign_(), value=self.beta2 - 1)
+
+
+SERVER_OPTIMIZERS: dict[str, Callable[..., ServerOptimizer]] = {
+    "sgd": ServerSgd,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+}

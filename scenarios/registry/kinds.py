@@ -131,6 +131,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "contribution": f"{_FL}.aggregation:ByContribution",
         "mixing": f"{_FL}.aggregation:Mixing",
         "majority-vote": f"{_FL}.aggregation:MajorityVote",
+        "median": f"{_FL}.robust:Median",
+        "trimmed-mean": f"{_FL}.robust:TrimmedMean",
+        "krum": f"{_FL}.robust:Krum",
     },
     "staleness": {
         "none": f"{_FL}.aggregation:NoStaleness",
@@ -140,7 +143,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "server_optimizer": {
         "sgd": f"{_FL}.server_optimizers:ServerSgd",
         "fedavgm": f"{_FL}.server_optimizers:FedAvgM",
+        "fedadagrad": f"{_FL}.server_optimizers:FedAdagrad",
         "fedadam": f"{_FL}.server_optimizers:FedAdam",
+        "fedyogi": f"{_FL}.server_optimizers:FedYogi",
     },
     "compression": {
         "none": f"{_FL}.compression.none:NoCompression",

@@ -16,14 +16,18 @@ from models.fl.options import DataOptions, LearnerOptions
 from models.fl.parameters import (
     STATISTICS_NOT_VOTED,
     AdamParameters,
+    FedAdagradParameters,
     FedAdamParameters,
     FedAvgMParameters,
+    FedYogiParameters,
     HingeParameters,
+    KrumParameters,
     MajorityVoteParameters,
     MixingParameters,
     PolynomialParameters,
     ServerSgdParameters,
     SgdParameters,
+    TrimmedMeanParameters,
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
 from scenarios.registry.in_process import spelled
@@ -117,6 +121,24 @@ class MajorityVote(Component, MajorityVoteParameters):
     kind: Literal["majority-vote"] = "majority-vote"
 
 
+class Median(Component):
+    """The median of each parameter over the delivered updates (Yin et al. 2018)."""
+
+    kind: Literal["median"] = "median"
+
+
+class TrimmedMean(Component, TrimmedMeanParameters):
+    """The mean of each parameter over the delivered updates, without the largest and the smallest (Yin et al. 2018)."""
+
+    kind: Literal["trimmed-mean"] = "trimmed-mean"
+
+
+class Krum(Component, KrumParameters):
+    """The mean of the updates whose nearest others are near (Krum, and with several Multi-Krum; Blanchard et al. 2017)."""
+
+    kind: Literal["krum"] = "krum"
+
+
 class NoStaleness(Component):
     """Updates from old versions of the model count in full."""
 
@@ -153,6 +175,18 @@ class FedAdam(Component, FedAdamParameters):
     kind: Literal["fedadam"] = "fedadam"
 
 
+class FedAdagrad(Component, FedAdagradParameters):
+    """Server Adagrad (Reddi et al. 2021)."""
+
+    kind: Literal["fedadagrad"] = "fedadagrad"
+
+
+class FedYogi(Component, FedYogiParameters):
+    """Server Yogi (Reddi et al. 2021)."""
+
+    kind: Literal["fedyogi"] = "fedyogi"
+
+
 OPTIMIZERS: dict[str, type[Component]] = {"sgd": Sgd, "adam": Adam}
 AGGREGATIONS: dict[str, type[Component]] = {
     "size": BySize,
@@ -160,9 +194,18 @@ AGGREGATIONS: dict[str, type[Component]] = {
     "contribution": ByContribution,
     "mixing": Mixing,
     "majority-vote": MajorityVote,
+    "median": Median,
+    "trimmed-mean": TrimmedMean,
+    "krum": Krum,
 }
 STALENESS: dict[str, type[Component]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
-SERVER_OPTIMIZERS: dict[str, type[Component]] = {"sgd": ServerSgd, "fedavgm": FedAvgM, "fedadam": FedAdam}
+SERVER_OPTIMIZERS: dict[str, type[Component]] = {
+    "sgd": ServerSgd,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+}
 
 
 class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above

@@ -20,7 +20,8 @@ from models.fl.methods import Methods
 from models.fl.networks import from_factory, mlp, svm
 from models.fl.optimizers import Adam, Sgd
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
-from models.fl.server_optimizers import FedAdam, FedAvgM
+from models.fl.robust import TrimmedMean
+from models.fl.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from netsim.core.streams import Streams
 from tests.helpers.fl_reference import draw_passes, flatten, train_one
 from tests.helpers.learners import SIZES, deliver, make, make_data, model
@@ -264,6 +265,8 @@ STATEFUL = {
     "both-kept": lambda: {"network": batchnorm_network(), "batch_statistics": "local", "optimizer_state": "kept", "buffer": 3},
     "fedavgm": lambda: {"server_optimizer": FedAvgM()},
     "fedadam": lambda: {"server_optimizer": FedAdam()},
+    "fedadagrad": lambda: {"server_optimizer": FedAdagrad()},
+    "fedyogi": lambda: {"server_optimizer": FedYogi(), "aggregation": TrimmedMean(share=0.3)},
     "buffer": lambda: {"buffer": 3},
     "by-seconds": lambda: {"evaluate_every_s": 2.5},
     "contribution": lambda: {"aggregation": ByContribution(), "contribution_samples": 6},

@@ -126,6 +126,9 @@ def test_every_partition_and_mechanism_is_known_on_both_sides():
     [
         {"aggregation": {"kind": "majority-vote", "learning_rate": 0.01, "tie": "random"}},
         {"aggregation": {"kind": "mixing"}, "staleness": {"kind": "polynomial"}},
+        {"aggregation": {"kind": "median"}, "server_optimizer": {"kind": "fedadagrad"}},
+        {"aggregation": {"kind": "trimmed-mean", "share": 0.2}, "server_optimizer": {"kind": "fedyogi", "tau": 0.01}},
+        {"aggregation": {"kind": "krum", "wrong": 0, "selected": 2}},
         {
             "aggregation": {"kind": "contribution"},
             "contribution_samples": 5,
