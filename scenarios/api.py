@@ -188,6 +188,8 @@ def sweep(
     script: ScriptSource | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
+    scheduler: str | None = None,
+    send_back: bool = False,
     overwrite: bool = False,
     resume: bool = False,
     strict: bool = False,
@@ -199,7 +201,9 @@ def sweep(
 
     `grid`: keys with lists of values, of which every combination is a variant. `out` None: in memory; else the folder, with the
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
-    `jobs`: processes, default all cores. The rest as for `run`. Raises ScenarioError, a ValueError.
+    `jobs`: processes, default all cores. `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or
+    "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md). The rest as
+    for `run`. Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
@@ -217,7 +221,7 @@ def sweep(
             progress(sum(rounds), most)
 
     if out is None:
-        return sweep_in_memory(planned, jobs=jobs, progress=tell)
+        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler)
     folder = Path(out)
     written_sweep.sweep(
         planned,
@@ -227,6 +231,8 @@ def sweep(
         jobs=jobs,
         progress=tell,
         allow_changed_code=allow_changed_code,
+        scheduler=scheduler,
+        send_back=send_back,
     )
     done = analysis.open_sweep(folder)
     add_comparison(folder, done, done.compare(), figures=figures)

@@ -138,6 +138,13 @@ def sweep(
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds, such as 1,2,3 or 1..10.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers to use; local:N starts N processes.")
+    ] = None,
+    send_back: Annotated[
+        bool, typer.Option("--send-back", help="Let results travel back from workers that do not share the folder.")
+    ] = False,
+    retries: Annotated[int, typer.Option(min=0, help="How often a run is simulated again whose worker was killed.")] = 2,
     overwrite: Overwrite = False,
     strict: Strict = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was interrupted or killed.")] = False,
@@ -177,6 +184,9 @@ def sweep(
                 jobs=jobs,
                 progress=show,
                 allow_changed_code=allow_changed_code,
+                scheduler=scheduler,
+                send_back=send_back,
+                retries=retries,
             )
         except KeyboardInterrupt:
             complete, wanted = progress_of(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.attempts import RETRIES, attempt_all, watching
 from scenarios.runs.books import refuse_unbalanced
+from scenarios.runs.cluster import opened
 from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.failures_listed import Failures
@@ -29,7 +29,7 @@ from scenarios.runs.plan import Plan, Planned
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import identified, label_counts, partition_table, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
-from scenarios.runs.workers import Board, Killed, processes
+from scenarios.runs.workers import Board, Killed
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -63,7 +63,13 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     return RunInMemory(summary=told, scenario_text=to_toml(scenario), tables=tables)
 
 
-def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callable[[list[int]], None] | None = None) -> Sweep:
+def sweep_in_memory(
+    planned: Plan,
+    *,
+    jobs: int | None = None,
+    progress: Callable[[list[int]], None] | None = None,
+    scheduler: str | None = None,
+) -> Sweep:
     """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
 
     `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
@@ -78,7 +84,9 @@ def sweep_in_memory(planned: Plan, *, jobs: int | None = None, progress: Callabl
     def lost(index: int, killed: Killed, again: bool) -> None:
         failures.lost(runs[index], killed.reason, again)
 
-    with processes(min(jobs or os.cpu_count() or 1, len(runs)), len(runs)) as workers, watching(workers, progress, stop):
+    # What the runs leave travels back in any case.
+    elsewhere = opened(jobs=jobs, scheduler=scheduler, runs=len(runs), send_back=scheduler is not None)
+    with elsewhere as workers, watching(workers, progress, stop):
         done = attempt_all(workers, runs, lambda index: _InWorker(runs[index], given), stop, retries=RETRIES, lost=lost)
         for index, result in done:
             if isinstance(result, str):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-import platform
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -27,7 +24,7 @@ from scenarios.build.simulation import Built
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.runs.energy import energy_accounts, energy_notes
-from scenarios.runs.machine import Effort
+from scenarios.runs.machine import Effort, versions
 from scenarios.schema.released import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 
@@ -124,7 +121,6 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
 
     late = after_run(scenario, totals, built.clients, ended)
     energy = energy_accounts(built)
-    packages = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
     return {
         "format": FORMAT,
         "name": scenario.name,
@@ -161,7 +157,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *late)],
         "machine": effort.notes(),
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+        "versions": versions(),
     }
 
 
@@ -254,14 +250,3 @@ def _learner_notes(learner: Any) -> dict[str, Any] | None:
         "trained_updates": learner.trained_updates,
         "refused_updates": learner.refused_updates,
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        about = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    # `importlib.metadata.version` parses all that a package says of itself as an e-mail.
-    text = about.read_text("METADATA") or about.read_text("PKG-INFO") or ""
-    found = re.search(r"^Version: *(.*)$", text, re.MULTILINE)
-    return found[1].strip() if found else about.version

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Any
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.attempts import RETRIES, attempt_all, watching
+from scenarios.runs.cluster import opened
 from scenarios.runs.earlier import Wanted, elsewhere, listed, look, look_at_all
+from scenarios.runs.ending import made
 from scenarios.runs.failures_listed import Failures
-from scenarios.runs.folders import check_sweep, extend_sweep, make, open_sweep, read_summary, write_manifest
+from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
@@ -22,7 +23,7 @@ from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
 from scenarios.runs.plan import Plan, Planned, plan, with_grid
-from scenarios.runs.workers import Killed, Workers, processes
+from scenarios.runs.workers import Killed, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
 
@@ -39,8 +40,13 @@ def sweep(
     progress: Callable[[list[int]], None] | None = None,
     allow_changed_code: bool = False,
     retries: int = RETRIES,
+    scheduler: str | None = None,
+    send_back: bool = False,
 ) -> Path:
     """Run all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
+
+    `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or "local:N", which starts one with N
+    processes. Its workers share the folder `out` with this process, or (`send_back`) their results travel back.
 
     `resume`: runs of an earlier attempt that are complete stay as they are, also where the plan has others now (a run is known by
     its identity, see `identity`), those cut off go on from their last checkpoint. Where the code of the user's own components is
@@ -55,13 +61,13 @@ def sweep(
     for p in planned.one_each:
         refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
     check_sweep(folder, overwrite or resume, paths)
-    with processes(min(jobs or os.cpu_count() or 1, len(planned.runs)), len(planned.runs)) as workers:
+    with opened(jobs=jobs, scheduler=scheduler, runs=len(planned.runs), send_back=send_back) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
-        make(folder)
-        with locked(folder):
+        with made(folder), locked(folder):
             check_sweep(folder, overwrite or resume, paths)  # another process may have begun a sweep there since
-            under_way = _UnderWay(planned, folder, workers)
+            under_way = _UnderWay(planned, folder, workers, send_back)
+            workers.require(folder)
             under_way.open(resume, allow_changed_code)
             with stop_requests() as stop, watching(workers, progress, stop):
                 try:
@@ -77,8 +83,9 @@ def sweep(
 class _UnderWay:
     """A sweep, from what an earlier attempt left of it to the list of what is complete."""
 
-    def __init__(self, planned: Plan, folder: Path, workers: Workers) -> None:
+    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
+        self._send_back = send_back
         self._wanted = dict(enumerate(_identified(planned.runs)))
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
@@ -112,7 +119,8 @@ class _UnderWay:
 
         def work(index: int) -> OneRun:
             wanted = self._wanted[index]
-            return OneRun(wanted.planned, wanted.code, self._folder / wanted.planned.path, resume=index in self._cut_off)
+            out = None if self._send_back else self._folder / wanted.planned.path
+            return OneRun(wanted.planned, wanted.code, out, resume=index in self._cut_off and out is not None)
 
         def lost(index: int, killed: Killed, again: bool) -> None:
             planned = self._wanted[index].planned

@@ -6,9 +6,7 @@ Runs tell how far they are, and are told to stop, over a `Board`. Workers on oth
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
+
+from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
 """Where among the counts the wish to stop stands."""
@@ -81,6 +81,9 @@ class Workers(Protocol):
     def stop(self) -> None:
         """Tell the runs that are under way to end."""
 
+    def require(self, folder: Path) -> None:
+        """Raise UserError unless the workers reach `folder`, which is there."""
+
 
 class _InMemory:
     def __init__(self, counts: Any, index: int) -> None:
@@ -124,6 +127,9 @@ class InThisProcess:
     def stop(self) -> None:
         self._counts[_STOP] = 1
 
+    def require(self, folder: Path) -> None:
+        """It is this process that reaches it."""
+
 
 @cache
 def _counts(file: str) -> Any:
@@ -166,7 +172,7 @@ class Processes:
         from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
         executor = self._free.pop()
-        at_work = (_at, Place.here(self._scratch), work, _InFile(self._file, index))
+        at_work = (_at, Place.here(), work, _InFile(self._file, index))
         try:
             future = executor.submit(*at_work)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
@@ -179,7 +185,7 @@ class Processes:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         found = []
-        for index, future in _taken(self._done, wait_s):
+        for index, future in taken(self._done, wait_s):
             executor = self._busy.pop(index)
             try:
                 found.append((index, future.result()))
@@ -199,6 +205,9 @@ class Processes:
     def stop(self) -> None:
         self._shown[_STOP] = 1
 
+    def require(self, folder: Path) -> None:
+        """They are on this machine."""
+
     def close(self) -> None:
         """Let go of the processes: those at work end at once, the others wait for the next sweep."""
         for executor in self._busy.values():
@@ -207,7 +216,8 @@ class Processes:
         self._busy, self._free = {}, []
 
 
-def _taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
+def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
+    """What is in a queue, after at most `wait_s` seconds."""
     try:
         yield queue.get(timeout=wait_s)
         while True:
@@ -229,8 +239,7 @@ def processes(count: int, runs: int) -> Iterator[Workers]:
     if count == 1:
         yield InThisProcess(runs)
         return
-    # A worker removes this folder where this process cannot, for it was killed.
-    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
+    with scratch_folder() as scratch:
         workers = Processes(count, runs, scratch)
         try:
             yield workers
@@ -268,25 +277,23 @@ class Place:
 
     folder: str
     path: tuple[str, ...]
-    scratch: str
 
     @classmethod
-    def here(cls, scratch: str) -> Place:
+    def here(cls) -> Place:
         """That of this process."""
-        return cls(os.getcwd(), tuple(sys.path), scratch)
+        return cls(os.getcwd(), tuple(sys.path))
+
+    def enter(self) -> None:
+        """Let this process work there; raises OSError where there is no such folder."""
+        if os.getcwd() != self.folder:
+            os.chdir(self.folder)
+        sys.path += [entry for entry in self.path if entry not in sys.path]
 
 
 def _at(place: Place, work: Work, board: Board) -> Any:
     """Do `work` as if in the process that asks for it."""
-    _SCRATCH.add(place.scratch)
-    if os.getcwd() != place.folder:
-        os.chdir(place.folder)
-    sys.path += [entry for entry in place.path if entry not in sys.path]
+    place.enter()
     return work(board)
-
-
-_SCRATCH: set[str] = set()
-"""Folders that the process this worker works for removes as it ends."""
 
 
 def _attend(parent: int) -> None:
@@ -298,6 +305,4 @@ def _watch(parent: int) -> None:
     # A process whose parent has ended is given another one.
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
-    for folder in _SCRATCH:
-        shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
