@@ -40,6 +40,8 @@ def attempt_all(
             attempts[index] += 1
             under_way.add(index)
             workers.submit(index, work(index))
+        if stop.asked:
+            stop.settle()  # the workers see to it; how long that takes depends on what they are at
         for index, result in workers.ended(_WAIT_S):
             under_way.remove(index)
             if isinstance(result, Killed):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from netsim.records import atomic
+from scenarios.runs import dask_worker
 from scenarios.runs.machine import versions
 from scenarios.runs.scratch import scratch_folder
 from scenarios.runs.workers import Killed, Place, Work, Workers, processes, taken
@@ -74,8 +75,9 @@ def _wanted() -> bool:
 class Cluster:
     """Workers of a Dask scheduler."""
 
-    def __init__(self, client: Any, runs: int, *, send_back: bool) -> None:
-        self._client = client
+    def __init__(self, client: Any, runs: int, *, send_back: bool, ahead: bool) -> None:
+        """`ahead`: give every worker one run more than it can simulate at a time, so that it does not wait for the next."""
+        self._client, self._ahead = client, ahead
         self._name = f"netsim-{uuid.uuid4().hex}"
         self._shown = np.zeros(runs, np.int64)
         self._place, self._send_back = Place.here(), send_back
@@ -99,9 +101,8 @@ class Cluster:
             self.count = sum(self._client.nthreads().values())
 
     def room(self) -> int:
-        # One more than can be simulated at a time, so that no worker waits for the next.
         self._recount()
-        return max(2 * self.count, 1) - len(self._under_way)
+        return max((1 + self._ahead) * self.count, 1) - len(self._under_way)
 
     def submit(self, index: int, work: Work) -> None:
         self._attempts += 1
@@ -235,7 +236,8 @@ def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
             raise UserError(f"--scheduler {address!r}: its workers lack netsim ({error}); install it there") from error
         for who, theirs in found.items():
             refuse_versions(f"worker {who}", versions(), theirs)
-        yield Cluster(client, runs, send_back=send_back)
+        # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.
+        yield Cluster(client, runs, send_back=send_back, ahead=local is None)
 
 
 @contextmanager
@@ -247,10 +249,14 @@ def _local(workers: int) -> Iterator[Any]:
         raise UserError("--scheduler 'local:0': needs a worker at least")
     # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
     start: Any = distributed.LocalCluster
-    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.comm.timeouts.connect": "60s"}
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.worker.preload": [dask_worker.__name__],
+    }
     with (
         scratch_folder() as scratch,
-        dask.config.set(settings),
+        dask.config.set({**settings, "temporary-directory": scratch}),
         start(
             n_workers=workers,
             threads_per_worker=1,

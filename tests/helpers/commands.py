@@ -43,3 +43,9 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         # A test run in the background may have been told to ignore interrupts; what it starts must not.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+
+
+def living(session: int) -> list[str]:
+    """Processes of a session that have not ended."""
+    shown = subprocess.run(["ps", "-o", "stat=,cmd=", "-s", str(session)], capture_output=True, text=True, check=False).stdout
+    return [line for line in shown.splitlines() if not line.startswith("Z")]

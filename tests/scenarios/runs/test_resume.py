@@ -26,25 +26,8 @@ from scenarios.runs.summary import Totals
 from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
 from tests.helpers.random_worlds import same
-from tests.helpers.rough_scenarios import BUFFERED, other, rough
+from tests.helpers.server_worlds import LEARNER, WORLDS
 from tests.helpers.small_scenario import small, small_tables
-
-LEARNER = {
-    "data": {"kind": "digits", "samples": 200},
-    "network": {"kind": "linear"},
-    "optimizer": {"kind": "sgd", "learning_rate": 0.1},
-    "max_steps": 1,
-}
-WORLDS: dict[str, dict[str, Any]] = {
-    "synchronous": rough(rounds=30),
-    "synchronous, training": rough("policy", "clustered-by-similarity", rounds=20),
-    "asynchronous, jammed": other("jammer", "reactive"),
-    "asynchronous, m-exp3": other("scheduler", "m-exp3"),
-    "asynchronous, glr-cucb": other("scheduler", "glr-cucb"),
-    "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
-    "fl-fa": other("policy", "quick-init-ucb"),
-    "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True}, "rounds": 12},
-}
 
 
 class Killed(BaseException):

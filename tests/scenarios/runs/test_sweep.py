@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep, with_grid
 from scenarios.schema.errors import UserError
-from tests.helpers.commands import LONG, contents, start, tables
+from tests.helpers.commands import LONG, contents, living, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small, small_tables
 
 
@@ -234,12 +233,6 @@ set = { rounds = 20 }
 [[sweep.variants]]
 name = "long"
 """
-
-
-def living(session: int) -> list[str]:
-    """Processes of a session that have not ended."""
-    shown = subprocess.run(["ps", "-o", "stat=,cmd=", "-s", str(session)], capture_output=True, text=True, check=False).stdout
-    return [line for line in shown.splitlines() if not line.startswith("Z")]
 
 
 @pytest.mark.parametrize("whole_group", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["terminal", "process"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,9 @@ from analysis import open_sweep
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import DefectError, UserError
-from tests.helpers.commands import LONG, start, tables
+from tests.helpers.commands import LONG, living, start, tables
+from tests.helpers.own_policies import KILLING
 from tests.helpers.small_scenario import small_tables
-
-KILLING = """
-import os, signal
-from pathlib import Path
-from models.policies.random import Random
-
-class Killing(Random):
-    '''Kills its process in round 3, unless it did so often enough, as a count in a file says.'''
-
-    def __init__(self, *, clients: int, per_round: int, times: int, file: str):
-        super().__init__(clients=clients, per_round=per_round)
-        self.times, self.file = times, Path(file)
-
-    def select(self, view):
-        done = len(self.file.read_text()) if self.file.exists() else 0
-        if view.round == 3 and done < self.times:
-            self.file.write_text("x" * (done + 1))
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().select(view)
-"""
 
 
 def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times(tmp_path: Path, monkeypatch: Any) -> None:
@@ -86,11 +66,6 @@ def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monk
     monkeypatch.undo()
     sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1, resume=True)
     assert not (tmp_path / "out" / "failures.json").exists()
-
-
-def living(session: int) -> list[str]:
-    shown = subprocess.run(["ps", "-o", "stat=,cmd=", "-s", str(session)], capture_output=True, text=True, check=False).stdout
-    return [line for line in shown.splitlines() if not line.startswith("Z")]
 
 
 @pytest.mark.slow

@@ -1,0 +1,25 @@
+"""A small scenario for every kind of server, each with something that could make two attempts differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.helpers.rough_scenarios import BUFFERED, other, rough
+
+LEARNER = {
+    "data": {"kind": "digits", "samples": 200},
+    "network": {"kind": "linear"},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+    "max_steps": 1,
+}
+WORLDS: dict[str, dict[str, Any]] = {
+    "synchronous": rough(rounds=30),
+    "synchronous, training": rough("policy", "clustered-by-similarity", rounds=20),
+    "asynchronous, jammed": other("jammer", "reactive"),
+    "asynchronous, m-exp3": other("scheduler", "m-exp3"),
+    "asynchronous, glr-cucb": other("scheduler", "glr-cucb"),
+    "semi-synchronous": rough(rounds=30, server={"kind": "semi-synchronous", "per_round": 4, "round_s": 2.0}),
+    "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
+    "fl-fa": other("policy", "quick-init-ucb"),
+    "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True}, "rounds": 12},
+}
