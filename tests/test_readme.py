@@ -30,6 +30,9 @@ LEAVES = {
     "scripts.md": {"scripted", "patience"},
     "stragglers.md": {"waits"},
     "breakpoints.md": {"jumps"},
+    "script-a-channel.md": {"crowded", "one"},
+    "write-a-policy.md": {"fleet"},
+    "test-the-timing.md": {"timing"},
     "my-cluster.md": {"first", "deadlines", "accuracy"},
 }
 """The folders below runs/ that the blocks of a page leave."""
@@ -53,7 +56,7 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-SLOW = ("my-cluster.md", "breakpoints.md")
+SLOW = ("my-cluster.md", "breakpoints.md", "script-a-channel.md", "write-a-policy.md", "test-the-timing.md")
 """Pages whose blocks run for minutes."""
 
 

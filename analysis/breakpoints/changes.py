@@ -60,11 +60,12 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
     """A row for each true change of `run`.
 
     Columns: change (from 1), at_round, at_s (its first round and when that begins), last_round (the last before the next
-    change), rounds and seconds (to the end of the last); declared_round, delay_rounds, delay_s (from its first round to the first
-    declaration, both counted; null: missed, or nothing declares changes); other_declarations (further ones in its rounds);
-    level_before (mean regret of the last `window` rounds before it; null: not measured, or fewer rounds), recovered_round (the
-    first of the first `window` rounds, all of them after the change, whose mean regret is at most that level), recovery_rounds,
-    recovery_s (0: it never rose; null: censored, or no level), and watched_rounds, watched_s (how long recovery was looked for).
+    change), rounds and seconds (to the end of the last), ends_run (whether no change follows); declared_round, delay_rounds,
+    delay_s (from its first round to the first declaration, both counted; null: missed, or nothing declares changes);
+    other_declarations (further ones in its rounds); level_before (mean regret of the last `window` rounds before it; null: not
+    measured, or fewer rounds), recovered_round (the first of the first `window` rounds, all of them after the change, whose mean
+    regret is at most that level), recovery_rounds, recovery_s (0: it never rose; null: censored, or no level), and
+    watched_rounds, watched_s (how long recovery was looked for).
     ValueError: `window` below 1.
     """
     import pandas as pd
@@ -88,6 +89,7 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
                 "last_round": last,
                 "rounds": last - first + 1,
                 "seconds": ends_s[last - 1] - starts_s[first - 1],
+                "ends_run": last == len(starts_s),
                 "declared_round": told[0] if len(told) else math.nan,
                 "delay_rounds": told[0] - first + 1 if len(told) else math.nan,
                 "delay_s": ends_s[int(told[0]) - 1] - starts_s[first - 1] if len(told) else math.nan,
@@ -104,7 +106,7 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
 
 
 COLUMNS = (
-    *("change", "at_round", "at_s", "last_round", "rounds", "seconds", "declared_round", "delay_rounds", "delay_s"),
+    *("change", "at_round", "at_s", "last_round", "rounds", "seconds", "ends_run", "declared_round", "delay_rounds", "delay_s"),
     *("other_declarations", "level_before", "recovered_round", "recovery_rounds", "recovery_s", "watched_rounds", "watched_s"),
 )
 
@@ -146,6 +148,5 @@ def _declared(run: Run, changes: Sequence[int]) -> FloatArray:
     if not run.has_detections:
         return np.zeros(0)
     rounds = np.asarray(run.arrow("detections", ["round"]).column("round").to_numpy(), np.float64)
-    causes = run_detections(run).causes
-    kept = np.array([cause != "jamming" for cause in causes], np.bool_) if causes else np.ones(len(rounds), np.bool_)
+    kept = np.array([cause != "jamming" for cause in run_detections(run, changes).causes], np.bool_)
     return np.sort(rounds[kept])

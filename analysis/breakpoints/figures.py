@@ -112,7 +112,7 @@ def course_figure(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> F
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
         if run.has_detections and len(run.detections):
             told = run.detections["round"].to_numpy(np.int64)
-            causes = run_detections(run).causes or ("change",) * len(told)
+            causes = run_detections(run, changes).causes
             for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
                 at = told[[found == cause for found in causes]]
                 if len(at):

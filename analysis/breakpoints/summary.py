@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.breakpoints.changes import WINDOW, Unit, change_table, detects
+from analysis.breakpoints.changes import WINDOW, Unit, change_table, detects, true_changes
 from analysis.groups import Groups
 from analysis.report.detections import run_detections
 from analysis.statistics import Interval, mean_interval
@@ -68,6 +68,8 @@ def answered(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> 
 
     ValueError: seconds are asked for, and no time passes.
     """
+    import pandas as pd
+
     told = {label: tables(runs, window=window) for label, runs in groups.items()}
     told = {label: frame for label, frame in told.items() if len(frame)}
     if not told:
@@ -75,12 +77,17 @@ def answered(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> 
     if unit == "seconds" and not any(frame["seconds"].any() for frame in told.values()):
         raise ValueError("unit = 'seconds': no time passes in these runs; count rounds")
     length, watched = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
-    delay_horizon = min(float(frame[length].min()) for frame in told.values())
-    looked_for = [float(frame.loc[frame["watched_rounds"] > 0, watched].min()) for frame in told.values()]
-    recovery_horizon = min((value for value in looked_for if not math.isnan(value)), default=math.nan)
-    return [
-        _answered(label, groups[label], frame, unit, delay_horizon, recovery_horizon) for label, frame in told.items()
-    ]
+    whole = pd.concat(told.values(), ignore_index=True)
+    horizons = _horizon(whole, length), _horizon(whole[whole["watched_rounds"] > 0], watched)
+    return [_answered(label, groups[label], frame, unit, *horizons) for label, frame in told.items()]
+
+
+def _horizon(frame: pd.DataFrame, column: str) -> float:
+    """The shortest time between a change and the next; where no run has two changes, between a change and the end of a run."""
+    if not len(frame):
+        return math.nan
+    last = frame["ends_run"].to_numpy(np.bool_)
+    return float((frame if last.all() else frame[~last])[column].min())
 
 
 def _answered(
@@ -89,13 +96,12 @@ def _answered(
     suffix = "rounds" if unit == "rounds" else "s"
     watched = frame[frame["watched_rounds"] > 0]
     declares = [run for run in runs if detects(run)]
-    scores = [run_detections(run) for run in declares]
+    scores = [run_detections(run, true_changes(run)) for run in declares]
     alarms = [
-        1000.0 * sum(score.false_alarms.values()) / max(1, len(run.rounds))
-        for run, score in zip(declares, scores, strict=True)
-        if score.changes is not None
+        1000.0 * sum(score.false_alarms.values()) / max(1, len(run.rounds)) for run, score in zip(declares, scores, strict=True)
     ]
-    delays = _by_seed(frame, f"delay_{suffix}", delay_horizon) if declares else []
+    length, looked_for = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
+    delays = _by_seed(frame, f"delay_{suffix}", length, delay_horizon) if declares else []
     return Answered(
         label=label,
         runs=len(runs),
@@ -107,15 +113,19 @@ def _answered(
         delay_horizon=delay_horizon,
         recovered=int(watched["recovery_rounds"].notna().sum()),
         watched=len(watched),
-        recovery=mean_interval(_by_seed(watched, f"recovery_{suffix}", recovery_horizon)),
+        recovery=mean_interval(_by_seed(watched, f"recovery_{suffix}", looked_for, recovery_horizon)),
         recovery_horizon=recovery_horizon,
     )
 
 
-def _by_seed(frame: pd.DataFrame, column: str, horizon: float) -> list[float]:
-    """Of each seed the mean over its changes of min(time, `horizon`); what was censored lasted longer than the horizon."""
-    restricted = frame[column].fillna(math.inf).clip(upper=horizon)
-    return [float(mean) for mean in restricted.groupby(frame["seed"]).mean()]
+def _by_seed(frame: pd.DataFrame, column: str, length: str, horizon: float) -> list[float]:
+    """Of each seed the mean over its changes of min(time, `horizon`); what was censored lasted longer than the horizon.
+
+    A change that the end of the run followed sooner than that is left out, whatever came of it.
+    """
+    long = frame[frame[length] >= horizon]
+    restricted = long[column].fillna(math.inf).clip(upper=horizon)
+    return [float(mean) for mean in restricted.groupby(long["seed"]).mean()]
 
 
 def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Reached | None:

@@ -122,11 +122,14 @@ class _Row(NamedTuple):
     jammed: int
 
 
-def run_detections(run: Run) -> DetectionScore:
-    """How a run's `detections.parquet` scores; nothing is known where it has no such table."""
+def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionScore:
+    """How a run's `detections.parquet` scores; nothing is known where it has no such table.
+
+    `changes`: the first rounds of the true changes (ascending); None: those that its summary knows.
+    """
     if not run.has_detections:
         return score((), None)
     aoi = run.summary.get("aoi") or {}
     columns = run.arrow("detections", _Row._fields).to_pydict()
     rows = [_Row(*row) for row in zip(*(columns[name] for name in _Row._fields), strict=True)]
-    return score(rows, change_rounds(aoi.get("channels")))
+    return score(rows, change_rounds(aoi.get("channels")) if changes is None else changes)
