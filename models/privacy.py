@@ -135,6 +135,10 @@ class Ledger:
         # Budget and leak by number of releases, filled as the counts grow: a charge is then two look-ups.
         self._epsilons = [0.0]
         self._leaks = [0.0]
+        self._table: FloatArray = np.zeros((2, 1))
+        """Both, as arrays."""
+        self._ends = False
+        """Whether a budget in it is 0: then some client may be exhausted."""
 
     def charge(self, client: int) -> tuple[float, float]:
         """Count one more release of `client`: its budget epsilon_i and its composed leak, this release included.
@@ -157,6 +161,27 @@ class Ledger:
         if not self._epsilons[count + 1] > 0:
             self.exhausted[client] = True
         return epsilon, self._leaks[count]
+
+    def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
+        """`charge` each of distinct `clients` (n,), n >= 1: their budgets and their composed leaks, (n,) both.
+
+        Raises ValueError where one of them has no budget left.
+        """
+        counts = self.participations[clients] + 1
+        most = int(counts.max())
+        if most >= self._table.shape[1] - 1:
+            # Twice as many as needed, so that the table is seldom made again.
+            self._extend(2 * most)
+            self._table = np.array([self._epsilons[: len(self._leaks)], self._leaks])
+            self._ends = not (self._table[0, 1:] > 0).all()
+        epsilons: FloatArray = self._table[0, counts]
+        if self._ends and not (epsilons > 0).all():
+            self.charge(int(clients[np.argmin(epsilons > 0)]))
+        self.participations[clients] = counts
+        self._most = max(self._most, most)
+        if self._ends:
+            self.exhausted[clients] = ~(self._table[0, counts + 1] > 0)
+        return epsilons, self._table[1, counts]
 
     def max_leak(self) -> float:
         """The largest composed leak over clients: that of the client with the most releases, as leaks only grow."""

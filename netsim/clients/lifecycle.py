@@ -71,7 +71,8 @@ class UpdateLifecycle:
         """Let the next in a queue transmit, whose life may be another's."""
         self._find = find
         self._energy = energy
-        self._charge_on_upload = charge_on == "upload"
+        self.charges_on_upload = charge_on == "upload"
+        """Whether privacy is spent as an upload begins; otherwise as it arrives."""
         self._access: UplinkAccess[Update] = medium.access
         self._own_link, self._waits = medium.access.own_link, not medium.access.free
         self._outages = medium.outages
@@ -99,7 +100,7 @@ class UpdateLifecycle:
         """What the steps of `begin` come to where all is sent at once: half of their cost would be calls from one to the next."""
         draws, count = updates[0].send_draws, len(updates)
         survive, duration_s = draws.uplink.values_at(now, count), draws.upload.values_at(now, count)
-        down, up, charge = self._down_bytes, self._up_bytes, self.accountant.charge if self._charge_on_upload else None
+        down, up, charge = self._down_bytes, self._up_bytes, self.accountant.charge if self.charges_on_upload else None
         call_at, due = self.clock.call_at, self._due
         for place, update in enumerate(updates):
             update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
@@ -269,7 +270,7 @@ class UpdateLifecycle:
         self.sending += 1
         update.bytes_up = self._up_bytes[update.client]
         self.bytes_up += update.bytes_up
-        if self._charge_on_upload and not update.charged:
+        if self.charges_on_upload and not update.charged:
             self._charge(update)
         draws = update.send_draws
         # The access first: whoever jams in this instant does so before.
@@ -314,7 +315,7 @@ class UpdateLifecycle:
         if cause is not None:
             self._end(update, "lost", now, cause)
             return
-        if not self._charge_on_upload:
+        if not self.charges_on_upload:
             self._charge(update)
         if self.takes_all or update.begun_round == self.open_round:
             update.censored = False

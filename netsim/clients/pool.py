@@ -10,24 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.clients.attempts import Attempts, Single
 from netsim.clients.lifecycle import Asking, UpdateLifecycle
-from netsim.clients.update import (
-    COMPUTE,
-    DOWNLOAD,
-    ENDED,
-    FIELDS,
-    OUTCOMES,
-    UPLOAD,
-    WAIT,
-    Drawn,
-    ModelDraws,
-    SendDraws,
-    Update,
-    WorkOfUpdate,
-)
+from netsim.clients.saved import restored_updates, updates_state
+from netsim.clients.tallies import Tallies
+from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, renew
+from netsim.clients.whole_rounds import WholeRounds
 from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
+    from netsim.clients.columns import Columns
     from netsim.clients.energy import Energy
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
@@ -37,9 +29,10 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
-class ClientPool:
+class ClientPool(Tallies):
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took. `groups_of`: names of the groups of clients (n,); None: none."""
+    the server how long each step of a delivered update took. `groups_of`: names of the groups of clients (n,); None: none.
+    `foreseeable`: nothing acts on clients, links or laws but by what is known beforehand."""
 
     settled = False
     """Whether it is known that nobody will ever come or go again."""
@@ -63,9 +56,11 @@ class ClientPool:
         reports_phases: bool = False,
         energy: Energy | None = None,
         groups_of: Callable[[IntArray], Sequence[str | None]] | None = None,
+        foreseeable: bool = True,
     ) -> None:
-        self.count, self.clock, self.medium = clients, clock, medium
-        self._groups_of, self.reports_phases = groups_of, reports_phases
+        super().__init__(clients)
+        self.clock, self.medium = clock, medium
+        self.groups_of, self.reports_phases = groups_of, reports_phases
         self.presence, self.energy = availability, energy
         """Who is there; what clients draw, and their batteries (None: it is not counted)."""
         self.accountant = accountant
@@ -73,7 +68,7 @@ class ClientPool:
             clock=clock,
             medium=medium,
             accountant=accountant,
-            find=lambda client: self.alive[client],
+            find=lambda client: self.alive_now[client],
             charge_on=charge_on,
             retry=retry,
             instant=instant,
@@ -82,29 +77,48 @@ class ClientPool:
         self.life.on_end = self._ended
         self.followers: list[Callable[[Update], object]] = []
         """Who is told of every attempt that ends, in the midst of the event that ended it."""
+        self.single_followers = 0
+        """How many of them have to be told of each by itself, at its time."""
         self.channels_of: Callable[[IntArray], list[int] | None] = lambda clients: None
         """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
-        self.busy: BoolArray = np.zeros(clients, np.bool_)
-        """(K,) whose attempt has not ended."""
-        self.last_delivery: IntArray = np.zeros(clients, np.int64)
-        """(K,) round of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
-        # Lists: an entry of an array costs four times as much to write.
-        self.last_delivery_s: list[float] = [0.0] * clients
-        """[K] when each client's last update arrived; 0 before the first."""
-        self.selections, self.successes = [0] * clients, [0] * clients
-        """[K] attempts begun, and updates delivered, by each client."""
-        self.alive: dict[int, Update] = {}
-        """The update that each client has, if it has one."""
-        self.in_flight: dict[int, Update] = {}
+        self.alive_now: dict[int, Update] = {}
+        """The update that each client has, if it has one and that is an object of its own."""
+        self._in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
-        self.started = self.models_sent = 0
-        """Attempts begun, and models sent to clients, so far."""
-        self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Attempts ended so far."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
         self._availability_draws = availability_draws
         self._charged = energy is not None and energy.batteries is not None
+        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and energy is None)
+        """Attempts that are worked out together."""
+
+    @property
+    def alive(self) -> dict[int, Update]:
+        """The update that each client has, if it has one."""
+        self.whole_rounds.release()
+        return self.alive_now
+
+    @property
+    def in_flight(self) -> dict[int, Update]:
+        """Those whose attempt has not ended."""
+        self.whole_rounds.release()
+        return self._in_flight
+
+    @property
+    def under_way(self) -> int:
+        """How many attempts have not ended."""
+        return len(self._in_flight) + len(self.whole_rounds)
+
+    def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
+        """Tell `each` of every attempt that ends; `together` of several, in their order, that were worked out together.
+
+        Without `together` none are.
+        """
+        self.followers.append(each)
+        if together is None:
+            self.single_followers += 1
+        else:
+            self.whole_rounds.followers.append(together)
 
     @property
     def availability(self) -> Availability | Energy:
@@ -115,7 +129,7 @@ class ClientPool:
         """Columns of an attempt's record that say nothing in this run."""
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
         work = [] if self.medium.work.samples is not None else ["samples", "steps"]
-        group = [] if self._groups_of is not None else ["group"]
+        group = [] if self.groups_of is not None else ["group"]
         return energy + work + group + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
@@ -133,14 +147,15 @@ class ClientPool:
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
         self.advance()
+        self.whole_rounds.settle(self.clock.now)
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
 
     def here(self) -> BoolArray:
         """(K,) who is present with enough charge to begin an update, or enough to go on with the one it has."""
         here, energy = self.availability.on, self.energy
-        if energy is not None and self.alive:
-            at_work = list(self.alive)
+        if energy is not None and self.alive_now:
+            at_work = list(self.alive_now)
             here = here.copy()
             here[at_work] = energy.alive[at_work]
         return here
@@ -148,13 +163,13 @@ class ClientPool:
     def able(self) -> BoolArray:
         """(K,) who has an update, or the budget to make one."""
         able = ~self.accountant.exhausted
-        able[list(self.alive)] = True
+        able[list(self.alive_now)] = True
         return able
 
     def ever_selectable(self) -> BoolArray:
         """(K,) who is present or will come, and has budget left: all that can at most be selectable at once."""
         here = self.ever_here()
-        if self.returning is not None and self.in_flight:
+        if self.returning is not None and self.under_way:
             here |= self.returning
         return here & ~self.accountant.exhausted
 
@@ -171,33 +186,55 @@ class ClientPool:
         version: int,
         steps: IntArray | None = None,
         holders: frozenset[int] = frozenset(),
-    ) -> list[Update]:
+    ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
 
         `steps` (n,): how many local steps each is asked for that has no update yet; None: as planned. A client without an update
         is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One whose
         attempt has not ended drops its update, which ends as aborted.
         """
-        now, alive = self.clock.now, self.alive
-        listed = chosen.tolist()
-        if self.in_flight:
-            self._end_all([self.in_flight[client] for client in listed if client in self.in_flight], "aborted")
+        whole, medium, now = self.whole_rounds, self.medium, self.clock.now
+        whole.abort(chosen)
+        if self._in_flight:
+            self._end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
+        if medium.outages is not None:
+            medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
+        send = SendDraws.drawn(medium, round, now, chosen)
+        models = None
+        if whole.take(len(chosen)) and self.probes is None:
+            models = ModelDraws.drawn(medium, round, now, chosen)
+            together = whole.begin(round, chosen, version, steps, models, send)
+            if together is not None:
+                return together
+        whole.release()
+        return self._start_each(round, chosen, version, steps, holders, send, models)
+
+    def _start_each(
+        self,
+        round: int,
+        chosen: IntArray,
+        version: int,
+        steps: IntArray | None,
+        holders: frozenset[int],
+        send: SendDraws,
+        models: ModelDraws | None,
+    ) -> Single:
+        """As `start`, update by update; `models`: what all of them need, if it is drawn."""
+        now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.channels_of(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
-        medium = self.medium
-        if medium.outages is not None:
-            medium.outages.forget(min((update.phase_start_s for update in alive.values()), default=now))
         fresh = listed if not alive else [client for client in listed if client not in alive]
-        send = SendDraws.drawn(medium, round, now, chosen)
         if fresh:
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
-            models = self._create(round, sent_to, version, asked)
+            if models is None:
+                models = ModelDraws.drawn(medium, round, now, sent_to)
+            self._create(models, version, asked)
             if medium.upload.looks_ahead and sent_to is chosen:
                 send.foresee(models, [alive[client] for client in fresh], now)
-        updates, selections = [], self.selections
-        in_flight, retry, energy = self.in_flight, self.life.retry, self.energy
+        updates = Single()
+        in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
@@ -207,25 +244,31 @@ class ClientPool:
             if retry:
                 update.started_round = update.begun_round
             in_flight[client] = update
-            selections[client] += 1
             updates.append(update)
         self.busy[chosen] = True
-        self.started += len(updates)
-        self.models_sent += len(fresh)
+        self.selections[chosen] += 1
+        self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
         if len(fresh) == len(listed) and not holders:
             self.life.begin_all(updates, now)
         else:
             self._set_out(round, fresh, updates, holders)
         return updates
 
-    def _create(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> ModelDraws:
-        """The updates of `clients` (n,), each asked for so many steps, and what they will need."""
-        now, listed, alive = self.clock.now, clients.tolist(), self.alive
-        draws = ModelDraws.drawn(self.medium, round, now, clients)
-        groups = [None] * len(listed) if self._groups_of is None else self._groups_of(clients)
-        for place, (client, work, group) in enumerate(zip(listed, self._work(clients, steps), groups, strict=True)):
+    def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
+        """The updates of the clients of `draws` (n,), each asked for so many steps."""
+        now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
+        groups = [None] * len(clients) if self.groups_of is None else self.groups_of(clients)
+        for place, (client, work, group) in enumerate(zip(clients.tolist(), self._work(clients, steps), groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
-        return draws
+
+    def add(self, updates: Sequence[Update], order: IntArray) -> None:
+        """Updates under way, which were worked out together, go on by themselves; their next steps come in `order` (n,)."""
+        for update in updates:
+            self.alive_now[update.client] = self._in_flight[update.client] = update
+            self.busy[update.client] = True
+            self.life.sending += update.phase == UPLOAD
+        for place in order.tolist():
+            self.life.schedule(updates[place])
 
     def _set_out(self, round: int, fresh: list[int], updates: list[Update], holders: frozenset[int]) -> None:
         """Those who are `fresh` get the model or have it; the others go on."""
@@ -233,14 +276,14 @@ class ClientPool:
         for client in fresh:
             if client in holders:
                 self.models_sent -= 1
-                self.life.train(self.alive[client], now)
+                self.life.train(self.alive_now[client], now)
             else:
-                self.life.begin(self.alive[client], now)
+                self.life.begin(self.alive_now[client], now)
         for update in updates:
             if update.begun_round != round:
                 self.life.proceed(update, now)
 
-    def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[WorkOfUpdate]:
+    def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[tuple[int, int | None, int | None]]:
         """How much each of `clients` (n,) is to train that are sent the model."""
         if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
@@ -254,12 +297,13 @@ class ClientPool:
             self.advance()
             self.energy.charge(self.clock.now)
             if self.energy.batteries is not None:
-                for update in list(self.in_flight.values()):
+                for update in list(self._in_flight.values()):
                     self.life.predict(update)
 
-    def cut(self, updates: Iterable[Update]) -> None:
-        """The server no longer waits for these attempts, and lets their clients know: they end as late."""
-        self._end_all(list(updates), "late")
+    def cut(self) -> None:
+        """The server no longer waits for any attempt, and lets their clients know: they end as late."""
+        self.whole_rounds.cut()
+        self._end_all(list(self._in_flight.values()), "late")
 
     def _end_all(self, updates: list[Update], outcome: str) -> None:
         # Those first who wait in a queue: none of them is to take over a sub-channel only to leave it in the same instant.
@@ -269,10 +313,10 @@ class ClientPool:
     def _ended(self, update: Update) -> None:
         client = update.client
         self.ended[update.outcome] += 1
-        del self.in_flight[client]
+        del self._in_flight[client]
         self.busy[client] = False
         if update.phase == ENDED:
-            del self.alive[client]
+            del self.alive_now[client]
         if not update.censored:
             self.last_delivery[client] = update.round
             self.last_delivery_s[client] = update.outcome_s
@@ -310,22 +354,10 @@ class ClientPool:
 
     def renew(self, name: Drawn) -> None:
         """A phase's law, or that of a link's losses, was replaced: what has not begun is evaluated again at the same uniforms."""
-        self._renew(name, self.medium, self.alive.values())
+        now = self.clock.now
+        renew(name, self.medium, self.alive.values(), now)
         if self.probes is not None:
-            self._renew(name, self.probes.medium, self.probes.under_way.values())
-
-    def _renew(self, name: Drawn, medium: Medium, updates: Iterable[Update]) -> None:
-        now, source = self.clock.now, getattr(medium, name)
-        held: dict[int, ModelDraws | SendDraws] = {}
-        sends = name in SendDraws.DRAWN
-        for update in updates:
-            if sends and update.outcome:  # its attempt is over: the next one will have draws of its own
-                continue
-            draws = update.send_draws if sends else update.model_draws
-            held[id(draws)] = draws
-        for draws in held.values():
-            if not getattr(draws, name).expire():
-                setattr(draws, name, source.draw(draws.round, now, draws.clients))
+            renew(name, self.probes.medium, self.probes.under_way.values(), now)
 
     def unfinished(self) -> list[Update]:
         """The attempts in flight, by round and place."""
@@ -333,28 +365,13 @@ class ClientPool:
 
     def state_dict(self) -> State:
         """Presence, ages, counts and every update that is alive with what it does next."""
-        # In the order in which their next steps stand on the clock, which decides between two of one instant.
-        alive = sorted(self.alive.values(), key=lambda update: (update.order, update.round, update.send_place))
-        # Updates that were started together share their draws.
-        models = list({id(update.model_draws): update.model_draws for update in alive}.values())
-        sends = list({id(update.send_draws): update.send_draws for update in alive if not update.outcome}.values())
-        places = {id(draws): i for draws_of in (models, sends) for i, draws in enumerate(draws_of)}
+        updates = updates_state(self.alive.values())
         return {
-            "last_delivery": self.last_delivery.copy(),
-            "last_delivery_s": np.array(self.last_delivery_s),
-            "successes": np.array(self.successes, np.int64),
-            "selections": np.array(self.selections, np.int64),
-            "started": self.started,
-            "models_sent": self.models_sent,
+            **self.tallies_state(),
             "uploads": self.life.uploads,
             "bytes_down": self.life.bytes_down,
             "bytes_up": self.life.bytes_up,
-            "ended": dict(self.ended),
-            "alive": [{name: getattr(update, name) for name in FIELDS} for update in alive],
-            "models": [draws.state_dict() for draws in models],
-            "sends": [draws.state_dict() for draws in sends],
-            "model_of": [places[id(update.model_draws)] for update in alive],
-            "send_of": [places.get(id(update.send_draws), -1) for update in alive],
+            **updates,
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
             "energy": None if self.energy is None else self.energy.state_dict(),
@@ -363,34 +380,21 @@ class ClientPool:
 
     def load_state_dict(self, state: State) -> None:
         """Take the state over; what updates do next is put on the clock, in the order in which it was."""
-        self.last_delivery = state["last_delivery"].copy()
-        self.last_delivery_s = state["last_delivery_s"].tolist()
-        self.successes = state["successes"].tolist()
-        self.selections = state["selections"].tolist()
-        self.started, self.models_sent = state["started"], state["models_sent"]
+        self.load_tallies(state)
         self.life.uploads = state["uploads"]
         self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]
-        self.ended = dict(state["ended"])
         self.presence.load_state_dict(state["availability"])
         if self.energy is not None:
             self.energy.load_state_dict(state["energy"])
         self.accountant.load_state_dict(state["accountant"])
-        models = [ModelDraws.restored(self.medium, drawn) for drawn in state["models"]]
-        sends = [SendDraws.restored(self.medium, drawn) for drawn in state["sends"]]
-        self.alive, self.in_flight = {}, {}
-        self.busy[:] = False
+        self.alive_now, self._in_flight = {}, {}
         self.life.sending = 0
-        for saved, model, send in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
-            update = Update.__new__(Update)
-            for name in FIELDS:
-                setattr(update, name, saved[name])
-            update.model_draws = models[model]
-            self.alive[update.client] = update
+        for update in restored_updates(self.medium, state):
+            self.alive_now[update.client] = update
             self.life.resume(update)
             if not update.outcome:
-                update.send_draws = sends[send]
-                self.in_flight[update.client] = update
+                self._in_flight[update.client] = update
                 self.busy[update.client] = True
                 self.life.sending += update.phase == UPLOAD
-        under_way = [update for update in self.alive.values() if update.phase == UPLOAD]
-        self.medium.access.resume(under_way, [self.alive[client] for client in state["queue"]])
+        under_way = [update for update in self.alive_now.values() if update.phase == UPLOAD]
+        self.medium.access.resume(under_way, [self.alive_now[client] for client in state["queue"]])

@@ -6,7 +6,7 @@ could not be delivered, an update takes several attempts, one a round; a row of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -251,3 +251,18 @@ class Update:
         if self.started_round is not None:
             self.untell_phase()
         return self.row()._replace(outcome="in_flight", outcome_s=now_s)
+
+
+def renew(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
+    """A law of `medium` was replaced: what `updates` have drawn of it is evaluated again at the same uniforms."""
+    source = getattr(medium, name)
+    held: dict[int, ModelDraws | SendDraws] = {}
+    sends = name in SendDraws.DRAWN
+    for update in updates:
+        if sends and update.outcome:  # its attempt is over: the next one will have draws of its own
+            continue
+        draws = update.send_draws if sends else update.model_draws
+        held[id(draws)] = draws
+    for draws in held.values():
+        if not getattr(draws, name).expire():
+            setattr(draws, name, source.draw(draws.round, now_s, draws.clients))

@@ -87,6 +87,10 @@ class NoAccountant(_Stateless):
     def charge(self, client: int) -> tuple[float, float]:
         return float("nan"), float("nan")
 
+    def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
+        nothing = np.full(len(clients), np.nan)
+        return nothing, nothing
+
     def max_leak(self) -> float:
         return 0.0
 

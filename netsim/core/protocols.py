@@ -266,6 +266,9 @@ class Accountant(Stateful, Protocol):
     def charge(self, client: int) -> tuple[float, float]:
         """Count one more release of `client`: its budget epsilon_i (inf where nothing is protected) and its leak so far."""
 
+    def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
+        """`charge` each of distinct `clients` (n,): their budgets and their leaks, (n,) both."""
+
     def max_leak(self) -> float:
         """The largest composed leak over clients so far (0 without a privacy mechanism)."""
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+    from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Stream
 
 ValueT = TypeVar("ValueT", float, bool)
@@ -62,6 +63,9 @@ class Draw(Protocol[ValueCo]):
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """The values of all clients, of whom there are `count`; (count,)."""
 
+    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+        """(n,) the value of each client at its time of `times_s` (n,), NaN: of no matter; None: another law holds by then."""
+
     def expire(self) -> bool:
         """The law was replaced from outside: True where it is evaluated again by itself, False where it must be drawn again."""
 
@@ -88,6 +92,10 @@ class Certain(Generic[ValueT]):
         """The value, `count` times."""
         return [self._value] * count
 
+    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+        """The value, for each."""
+        return np.full(len(times_s), self._value)
+
     def expire(self) -> bool:
         """It may be certain no more."""
         return False
@@ -104,7 +112,7 @@ class RoundDraw(Generic[ValueT]):
     """One quantity of every client of a round, as it stands at the time it is needed."""
 
     certain = False
-    __slots__ = ("_source", "_u", "clients", "round", "until_s", "values")
+    __slots__ = ("_array", "_array_until_s", "_source", "_u", "clients", "round", "until_s", "values")
 
     def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float) -> None:
         self._source: Any = source
@@ -112,18 +120,25 @@ class RoundDraw(Generic[ValueT]):
         self.round = round
         self.clients = clients
         self.values: list[ValueT] = []
-        self.until_s = 0.0
-        self._renew(time_s)
+        self.until_s = -_EVER
+        """Until when `values` hold; they are made of the array as they are needed."""
+        self._array: NDArray[Any]
+        self._evaluate(time_s)
 
-    def _renew(self, time_s: float) -> None:
+    def _evaluate(self, time_s: float) -> None:
         source = self._source
-        value, self.until_s = source.certain(self.round, time_s)
+        value, self._array_until_s = source.certain(self.round, time_s)
         if value is not None:
-            self.values = [value] * len(self.clients)
+            self._array = np.full(len(self.clients), value)
             return
         if self._u is None:
             self._u = source.uniforms(self.round, self.clients)
-        self.values, self.until_s = source.evaluate(self.round, time_s, self.clients, self._u)
+        self._array, self._array_until_s = source.evaluate(self.round, time_s, self.clients, self._u)
+
+    def _renew(self, time_s: float) -> None:
+        if time_s >= self._array_until_s:
+            self._evaluate(time_s)
+        self.values, self.until_s = self._array.tolist(), self._array_until_s
 
     def at(self, place: int, time_s: float) -> ValueT:
         """The value of the client at `place` under the law in force at `time_s`."""
@@ -137,9 +152,14 @@ class RoundDraw(Generic[ValueT]):
             self._renew(time_s)
         return self.values
 
+    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+        """(n,) the values under the law in force as the round began."""
+        until_s = self._array_until_s
+        return self._array if until_s == _EVER or not (times_s >= until_s).any() else None
+
     def expire(self) -> bool:
         """It is evaluated again when it is needed next."""
-        self.until_s = 0.0
+        self.until_s = self._array_until_s = 0.0
         return True
 
     def foresee(self, starts_s: FloatArray) -> None:
@@ -147,12 +167,13 @@ class RoundDraw(Generic[ValueT]):
 
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""
-        return {"values": list(self.values), "until_s": self.until_s}
+        return {"values": self._array.tolist(), "until_s": self._array_until_s}
 
     def load_state_dict(self, state: State) -> None:
         """Take over the values that were in force."""
         self.values = list(state["values"])
-        self.until_s = state["until_s"]
+        self._array = np.array(self.values)
+        self.until_s = self._array_until_s = state["until_s"]
 
 
 class Phases(Protocol):
@@ -215,10 +236,10 @@ class Durations:
         law, until_s = self.law.at(round, time_s)
         return (0.0 if self._spared.under(law) else None), until_s
 
-    def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[list[float], float]:
+    def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[FloatArray, float]:
         """Durations at uniforms `u` under the law in force, and until when it is in force."""
         law, until_s = self.law.at(round, time_s)
-        return law.quantile(u, clients).tolist(), until_s
+        return law.quantile(u, clients), until_s
 
 
 class Survivals:
@@ -285,10 +306,10 @@ class Survivals:
         law, until_s = self.in_force(round, time_s)
         return (True if self._spared.under(law) else None), until_s
 
-    def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[list[bool], float]:
+    def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
         """Survival at uniforms `u` under the law in force, and until when it is in force."""
         law, until_s = self.in_force(round, time_s)
-        return law.good(u, clients).tolist(), until_s
+        return law.good(u, clients), until_s
 
     def state_dict(self) -> State:
         """The state of the sub-channels."""

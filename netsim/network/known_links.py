@@ -6,9 +6,10 @@ for all clients of a round in one call where it can be foreseen when they will b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netsim.network.carriers import Carrier, NoCarrier, check_sizes
 
@@ -89,6 +90,15 @@ class TransferDraw:
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
         return self._work_out(np.full(count, time_s), np.array(self._delays.values_at(time_s, count)))
+
+    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+        """(n,) the durations of phases that begin at `times_s` (n,)."""
+        delays_s = self._delays.each(times_s)
+        if delays_s is None:
+            return None
+        # Whatever becomes of those that never begin.
+        starts_s = np.where(np.isnan(times_s), self._drawn_s, times_s)
+        return self._durations(starts_s, delays_s, self._clients)
 
     def expire(self) -> bool:
         """The delays are drawn again, and what was foreseen with them."""

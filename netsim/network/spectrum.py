@@ -119,7 +119,8 @@ class Spectrum:
         self._delay = self._delays.draw(round, time_s, self.all)
 
     def _renew(self, time_s: float) -> None:
-        self._good, self._until_s = self._states.evaluate(self._round, time_s, self.all, self._u)
+        good, self._until_s = self._states.evaluate(self._round, time_s, self.all, self._u)
+        self._good = good.tolist()
 
     def renew(self, time_s: float) -> None:
         """A law was replaced from outside: states and delays are evaluated again, at the same draws, for what begins now."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
-def column(values: list[Any], kind: pa.DataType) -> pa.Array:
+def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
     """`values` as an Arrow array of this type: numbers, booleans, words, or words by a dictionary in order of appearance.
 
     None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls.
@@ -22,24 +22,24 @@ def column(values: list[Any], kind: pa.DataType) -> pa.Array:
     Raises TypeError for what is not of the type, OverflowError for what does not fit in.
     """
     if pa.types.is_dictionary(kind):
-        return _words_by_number(values, kind)
+        return _words_by_number(list(values), kind)
     if pa.types.is_string(kind):
-        return _words(values)
+        return _words(list(values))
     if pa.types.is_floating(kind):
         numbers = np.array(values, kind.to_pandas_dtype())
         return _array(numbers, ~np.isnan(numbers), kind)
     numbers, allowed = np.array(values), "b" if pa.types.is_boolean(kind) else "iub"
     there = np.ones(len(values), bool)
-    if numbers.dtype.kind not in allowed and values:
+    if numbers.dtype.kind not in allowed and len(values):
         there = np.array([value is not None and value == value for value in values])
         numbers = np.array([value if is_there else False for value, is_there in zip(values, there, strict=True)])
-    if numbers.dtype.kind not in allowed and values:
+    if numbers.dtype.kind not in allowed and len(values):
         raise TypeError(f"{values[:5]!r}...: must all be of type {kind}, or null")
     if pa.types.is_boolean(kind):
         bits = np.packbits(numbers.astype(bool), bitorder="little")
         return pa.Array.from_buffers(kind, len(values), [_bitmap(there), pa.py_buffer(bits)])
     wanted = np.dtype(kind.to_pandas_dtype())
-    if values and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
+    if len(values) and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
         raise OverflowError(f"{numbers.min()} to {numbers.max()}: do not fit into {kind}")
     return _array(numbers.astype(wanted), there, kind)
 

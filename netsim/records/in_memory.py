@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from netsim.records.attempts import AttemptTable, Block, NoTable
 from netsim.records.columns import column
 from netsim.records.rows import (
     CLIENTS,
@@ -30,51 +31,104 @@ _FLUSH_ROWS = 8192
 
 
 class TableRows:
-    """Rows of one table that are not yet in Arrow; `write` is given them as a table whenever there are many, and by `flush`."""
+    """Rows of one table that are not yet written; `write` is given them as a table whenever there are so many, and by `flush`."""
 
     def __init__(self, schema: pa.Schema, write: Callable[[pa.Table], object]) -> None:
         self._schema, self._write = schema, write
         # Values row after row. Kept as rows they would be objects for the garbage collector to walk through, again and again.
         self._values: list[Any] = []
+        self._blocks: list[Any] = []
+        """Rows that came as columns; there are none while there are `_values`."""
+        self._in_blocks = 0
+        self._sealed: list[pa.Table] = []
+        """The rows before those."""
         self._names: Sequence[str] = schema.names
         self._full = _FLUSH_ROWS * len(schema)
+        """How many `_values` make a table."""
 
-    def taking(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
-        """`append`, of rows that hold these `columns` of the table, in this order; the others are null."""
-        table = self.waiting()
-        self._names, self._full = columns, _FLUSH_ROWS * len(columns)
-        self.wait(table)
-        return self.append
+    def taking(self, columns: Sequence[str]) -> TableRows:
+        """Itself, for rows that hold these `columns` of the table, in this order; the others are null."""
+        self._seal()
+        self._names = columns
+        self._make_room()
+        return self
 
     def append(self, row: tuple[Any, ...]) -> None:
+        """One more row."""
+        if self._blocks:
+            self._seal()
         self._values += row
         if len(self._values) >= self._full:
             self.flush()
 
+    def extend(self, block: Block) -> None:
+        """The rows of `block`."""
+        if self._values:
+            self._seal()
+        self._blocks.append(block)
+        self._in_blocks += len(block)
+        if self._in_blocks * len(self._names) >= self._full:
+            self._write_blocks()
+
     def waiting(self) -> pa.Table:
         """The rows that are not yet written."""
-        width = len(self._names)
-        count, place = len(self._values) // width, {name: i for i, name in enumerate(self._names)}
-        columns = [
-            column(self._values[place[field.name] :: width], field.type)
-            if field.name in place
-            else pa.nulls(count, field.type)
-            for field in self._schema
-        ]
-        return pa.Table.from_arrays(columns, schema=self._schema)
+        self._seal()
+        if not self._sealed:
+            return self._schema.empty_table()
+        if len(self._sealed) > 1:
+            self._sealed = [pa.concat_tables(self._sealed).unify_dictionaries().combine_chunks()]
+        return self._sealed[0]
 
     def wait(self, table: pa.Table) -> None:
         """Let the rows of `table` wait, in place of those that do."""
-        if not table.num_rows:
-            self._values = []
-            return
-        columns = [table.column(name).to_pylist() for name in self._names]
-        self._values = [value for row in zip(*columns, strict=True) for value in row]
+        self._values, self._blocks, self._in_blocks, self._sealed = [], [], 0, [table] if len(table) else []
+        self._make_room()
 
     def flush(self) -> None:
-        if self._values:
+        """Write whatever waits."""
+        self._seal()
+        if self._sealed:
             self._write(self.waiting())
+        self._sealed = []
+        self._make_room()
+
+    def _make_room(self) -> None:
+        self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self._names)
+
+    def _seal(self) -> None:
+        """Make a table of the rows that came last."""
+        if self._values:
+            width = len(self._names)
+            self._sealed.append(self._table({name: self._values[i::width] for i, name in enumerate(self._names)}))
             self._values.clear()
+        elif self._blocks:
+            self._sealed.append(self._of_block(self._blocks[0].with_others(self._blocks[1:])))
+            self._blocks, self._in_blocks = [], 0
+        else:
+            return
+        self._make_room()
+
+    def _write_blocks(self) -> None:
+        """Write tables of the very length that rows which come one by one are written in."""
+        rows = self._blocks[0].with_others(self._blocks[1:])
+        first, last = 0, self._full // len(self._names)
+        while last <= len(rows):
+            self._blocks, self._in_blocks = [rows.piece(first, last)], last - first
+            self.flush()
+            first, last = last, last + _FLUSH_ROWS
+        if first < len(rows):
+            self._blocks, self._in_blocks = [rows.piece(first, len(rows))], len(rows) - first
+
+    def _of_block(self, rows: Block) -> pa.Table:
+        return self._table({name: rows.column(name) for name in self._names})
+
+    def _table(self, columns: dict[str, Any]) -> pa.Table:
+        count = len(next(iter(columns.values())))
+        arrays = [
+            column(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
 
 
 class ArrowRecorder:
@@ -126,8 +180,8 @@ class ArrowRecorder:
     def round(self, row: RoundRow) -> None:
         self._keep("rounds", row)
 
-    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
-        return self._rows["clients"].taking(columns) if "clients" in self._rows else lambda row: None
+    def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        return self._rows["clients"].taking(columns) if "clients" in self._rows else NoTable()
 
     def jam(self, row: JamRow) -> None:
         self._keep("jams", row)

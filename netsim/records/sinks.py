@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from netsim.records.attempts import AttemptTable, NoTable, RowList
 from netsim.records.rows import (
     CLIENTS,
     DETECTIONS,
@@ -59,7 +60,7 @@ class Recorder(Protocol):
     def round(self, row: RoundRow) -> None:
         """A round has closed."""
 
-    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
+    def attempts(self, columns: Sequence[str]) -> AttemptTable:
         """Who takes the row of each attempt that has ended, or that the run has ended before.
 
         Rows hold the values of these `columns` of `UpdateRow`, in this order; nothing is to be said of the others in this run,
@@ -94,8 +95,8 @@ class NoRecorder:
     def round(self, row: RoundRow) -> None:
         return None
 
-    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
-        return lambda row: None
+    def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        return NoTable()
 
     def jam(self, row: JamRow) -> None:
         return None
@@ -135,8 +136,8 @@ class MemoryRecorder:
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
 
-    def attempts(self, columns: Sequence[str]) -> Callable[[tuple[Any, ...]], None]:
-        return lambda row: self.updates.append(UpdateRow(**dict(zip(columns, row, strict=True))))
+    def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        return RowList(self.updates, columns)
 
     def jam(self, row: JamRow) -> None:
         self.jams.append(row)
@@ -217,7 +218,7 @@ class ParquetRecorder:
         self.digests: dict[str, str] = {}
         """The SHA-256 of each file, once the recorder is closed."""
         self.round = rounds.rows.append
-        self.attempts = updates.rows.taking if updates else NoRecorder().attempts
+        self.attempts: Callable[[Sequence[str]], AttemptTable] = updates.rows.taking if updates else NoRecorder().attempts
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message

@@ -103,7 +103,7 @@ class ScheduledAssignment:
         self._place_of: dict[int, int] = {}
         self._taken = 0
         self._tried: list[tuple[int, int, bool]] = []
-        pool.followers.append(self._ended)
+        pool.follow(self._ended)
 
     def open(self, number: int, chosen: IntArray) -> None:
         """The scheduler assigns the sub-channels of the round's places."""

@@ -6,13 +6,18 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from simpy.events import Event
 
+from netsim.clients.attempts import Ended
+from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.servers.loop import Attempt, NobodyLeftError
 
 if TYPE_CHECKING:
+    from netsim.clients.attempts import Attempts
+    from netsim.clients.columns import Columns
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import State
@@ -42,7 +47,7 @@ def _no_deadline(deadline_s: float) -> ParameterError:
 class _OfOneRound:
     """A round is about the attempts that were begun as it opened."""
 
-    def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
+    def collect(self, attempts: Attempts) -> Attempts:
         """They themselves, in the order of selection."""
         return attempts
 
@@ -63,9 +68,12 @@ class _OfOneRound:
 
 
 class WhenEnded(_OfOneRound):
-    """A round closes once all its attempts have ended, at the first n deliveries, or at a deadline, whichever comes first."""
+    """A round closes once all its attempts have ended, at the first n deliveries, or at a deadline, whichever comes first.
 
-    def __init__(self, *, pool: ClientPool, rule: WaitRule) -> None:
+    `at_once`: the next round begins as one closes, unless it waits for clients; otherwise other things come in between.
+    """
+
+    def __init__(self, *, pool: ClientPool, rule: WaitRule, at_once: bool = False) -> None:
         self.pool = pool
         self.rule = rule
         self._closing = pool.clock.event()
@@ -73,7 +81,9 @@ class WhenEnded(_OfOneRound):
         self._arrived = 0
         self._deadline_s = 0.0
         self._alarm_set = False
-        pool.followers.append(self._ended)
+        self._at_once = at_once
+        pool.follow(self._ended, self._ended_together)
+        pool.whole_rounds.terms = lambda: (self.rule.first, _EVER if self.rule.deadline_s is None else self._deadline_s)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self.pool.life.open_round, self._due, self._arrived = number, expected, 0
@@ -86,6 +96,15 @@ class WhenEnded(_OfOneRound):
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
     def wait(self) -> Generator[Any, Any, None]:
+        whole = self.pool.whole_rounds
+        if whole.closes_s is not None:
+            # After everything else of that instant: it may be single updates by then.
+            yield self.pool.clock.event_at(whole.closes_s, LAST)
+            self.pool.life.open_round = None
+            whole.closed()
+            if not self._at_once:
+                whole.release()
+            return
         if not self._due and self.rule.deadline_s is None:
             # Nobody takes part: there is nothing to wait for, but a deadline.
             self.pool.life.open_round = None
@@ -101,6 +120,11 @@ class WhenEnded(_OfOneRound):
         self._arrived += update.outcome == "delivered"
         if self._due == 0 or self._arrived == self.rule.first:
             self._close()
+
+    def _ended_together(self, ended: Columns) -> None:
+        mine = ended.counts[ROUND] == self.pool.life.open_round
+        self._due -= int(np.count_nonzero(mine))
+        self._arrived += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
 
     def _set_alarm(self) -> None:
         # One alarm at a time: that of a round that closed early rings into a later one, and is then set again. Otherwise a long
@@ -159,7 +183,7 @@ class NothingOnTheAir(_OfOneRound):
         self._sent_before = 0
         self._closing: Event | None = None
         self._called = False
-        pool.followers.append(self._ended)
+        pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._sent_before = self.pool.life.uploads
@@ -218,10 +242,10 @@ class _Ends:
         self.ends: list[Attempt] = []
         """What has ended: of a run that goes on from a saved state, as `End`."""
 
-    def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
+    def collect(self, attempts: Attempts) -> Attempts:
         """In the order in which they ended."""
         ends, self.ends = self.ends, []
-        return ends
+        return Ended(ends)
 
     def pending(self) -> Sequence[Attempt]:
         """Those that count for a later round."""
@@ -246,7 +270,7 @@ class FixedLengthCarryOver(_Ends):
         super().__init__()
         self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None)
         pool.life.takes_all = True
-        pool.followers.append(self._ended)
+        pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._length.open(number, start_s, expected)
@@ -275,7 +299,7 @@ class BufferFull(_Ends):
         self._called_s = self._wake_s = -1.0
         pool.watchers.append(self._wake)
         pool.life.takes_all = True
-        pool.followers.append(self._ended)
+        pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         for end in self.ends:
@@ -318,12 +342,12 @@ class BufferFull(_Ends):
         if woken is not None:
             woken.succeed()
 
-    def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
+    def collect(self, attempts: Attempts) -> Attempts:
         """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""
         arrived = 0
         for i, end in enumerate(self.ends):
             arrived += not end.censored
             if arrived == self.buffer:
                 now, self.ends = self.ends[: i + 1], self.ends[i + 1 :]
-                return now
+                return Ended(now)
         return super().collect(attempts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.clients.attempts import Attempts, Single
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
@@ -54,7 +55,7 @@ class PolicyDispatch:
         self.reselect_busy = reselect_busy
         self.carry_over = carry_over
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
-        self.attempts: list[Update] = []
+        self.attempts: Attempts = Single()
         self.view: RoundView
         """What the policy saw as the present round began."""
         self.outcome: RoundOutcome
@@ -82,7 +83,7 @@ class PolicyDispatch:
         """Until `need` clients are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
         self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), None, self.need)
-        if not (self._selectable.any() or pool.in_flight or pool.ever_selectable().any()):
+        if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
     def prepare(self, number: int) -> Generator[Any, Any, None]:
@@ -125,19 +126,17 @@ class PolicyDispatch:
     def send(self, number: int) -> None:
         holders = _NO_HOLDERS if self._probing is None else self._probing.holders
         chosen, version = self._chosen, self.learner.version
-        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else []
+        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else Single()
 
     def tell(self, closed: ClosedRound) -> None:
-        if not closed.attempts:
+        attempts = closed.attempts
+        if not len(attempts):
             return
-        end_s = closed.end_s
-        if self.carry_over:
-            latency_s = [attempt.outcome_s - attempt.selected_s for attempt in closed.attempts]
-        else:
-            latency_s = [
-                (end_s if attempt.censored else attempt.outcome_s) - attempt.selected_s for attempt in closed.attempts
-            ]
-        self.outcome = told(closed, np.array(latency_s), phases=self.pool.reports_phases)
+        censored, outcome_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
+        if not self.carry_over:
+            outcome_s = np.where(censored, closed.end_s, outcome_s)
+        latency_s = outcome_s - np.asarray(attempts.column("selected_s"))
+        self.outcome = told(closed, latency_s, censored, phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 
     def state_dict(self) -> State:
@@ -164,7 +163,7 @@ class MembersDispatch:
         self.whole = whole
         self.reselect_busy = reselect_busy
         self.members: IntArray = np.zeros(0, np.int64)
-        self.attempts: list[Update] = []
+        self.attempts: Attempts = Single()
         self._steps: IntArray | None = None
         self._selectable: BoolArray
         self._chosen: IntArray
@@ -208,7 +207,7 @@ class MembersDispatch:
 
     def send(self, number: int) -> None:
         chosen = self._chosen
-        self.attempts = self.pool.start(number, chosen, self.learner.version, self._chosen_steps) if len(chosen) else []
+        self.attempts = self.pool.start(number, chosen, self.learner.version, self._chosen_steps) if len(chosen) else Single()
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides by a round: who takes part is settled slot by slot."""
@@ -238,13 +237,14 @@ class KeepAtWork:
         self.learner = learner
         self.concurrency = concurrency
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
-        self.attempts: list[Update] = []
+        self.attempts: Attempts = Single()
+        self._begun = Single()
         self._number = 0
         self._left_out, self._empty = -1, 0
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
         self._draws = streams["policy"]
         self._rng: np.random.Generator
-        pool.followers.append(self._ended)
+        pool.follow(self._ended)
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
@@ -268,7 +268,7 @@ class KeepAtWork:
         self._number = number
         self._left_out, self._empty = -1, 0
         self._asked[:] = False
-        self.attempts = []
+        self._begun = self.attempts = Single()
         self._rng = self._draws.generator(number)
         return _NOBODY
 
@@ -299,14 +299,16 @@ class KeepAtWork:
                 self._empty += 1
                 stays = chosen != self._left_out
                 chosen, steps = chosen[stays], None if steps is None else steps[stays]
-            self.attempts += pool.start(self._number, chosen, self.learner.version, steps) if len(chosen) else []
+            if len(chosen):
+                self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
 
     def _ended(self, update: Update) -> None:
         self._asked[update.client] = True
 
     def tell(self, closed: ClosedRound) -> None:
-        latency_s = np.array([attempt.outcome_s - attempt.selected_s for attempt in closed.attempts])
-        self.policy.observe(told(closed, latency_s, phases=self.pool.reports_phases))
+        outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
+        censored = np.asarray(closed.attempts.column("censored"), np.bool_)
+        self.policy.observe(told(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
 
     def state_dict(self) -> State:
         """The policy's."""
@@ -330,7 +332,7 @@ class Everyone:
         self.pool = pool
         self.learner = learner
         self.round_s = round_s
-        self.attempts: list[Update] = []
+        self.attempts: Attempts = Single()
         self._chosen: IntArray
         self._for_good = False
         """Whether nobody will come or go any more, so that `_chosen` stays, as long as everybody has budget."""
@@ -375,7 +377,7 @@ class Everyone:
         self._chosen, self._for_good = self._chosen[self._chosen != client], False
 
     def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else []
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else Single()
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides who takes part."""

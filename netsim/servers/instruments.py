@@ -57,8 +57,8 @@ class Ages(Instrument):
         """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
         pool = self.pool
         ages = (closed.number + 1 - pool.last_delivery).tolist()
-        last_s = pool.last_delivery_s
-        for update in self.dispatch.attempts:
+        last_s = pool.last_delivery_s.tolist()
+        for update in self.dispatch.attempts.updates:
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]
         total, squares = sum(ages), sum([age * age for age in ages])
@@ -75,6 +75,8 @@ class Ages(Instrument):
 
 class Jamming(Instrument):
     """What jammers and collisions did to a round's transmissions, and what the jamming cost."""
+
+    reads_ends = True
 
     def __init__(self, *, jammers: Jammers) -> None:
         self.jammers = jammers
@@ -139,6 +141,8 @@ class Restarts(Instrument):
 
 class Detections(Instrument):
     """The changes that a scheduler declares, each a record of its own."""
+
+    reads_ends = True
 
     def __init__(self, *, scheduler: ChannelScheduler, recorder: Recorder) -> None:
         self.scheduler = scheduler

@@ -16,6 +16,7 @@ from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Select
 from netsim.servers.assignment import Assignment, NoAssignment
 
 if TYPE_CHECKING:
+    from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.clock import Clock
@@ -73,19 +74,19 @@ class ClosedRound:
     number: int
     start_s: float
     end_s: float
-    attempts: Sequence[Attempt]
+    attempts: Attempts
     """What the round is about, as its close rule says."""
     content: Content | None
     """Of the delivered updates, as far as it is wanted."""
     version: int | None
     """The model's before they were folded into it; None: nothing is trained."""
     ended: Sequence[Update]
-    """All attempts that ended since the last close, whichever round they began in."""
+    """All attempts that ended since the last close, whichever round they began in; where an instrument looks at them."""
 
     @property
     def clients(self) -> IntArray:
         """(n,) the clients of its attempts."""
-        return np.array([attempt.client for attempt in self.attempts], np.int64)
+        return np.asarray(self.attempts.column("client"), np.int64)
 
 
 class Dispatch(Stateful, Protocol):
@@ -95,7 +96,7 @@ class Dispatch(Stateful, Protocol):
     """Whether it wants the content of updates."""
     needs_losses: bool
     """Whether it wants the losses that came with them."""
-    attempts: list[Update]
+    attempts: Attempts
     """Begun as the present round opened."""
 
     @property
@@ -137,7 +138,7 @@ class CloseRule(Stateful, Protocol):
     def wait(self) -> Generator[Any, Any, None]:
         """Let time pass to the close; raises NobodyLeftError where it can never come."""
 
-    def collect(self, attempts: list[Update]) -> Sequence[Attempt]:
+    def collect(self, attempts: Attempts) -> Attempts:
         """The attempts that the round is about, in which `attempts` were begun."""
 
     def pending(self) -> Sequence[Attempt]:
@@ -149,6 +150,9 @@ class Instrument:
 
     This one measures nothing; others override what they have something to say on.
     """
+
+    reads_ends = False
+    """Whether it looks at `ClosedRound.ended`."""
 
     def open(self, number: int) -> None:
         """The round has opened; nothing has been sent."""
@@ -221,7 +225,8 @@ class RoundLoop:
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update] = []
         pool.channels_of = self.assignment.channels
-        pool.followers.append(self._ends.append)
+        if any(instrument.reads_ends for instrument in instruments):
+            pool.follow(self._ends.append)
 
     def run_round(self) -> Generator[Any, Any, ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
@@ -240,8 +245,8 @@ class RoundLoop:
         self.is_open = True
         self.dispatch.send(number)
         yield from self.close.wait()
-        if pool.in_flight and not self.straggle:
-            pool.cut(pool.in_flight.values())
+        if not self.straggle and pool.under_way:
+            pool.cut()
         self.is_open = False
         attempts = self.close.collect(self.dispatch.attempts)
         ends = self._ends.copy()
@@ -257,20 +262,24 @@ class RoundLoop:
             self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
         return closed
 
-    def _aggregate(self, number: int, attempts: Sequence[Attempt]) -> Content | None:
+    def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
         if not self.learner.aggregates:
             return None
-        delivered = [attempt for attempt in attempts if not attempt.censored]
-        if not delivered:
+        delivered = ~np.asarray(attempts.column("censored"), np.bool_)
+        if not delivered.any():
             return None
+
+        def of(name: str) -> Any:
+            return np.asarray(attempts.column(name))[delivered]
+
         return self.learner.aggregate(
             Deliveries(
                 round=number,
-                clients=np.array([attempt.client for attempt in delivered]),
-                rounds=np.array([attempt.begun_round for attempt in delivered]),
-                versions=np.array([attempt.version for attempt in delivered]),
-                epsilon=np.array([attempt.budget for attempt in delivered]),
-                steps=np.array([attempt.drawn_steps for attempt in delivered]),
+                clients=of("client"),
+                rounds=of("begun_round"),
+                versions=of("version"),
+                epsilon=of("budget"),
+                steps=of("drawn_steps"),
             ),
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,

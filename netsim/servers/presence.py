@@ -31,9 +31,11 @@ class Presence:
         pool = self._pool
         while int(np.count_nonzero(now_able := _those(able(), among))) < need:
             next_s = float(pool.availability.next_change_s.min())
-            nothing_moves = next_s == _EVER and not pool.in_flight
+            nothing_moves = next_s == _EVER and not pool.under_way
             if nothing_moves or int(np.count_nonzero(_those(pool.ever_selectable(), among))) < need:
                 raise NobodyLeftError
+            # Whoever waits for somebody is told of each attempt at its time.
+            pool.whole_rounds.release()
             self._woken = pool.clock.event()
             if next_s < _EVER and next_s != self._wake_s:
                 self._wake_s = next_s

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.clients.columns import plain
 from netsim.core.reports import Reports, RoundOutcome
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import FloatArray
+    from netsim.core.protocols import BoolArray, FloatArray
     from netsim.servers.loop import ClosedRound
 
 _NAN = float("nan")
 
 
-def told(closed: ClosedRound, latency_s: FloatArray, *, phases: bool) -> RoundOutcome:
-    """What a policy is told of a round; `latency_s` (n,) of its attempts, `phases`: clients report how long each step took."""
-    censored = np.array([attempt.censored for attempt in closed.attempts], np.bool_)
+def told(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, phases: bool) -> RoundOutcome:
+    """What a policy is told of a round; `latency_s`, `censored` (n,) of its attempts.
+
+    `phases`: clients report how long each step took.
+    """
     updates = None if closed.content is None else closed.content.updates
     return RoundOutcome(
         closed.number,
@@ -35,21 +38,22 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
     """What came with the updates of a round; `phases` as of `told`. An update that was delivered does not change any more."""
     attempts, version = closed.attempts, closed.version
     reports = Reports.nothing(len(attempts))
-    places = [place for place, attempt in enumerate(attempts) if not attempt.censored]
-    arrived = [attempts[place] for place in places]
-    if version is None:
-        reports.staleness[places] = [closed.number - attempt.begun_round for attempt in arrived]
-    else:
-        reports.staleness[places] = [version - attempt.version for attempt in arrived]
-    reports.samples[places] = [-1 if attempt.samples is None else attempt.samples for attempt in arrived]
-    reports.steps[places] = [-1 if attempt.steps is None else attempt.steps for attempt in arrived]
-    reports.bytes_down[places] = [attempt.bytes_down for attempt in arrived]
-    reports.bytes_up[places] = [attempt.bytes_up for attempt in arrived]
-    reports.elapsed_s[places] = [attempt.outcome_s - attempt.selected_s for attempt in arrived]
+    places = np.flatnonzero(~np.asarray(attempts.column("censored"), np.bool_))
+
+    def of(name: str) -> Any:
+        return np.asarray(attempts.column(name))[places]
+
+    reports.staleness[places] = closed.number - of("begun_round") if version is None else version - of("version")
+    for name in ("samples", "steps"):
+        amounts = plain(attempts.column(name))
+        getattr(reports, name)[places] = [-1 if amounts[place] is None else amounts[place] for place in places.tolist()]
+    reports.bytes_down[places] = of("bytes_down")
+    reports.bytes_up[places] = of("bytes_up")
+    reports.elapsed_s[places] = of("outcome_s") - of("selected_s")
     if phases:
-        reports.download_s[places] = [attempt.download_end_s - attempt.download_start_s for attempt in arrived]
-        reports.compute_s[places] = [attempt.compute_end_s - attempt.compute_start_s for attempt in arrived]
-        reports.upload_s[places] = [attempt.upload_end_s - attempt.upload_start_s for attempt in arrived]
+        reports.download_s[places] = of("download_end_s") - of("download_start_s")
+        reports.compute_s[places] = of("compute_end_s") - of("compute_start_s")
+        reports.upload_s[places] = of("upload_end_s") - of("upload_start_s")
     content = closed.content
     if content is not None and content.loss is not None and content.loss_rms is not None:
         reports.loss[places], reports.loss_rms[places] = content.loss, content.loss_rms
@@ -61,5 +65,7 @@ def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, 
     content = closed.content
     if content is None or content.loss is None or content.loss_rms is None:
         return {}
-    keys = [(attempt.client, attempt.begun_round) for attempt in closed.attempts if not attempt.censored]
+    attempts = closed.attempts
+    told = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
+    keys = [(client, begun_round) for client, begun_round, censored in told if not censored]
     return dict(zip(keys, zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True), strict=True))

@@ -38,7 +38,7 @@ class Book:
 
     def counts(self) -> dict[str, int]:
         """Since the start of the run, and what is in flight."""
-        return {**self._now(), "in_flight": len(self._pool.in_flight)}
+        return {**self._now(), "in_flight": self._pool.under_way}
 
     def row(
         self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: dict[str, Any]
@@ -47,7 +47,7 @@ class Book:
         pool, now, before = self._pool, self._now(), self._before
         said = _BLANK | columns
         said["round"], said["start_s"], said["end_s"], said["version"] = round, start_s, end_s, version
-        said["in_flight"], said["max_leak"] = len(pool.in_flight), pool.accountant.max_leak()
+        said["in_flight"], said["max_leak"] = pool.under_way, pool.accountant.max_leak()
         if evaluation is not None:
             said["accuracy"], said["loss"], said["training_loss"] = evaluation.accuracy, evaluation.loss, evaluation.training_loss
         if pool.energy is not None:
@@ -94,17 +94,21 @@ class AttemptRows:
         self.columns = tuple(name for name in UpdateRow._fields if name not in unused)
         """Those that this run has something to say of."""
         self._values: Callable[[Update | UpdateRow], tuple[Any, ...]] = attrgetter(*self.columns)
-        self._write = recorder.attempts(self.columns)
+        self._table = recorder.attempts(self.columns)
         self._held: list[UpdateRow] = []
-        if not at_close:
-            loop.pool.followers.append(self._hold if self._with_losses else self._ended)
+        if at_close:
+            loop.pool.single_followers += 1
+        elif self._with_losses:
+            loop.pool.follow(self._hold, lambda ended: self._held.extend(ended.rows()))
+        else:
+            loop.pool.follow(self._ended, lambda ended: self._table.extend(ended))
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all rows to `recorder` from now on."""
-        self._write = recorder.attempts(self.columns)
+        self._table = recorder.attempts(self.columns)
 
     def _ended(self, update: Update) -> None:
-        self._write(self._values(update))
+        self._table.append(self._values(update))
 
     def _hold(self, update: Update) -> None:
         self._held.append(update.row())
@@ -113,11 +117,11 @@ class AttemptRows:
         """A round is over, and its instruments have been read."""
         if self.at_close:
             losses = losses_by_update(closed) if self._with_losses else {}
-            for update in self.loop.dispatch.attempts:
+            for update in self.loop.dispatch.attempts.updates:
                 if losses:
                     self._record(update.row(), losses.get((update.client, update.begun_round)))
                 else:
-                    self._write(self._values(update))
+                    self._table.append(self._values(update))
         elif self._held:
             # What counts for a later round has no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
@@ -128,20 +132,21 @@ class AttemptRows:
                     self._record(row, losses.get((row.client, row.round)))
 
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
-        self._write(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
+        self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
 
     def unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         now = self.loop.clock.now
         if self.at_close and not self.loop.is_open:
             return
+        self.loop.pool.whole_rounds.release()
         for row in self._held:
-            self._write(self._values(row))
+            self._table.append(self._values(row))
         energy = self.loop.pool.energy
-        for update in self.loop.dispatch.attempts if self.at_close else self.loop.pool.unfinished():
+        for update in self.loop.dispatch.attempts.updates if self.at_close else self.loop.pool.unfinished():
             if energy is not None and not update.outcome:
                 energy.account(update, now)
-            self._write(self._values(update if update.outcome else update.unfinished_row(now)))
+            self._table.append(self._values(update if update.outcome else update.unfinished_row(now)))
 
     def state_dict(self) -> State:
         """The rows held."""
@@ -197,7 +202,7 @@ class RoundServer:
     @property
     def in_flight(self) -> int:
         """Attempts that have begun and have not ended."""
-        return len(self.loop.pool.in_flight)
+        return self.loop.pool.under_way
 
     def run_round(self) -> Generator[Any, Any, None]:
         """One round, as a process of the clock. Raises NobodyLeftError if there can never be another."""

@@ -192,7 +192,7 @@ class SlotServer(ABC):
     @property
     def in_flight(self) -> int:
         """Attempts that have begun and have not ended."""
-        return len(self.training.pool.in_flight)
+        return self.training.pool.under_way
 
     def notes(self) -> dict[str, Any]:
         """What a summary says of it that no table does."""

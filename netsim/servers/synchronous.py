@@ -51,7 +51,7 @@ def synchronous_server(
         clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
-        close=WhenEnded(pool=pool, rule=wait),
+        close=WhenEnded(pool=pool, rule=wait, at_once=probing is None),
         learner=learner,
         instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *asking],
         assignment=channels.assignment,

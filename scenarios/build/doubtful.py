@@ -135,8 +135,8 @@ class Ended(Protocol):
 class Tried(Protocol):
     """The clients of a run that is over: how many attempts each (K,) began, and how many of its updates were delivered."""
 
-    selections: list[int]
-    successes: list[int]
+    selections: IntArray
+    successes: IntArray
 
 
 def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> list[Caution]:

@@ -87,6 +87,7 @@ class World:
             groups_of=self.population.names_of if self.population.grouped else None,
             reports_phases=scenario.clients.report_phases,
             energy=self.energy,
+            foreseeable=self.targets is None,
         )
 
     def component(

@@ -227,7 +227,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
             first = [math.ceil(start) for start in law.starts if start <= totals.rounds]
         table = {"unit": law.unit, "starts": list(law.starts), "first_rounds": first, "means": law.segment_means.tolist()}
     return {
-        "successes": list(built.clients.successes),
+        "successes": built.clients.successes.tolist(),
         "jam_dwells": channels.jammers.spent,
         "restarts": [row.round for row in totals.detections],
         "detections": detection_totals(totals.detections, table),

@@ -79,7 +79,7 @@ class Observed:
 
     def deliveries(self) -> IntArray:
         """(K,) updates delivered so far by each client."""
-        return np.array(self._runner.journal.read("deliveries", self._pool.successes.copy), np.int64)
+        return np.array(self._runner.journal.read("deliveries", self._pool.successes.tolist), np.int64)
 
     def channel_deliveries(self) -> IntArray:
         """(N,) updates delivered so far over each sub-channel."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from netsim.clients.columns import plain
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, RoundView, Selection, SelectionPolicy, State
@@ -79,7 +80,7 @@ class _Watch(Alteration):
     def closed(self, closed: ClosedRound) -> None:
         self.closed_rounds[closed.number] = _told(closed)
         # Of a server that asks for clients in mid-round they are known only now.
-        asked = {attempt.client for attempt in closed.attempts}
+        asked = set(closed.clients.tolist())
         self.taken_part[closed.number] = sorted({*self.taken_part[closed.number], *asked})
 
 
@@ -149,15 +150,11 @@ def _keep_channels(pool: ClientPool, chosen: IntArray) -> None:
 
 
 def _told(closed: ClosedRound, *, but: int | None = None) -> Closed:
+    told = zip(*(plain(closed.attempts.column(name)) for name in ("client", "selected_s", "outcome_s", "censored")), strict=True)
     ends = tuple(
-        End(
-            attempt.client,
-            float(attempt.selected_s),
-            float("inf") if np.isnan(attempt.outcome_s) else float(attempt.outcome_s),
-            not attempt.censored,
-        )
-        for attempt in closed.attempts
-        if attempt.client != but
+        End(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)
+        for client, selected_s, outcome_s, censored in told
+        if client != but
     )
     return Closed(closed.number, float(closed.start_s), float(closed.end_s), ends)
 

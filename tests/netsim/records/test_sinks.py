@@ -41,7 +41,7 @@ def test_what_was_not_reached_is_null_and_zero_stays_zero(tmp_path: Path) -> Non
     recorder = ParquetRecorder(tmp_path)
     recorder.round(round_row(1))
     recorder.round(round_row(2, accuracy=0.0))
-    recorder.attempts(UpdateRow._fields)(update_row(1, "lost", NAN))
+    recorder.attempts(UpdateRow._fields).append(update_row(1, "lost", NAN))
     recorder.close()
     rounds = pq.read_table(tmp_path / "rounds.parquet").to_pylist()
     assert [row["accuracy"] for row in rounds] == [None, 0.0]
@@ -56,7 +56,7 @@ def test_rows_are_written_as_they_come_and_none_is_lost(tmp_path: Path, monkeypa
     recorder = ParquetRecorder(tmp_path)
     path, sizes = tmp_path / "clients.parquet", []
     for number in range(1, 1051):
-        recorder.attempts(UpdateRow._fields)(update_row(number, ("delivered", "late", "lost")[number % 3]))
+        recorder.attempts(UpdateRow._fields).append(update_row(number, ("delivered", "late", "lost")[number % 3]))
         sizes.append(path.stat().st_size)
     # The file has grown all along: rows do not wait in memory for the end.
     assert sizes[-1] > sizes[500] > sizes[150] > 0
@@ -70,7 +70,7 @@ def test_rows_are_written_as_they_come_and_none_is_lost(tmp_path: Path, monkeypa
 
 def test_tables_that_are_not_wanted_are_not_there(tmp_path: Path) -> None:
     recorder = ParquetRecorder(tmp_path, clients=False)
-    recorder.attempts(UpdateRow._fields)(update_row(1))
+    recorder.attempts(UpdateRow._fields).append(update_row(1))
     recorder.jam(JamRow(1, "j", 0, 0.0, 1.0, 0, 0))
     recorder.detection(DetectionRow(1, 1.0, 0, "glr-exact", 9, 0))
     recorder.round(round_row(1))
@@ -87,10 +87,10 @@ def test_a_run_without_rows_leaves_readable_tables(tmp_path: Path) -> None:
 def test_recorders_in_memory_and_none_take_the_same_calls() -> None:
     for recorder in (MemoryRecorder(), NoRecorder()):
         recorder.round(round_row(1))
-        recorder.attempts(UpdateRow._fields)(update_row(1))
+        recorder.attempts(UpdateRow._fields).append(update_row(1))
         recorder.jam(JamRow(1, "j", 0, 0.0, 1.0, 0, 0))
         recorder.detection(DetectionRow(1, 1.0, 0, "glr-exact", 9, 0))
         recorder.close()
     kept = MemoryRecorder()
-    kept.attempts(UpdateRow._fields)(update_row(3))
+    kept.attempts(UpdateRow._fields).append(update_row(3))
     assert kept.updates == [update_row(3)]

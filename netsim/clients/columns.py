@@ -1,0 +1,202 @@
+"""Attempts of updates as columns: an entry for each, in place of an object for each.
+
+Their whole life is known as they begin, so that the columns hold what is still to come, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.update import OUTCOMES
+from netsim.records.rows import UpdateRow
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
+
+SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, EPSILON, LEAK, AWAY = range(11)
+"""Rows of `times`: seconds, NaN where a step is not reached, but for what privacy costs."""
+CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED = range(14)
+"""Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
+`ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it."""
+TIMES, COUNTS = AWAY + 1, CHARGED + 1
+"""How many rows there are of each."""
+DELIVERED, LOST, LATE, ABORTED = range(4)
+_TIMES = {
+    "selected_s": SELECTED,
+    "download_start_s": DOWN_START,
+    "download_end_s": DOWN_END,
+    "compute_start_s": TRAIN_START,
+    "compute_end_s": TRAIN_END,
+    "upload_start_s": UP_START,
+    "upload_end_s": UP_END,
+    "outcome_s": END,
+    "epsilon": EPSILON,
+    "budget": EPSILON,
+    "leak": LEAK,
+}
+_COUNTS = {
+    "client": CLIENT,
+    "round": ROUND,
+    "begun_round": ROUND,
+    "version": VERSION,
+    "age_rounds": AGE,
+    "bytes_down": DOWN,
+    "bytes_up": UP,
+    "drawn_steps": DRAWN,
+}
+_OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
+_OUTCOMES = np.array(OUTCOMES, object)
+_EVER = np.inf
+
+
+class Columns:
+    """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups_of`: the groups of clients (n,).
+
+    `times` (11, n), `counts` (14, n): rows as of the constants above.
+    """
+
+    __slots__ = ("causes", "counts", "groups_of", "times")
+    updates = ()
+    """None of them is an object of its own."""
+
+    def __init__(
+        self,
+        times: FloatArray,
+        counts: IntArray,
+        causes: Sequence[str],
+        groups_of: Callable[[IntArray], Sequence[str | None]] | None,
+    ) -> None:
+        self.times = times
+        self.counts = counts
+        self.causes = causes
+        self.groups_of = groups_of
+
+    def __len__(self) -> int:
+        return len(self.counts[0])
+
+    def piece(self, first: int, last: int) -> Columns:
+        """Those from place `first` up to `last`, not included; the same memory."""
+        return Columns(self.times[:, first:last], self.counts[:, first:last], self.causes, self.groups_of)
+
+    def at(self, places: IntArray) -> Columns:
+        """Those at `places` (m,), in this order."""
+        return Columns(self.times.take(places, axis=1), self.counts.take(places, axis=1), self.causes, self.groups_of)
+
+    def with_others(self, others: Sequence[Columns]) -> Columns:
+        """These, and then `others`."""
+        times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
+        counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
+        return Columns(times, counts, self.causes, self.groups_of)
+
+    def column(self, name: str) -> Any:
+        """The column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for null."""
+        if name in _TIMES:
+            return self.times[_TIMES[name]]
+        if name in _COUNTS:
+            return self.counts[_COUNTS[name]]
+        if name == "outcome":
+            return _OUTCOMES[self.counts[OUTCOME]].tolist()
+        if name == "censored":
+            return self.counts[OUTCOME] != DELIVERED
+        if name == "cause":
+            causes = self.causes
+            return [None if place < 0 else causes[place] for place in self.counts[CAUSE].tolist()]
+        if name in _OF_TRAINING:
+            # What training processes is told of those only that have come to it.
+            values = self.counts[_OF_TRAINING[name]]
+            known = (values >= 0) & ~np.isnan(self.times[TRAIN_START])
+            if known.all():
+                return values
+            return [amount if is_known else None for amount, is_known in zip(values.tolist(), known.tolist(), strict=True)]
+        if name == "group" and self.groups_of is not None:
+            return self.groups_of(self.counts[CLIENT])
+        return [None] * len(self)
+
+    def rows(self) -> list[UpdateRow]:
+        """The record of each."""
+        columns = [self.column(name) for name in UpdateRow._fields]
+        return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
+
+    def reached(self, now_s: float) -> Columns:
+        """As they stand at `now_s`: what comes later is not known yet."""
+        times, counts = self.times.copy(), self.counts.copy()
+        steps = times[DOWN_END : END + 1]
+        steps[steps > now_s] = np.nan
+        counts[UP, np.isnan(times[UP_START])] = 0
+        return Columns(times, counts, self.causes, self.groups_of)
+
+    def cut(self, outcome: int, now_s: float) -> Columns:
+        """As they are once all of them are cut at `now_s`, before they end: the phase that each is in ends then."""
+        made = self.reached(now_s)
+        times, counts = made.times, made.counts
+        for start, end in ((DOWN_START, DOWN_END), (TRAIN_START, TRAIN_END), (UP_START, UP_END)):
+            times[end, ~np.isnan(times[start]) & np.isnan(times[end])] = now_s
+        times[END] = now_s
+        counts[OUTCOME], counts[CAUSE], counts[ARRIVES] = outcome, -1, 0
+        return made
+
+    def phase_starts_s(self) -> FloatArray:
+        """(3, n) when the last phase of each began, and those before it that took time, back to the selection; then inf.
+
+        -inf, in the first row, of what was over as it began. Two attempts that end in one instant do so in the order of these
+        numbers: the end of a phase is put on the clock as it begins.
+        """
+        times = self.times
+        starts = times[[UP_START, TRAIN_START, DOWN_START]]
+        found: FloatArray = np.full((3, len(self)), _EVER)
+        depth = np.zeros(len(self), np.int64)
+        latest = np.full(len(self), _EVER)
+        everyone = np.arange(len(self))
+        for row in starts:
+            # A phase without length is passed in the instant of the one before; NaN is smaller than nothing.
+            there = row < latest
+            found[depth[there], everyone[there]] = row[there]
+            latest[there] = row[there]
+            depth += there
+        found[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER
+        return found
+
+    def in_order_of_begin(self) -> IntArray:
+        """(n,) places in the order in which their last phases began."""
+        first, second, third = self.phase_starts_s()
+        order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], third, second, first))
+        return order
+
+    def in_order_of_end(self) -> IntArray:
+        """(n,) places in the order in which they end."""
+        ends_s = self.times[END]
+        order: IntArray = ends_s.argsort()
+        rising = ends_s[order]
+        if (rising[1:] == rising[:-1]).any():
+            begun = self.in_order_of_begin()
+            order = begun[ends_s[begun].argsort(kind="stable")]
+        return order
+
+
+def plain(column: Any) -> list[Any]:
+    """A column as a list of plain values, None for null."""
+    return column if isinstance(column, list) else column.tolist()
+
+
+class Selected:
+    """The attempts of one round as it closes, in the order of selection: at `places` (n,) of `table`."""
+
+    __slots__ = ("_all", "_closes_s", "_places")
+    updates = ()
+
+    def __init__(self, table: Columns, places: IntArray, closes_s: float) -> None:
+        self._all, self._places, self._closes_s = table, places, closes_s
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def column(self, name: str) -> Any:
+        """As of `Columns`."""
+        column = self._all.column(name)
+        if SELECTED < _TIMES.get(name, SELECTED) <= END:
+            column = np.where(column > self._closes_s, np.nan, column)
+        return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
+

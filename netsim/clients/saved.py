@@ -1,0 +1,45 @@
+"""Updates as plain data, and back: what a run keeps of them at a round boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from netsim.clients.update import FIELDS, ModelDraws, SendDraws, Update
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+    from netsim.network.medium import Medium
+
+
+def updates_state(updates: Collection[Update]) -> State:
+    """Every update with what it does next, and its draws."""
+    # In the order in which their next steps stand on the clock, which decides between two of one instant.
+    alive = sorted(updates, key=lambda update: (update.order, update.round, update.send_place))
+    # Updates that were started together share their draws.
+    models = list({id(update.model_draws): update.model_draws for update in alive}.values())
+    sends = list({id(update.send_draws): update.send_draws for update in alive if not update.outcome}.values())
+    places = {id(draws): i for draws_of in (models, sends) for i, draws in enumerate(draws_of)}
+    return {
+        "alive": [{name: getattr(update, name) for name in FIELDS} for update in alive],
+        "models": [draws.state_dict() for draws in models],
+        "sends": [draws.state_dict() for draws in sends],
+        "model_of": [places[id(update.model_draws)] for update in alive],
+        "send_of": [places.get(id(update.send_draws), -1) for update in alive],
+    }
+
+
+def restored_updates(medium: Medium, state: State) -> list[Update]:
+    """The updates of `updates_state`, in their order."""
+    models = [ModelDraws.restored(medium, drawn) for drawn in state["models"]]
+    sends = [SendDraws.restored(medium, drawn) for drawn in state["sends"]]
+    updates = []
+    for saved, model, send in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
+        update = Update.__new__(Update)
+        for name in FIELDS:
+            setattr(update, name, saved[name])
+        update.model_draws = models[model]
+        if not update.outcome:
+            update.send_draws = sends[send]
+        updates.append(update)
+    return updates

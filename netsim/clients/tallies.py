@@ -1,0 +1,47 @@
+"""What is kept of every client, with or without an update: arrays over all of them, and counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.update import OUTCOMES
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
+
+_KEPT = ("last_delivery", "last_delivery_s", "successes", "selections")
+
+
+class Tallies:
+    """Who is busy, when each of so many `clients` last delivered, and how many attempts have begun and ended."""
+
+    def __init__(self, clients: int) -> None:
+        self.count = clients
+        self.busy: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) whose attempt has not ended."""
+        self.last_delivery: IntArray = np.zeros(clients, np.int64)
+        """(K,) round of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
+        self.last_delivery_s: FloatArray = np.zeros(clients)
+        """(K,) when each client's last update arrived; 0 before the first."""
+        self.selections: IntArray = np.zeros(clients, np.int64)
+        """(K,) attempts begun by each client."""
+        self.successes: IntArray = np.zeros(clients, np.int64)
+        """(K,) updates delivered by each client."""
+        self.started = self.models_sent = 0
+        """Attempts begun, and models sent to clients, so far."""
+        self.ended = dict.fromkeys(OUTCOMES, 0)
+        """Attempts ended so far."""
+
+    def tallies_state(self) -> State:
+        """All of it but who is busy, which follows from the updates."""
+        arrays = {name: getattr(self, name).copy() for name in _KEPT}
+        return arrays | {"started": self.started, "models_sent": self.models_sent, "ended": dict(self.ended)}
+
+    def load_tallies(self, state: State) -> None:
+        """Take over what was kept; nobody is busy."""
+        for name in _KEPT:
+            getattr(self, name)[:] = state[name]
+        self.started, self.models_sent, self.ended = state["started"], state["models_sent"], dict(state["ended"])
+        self.busy[:] = False

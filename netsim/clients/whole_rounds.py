@@ -1,0 +1,286 @@
+"""The attempts of a round worked out together, as arrays, where each has its way to itself: no queue, no shared medium.
+
+A strategy for the life of an update, not another life: what `UpdateLifecycle` does step by step, at the same draws, is done for
+all attempts of a round as they begin. When each phase ends, who is lost, late or aborted, and when the round closes is then
+known; the close is the one event that is put on the clock. What is recorded is the same to the last bit, ties included.
+
+Whoever looks at single updates in between, such as a checkpoint, has them made of the columns; they then go on step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from netsim.clients.columns import (
+    ABORTED,
+    ARRIVES,
+    CHARGED,
+    CLIENT,
+    DELIVERED,
+    END,
+    EPSILON,
+    LATE,
+    LEAK,
+    OUTCOME,
+    PLACE,
+    ROUND,
+    SELECTED,
+    UP,
+    UP_START,
+    Columns,
+    Selected,
+)
+from netsim.clients.foreseen import Foreseen
+from netsim.clients.releasing import released
+
+if TYPE_CHECKING:
+    from netsim.clients.lifecycle import UpdateLifecycle
+    from netsim.clients.update import ModelDraws, SendDraws, Update
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import Accountant, Availability, BoolArray, FloatArray, IntArray
+    from netsim.network.medium import Medium
+
+FROM = 8
+"""Attempts of a round from which on arrays are quicker than single updates."""
+_EVER = float("inf")
+
+
+class Pool(Protocol):
+    """The clients (`netsim.clients.pool.ClientPool`), as far as this looks at them."""
+
+    clock: Clock
+    medium: Medium
+    presence: Availability
+    accountant: Accountant
+    life: UpdateLifecycle
+    settled: bool
+    single_followers: int
+    groups_of: Callable[[IntArray], Sequence[str | None]] | None
+    alive_now: dict[int, Update]
+    busy: BoolArray
+    last_delivery: IntArray
+    last_delivery_s: FloatArray
+    selections: IntArray
+    successes: IntArray
+    started: int
+    models_sent: int
+    ended: dict[str, int]
+
+    def add(self, updates: Sequence[Update], order: IntArray) -> None:
+        """Updates under way go on by themselves; their next steps come in `order` (n,)."""
+
+
+class WholeRounds:
+    """Attempts of `pool` that are worked out round by round. `possible` False: something may act on them in mid-round.
+
+    Those that outlast their round stay in the table, beside those of the next.
+    """
+
+    def __init__(self, *, pool: Pool, possible: bool) -> None:
+        life, medium = pool.life, pool.medium
+        alone = medium.access.free and not (medium.down.carries or medium.up.carries)
+        self._possible = possible and alone and not (life.instant or life.retry)
+        self._pool = pool
+        self._foreseen = Foreseen(medium)
+        self.terms: Callable[[], tuple[int | None, float]] | None = None
+        """After how many deliveries the round that opens will close (None: it waits for all), and when at the latest; None: a
+        round closes by another rule."""
+        self.followers: list[Callable[[Columns], object]] = []
+        """Who is told of attempts that have ended, in the order in which they did."""
+        self.closes_s: float | None = None
+        """When the round under way will close; None: that is not known."""
+        self._table: Columns | None = None
+        self._ends_s: FloatArray = np.zeros(0)
+        """(n,) when the attempts of the table end, ascending; the first of them may be over."""
+        self._over = 0
+        self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
+        self._outlasting = False
+        """Whether some outlast the round that closed last."""
+
+    def __len__(self) -> int:
+        """Attempts that have not ended."""
+        return len(self._ends_s) - self._over
+
+    def take(self, count: int) -> bool:
+        """Whether `count` attempts that begin now may be worked out together."""
+        pool = self._pool
+        if not self._possible or self.terms is None or pool.alive_now or pool.single_followers:
+            return False
+        return count >= FROM or len(self) > 0
+
+    def begin(
+        self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
+    ) -> Selected | None:
+        """Begin the attempts of `chosen` (n,); None, and nothing is done, where the life of some is not known now."""
+        pool, old = self._pool, len(self)
+        lives = self._foreseen.lives(
+            chosen=chosen,
+            version=version,
+            steps=steps,
+            ages=round - pool.last_delivery[chosen],
+            away_s=None if pool.settled else pool.presence.next_change_s[chosen],
+            models=models,
+            sends=sends,
+        )
+        if lives is None:
+            return None
+        table = Columns(*lives, self._foreseen.causes, pool.groups_of)
+        if old:
+            table = self._rest().with_others([table])
+        order = table.in_order_of_end()
+        table = table.at(order)
+        ends_s = table.times[END]
+        mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
+        closes_s = self._close(table, ends_s, mine)
+        if closes_s is None:
+            return None
+        self._table, self._ends_s, self._over, self.closes_s = table, ends_s, 0, closes_s
+        self._draws[round] = models, sends
+        pool.selections[chosen] += 1
+        pool.started += len(chosen)
+        pool.models_sent += len(chosen)
+        pool.life.bytes_down += self._foreseen.bytes_down(chosen)
+        places = np.empty(len(chosen), np.int64)
+        places[table.counts[PLACE, mine]] = mine
+        return Selected(table, places, closes_s)
+
+    def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> float | None:
+        """When the round closes, whose deliveries after that are late; None where what follows from it cannot be foreseen.
+
+        `ends_s` (n,): when the attempts of `table` end, ascending; `mine` (m,): the places of those of this round.
+        """
+        assert self.terms is not None
+        first, latest_s = self.terms()
+        counts = table.counts
+        last = mine.item(-1)
+        if first is not None:
+            arrived = mine[counts[OUTCOME, mine] == DELIVERED]
+            if len(arrived) >= first:
+                last = arrived.item(first - 1)
+        closes_s = ends_s.item(last)
+        if closes_s <= latest_s:
+            following = last + 1
+            # What is sent in no time is over after the server has gone on, if it is ready in the instant of the close, but after
+            # what closed it: then the order of single events matters.
+            if following < len(ends_s) and ends_s[following] == closes_s:
+                tied = slice(following, int(ends_s.searchsorted(closes_s, "right")))
+                starts_s = table.times[UP_START, tied]
+                if ((starts_s == closes_s) & (table.times[SELECTED, tied] < closes_s)).any():
+                    return None
+        else:
+            closes_s = latest_s
+            following = int(ends_s.searchsorted(closes_s, "right"))
+        if following < len(ends_s):
+            if self._foreseen.medium.outages is not None:
+                return None
+            late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
+            counts[OUTCOME, late] = LATE
+        return closes_s
+
+    def settle(self, until_s: float) -> None:
+        """Everything that happens up to `until_s`, that instant included, has happened."""
+        count = len(self)
+        if not count:
+            return
+        table = self._rest()
+        self._count(table, until_s)
+        over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
+        if over:
+            self._over += over
+            self._end(table if over == count else table.piece(0, over))
+
+    def _rest(self) -> Columns:
+        """Those that have not ended, in the order in which they will."""
+        assert self._table is not None
+        return self._table.piece(self._over, len(self._ends_s))
+
+    def _count(self, table: Columns, until_s: float) -> None:
+        """Uploads begun up to `until_s` are counted, and charged for."""
+        life, counts = self._pool.life, table.counts
+        places = np.flatnonzero((table.times[UP_START] <= until_s) & (counts[CHARGED] == 0))
+        number = len(places)
+        if number:
+            begun = slice(None) if number == len(table) else places
+            counts[CHARGED, begun] = 1
+            life.uploads += number
+            life.bytes_up += int(counts[UP, begun].sum())
+            if life.charges_on_upload:
+                self._charge(table, begun)
+
+    def _charge(self, table: Columns, places: IntArray | slice) -> None:
+        epsilon, leak = self._pool.accountant.charge_all(table.counts[CLIENT, places])
+        table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
+
+    def _end(self, ended: Columns) -> None:
+        """Attempts are over, in this order."""
+        pool, counts = self._pool, ended.counts
+        if not pool.life.charges_on_upload:
+            arrived = np.flatnonzero(counts[ARRIVES])
+            if len(arrived):
+                self._charge(ended, arrived)
+        outcomes = counts[OUTCOME]
+        numbers = np.bincount(outcomes, minlength=4).tolist()
+        for outcome, number in zip(pool.ended, numbers, strict=True):
+            pool.ended[outcome] += number
+        delivered: BoolArray | slice = slice(None) if numbers[DELIVERED] == len(ended) else outcomes == DELIVERED
+        clients = counts[CLIENT, delivered]
+        pool.last_delivery[clients] = counts[ROUND, delivered]
+        pool.last_delivery_s[clients] = ended.times[END, delivered]
+        pool.successes[clients] += 1
+        if self._outlasting:
+            pool.busy[counts[CLIENT]] = False
+        for follow in self.followers:
+            follow(ended)
+
+    def closed(self) -> None:
+        """The round has closed: who has not ended stays busy."""
+        assert self.closes_s is not None
+        self.settle(self.closes_s)
+        self.closes_s = None
+        self._outlasting = len(self) > 0
+        if self._outlasting:
+            rest = self._rest().counts
+            self._pool.busy[rest[CLIENT]] = True
+            rounds = set(rest[ROUND].tolist())
+            self._draws = {round: draws for round, draws in self._draws.items() if round in rounds}
+        else:
+            self._draws.clear()
+
+    def cut(self) -> None:
+        """The server no longer waits for any of them: they end as late, in the order of their selection."""
+        if len(self):
+            counts = self._rest().counts
+            self._leave_early(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
+
+    def abort(self, clients: IntArray) -> None:
+        """Those of `clients` (n,) that are at work end as aborted, in this order."""
+        if len(self):
+            place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
+            places = [place_of[client] for client in clients.tolist() if client in place_of]
+            if places:
+                self._leave_early(np.array(places, np.int64), ABORTED)
+
+    def _leave_early(self, places: IntArray, outcome: int) -> None:
+        rest, now = self._rest(), self._pool.clock.now
+        stay = np.ones(len(rest), np.bool_)
+        stay[places] = False
+        self._table = rest.at(np.flatnonzero(stay))
+        self._ends_s, self._over = self._table.times[END], 0
+        ended = rest.at(places).cut(outcome, now)
+        # Whoever has the round before him sees it, too.
+        rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
+        self._end(ended)
+
+    def release(self) -> None:
+        """Make single updates of those that have not ended: they go on step by step."""
+        if not len(self):
+            return
+        pool, now = self._pool, self._pool.clock.now
+        self.settle(now)
+        rest, draws = self._rest(), self._draws
+        self._table, self._ends_s, self._over, self._draws = None, np.zeros(0), 0, {}
+        if len(rest):
+            pool.add(*released(rest, now, draws))

@@ -1,0 +1,59 @@
+"""Where the rows of attempts go: one at a time, or many as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from netsim.records.rows import UpdateRow
+
+
+class Block(Protocol):
+    """Rows of several attempts, as columns."""
+
+    def __len__(self) -> int: ...
+
+    def column(self, name: str) -> Any:
+        """(n,) the column `name` of `UpdateRow`: an array, NaN for null, or a list with None for it."""
+
+    def with_others(self, others: Sequence[Any]) -> Block:
+        """These rows, and then those of `others`, blocks of the same kind."""
+
+    def piece(self, first: int, last: int) -> Block:
+        """Its rows from `first` up to `last`, not included."""
+
+    def rows(self) -> list[UpdateRow]:
+        """Each by itself."""
+
+
+class AttemptTable(Protocol):
+    """Takes rows of attempts."""
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        """One row: the values of the columns that were asked for, in their order."""
+
+    def extend(self, block: Block) -> None:
+        """Several rows, of which those columns are read."""
+
+
+class NoTable:
+    """Keeps nothing."""
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        return None
+
+    def extend(self, block: Block) -> None:
+        return None
+
+
+class RowList:
+    """Puts rows of `columns` into the list `rows`."""
+
+    def __init__(self, rows: list[UpdateRow], columns: Sequence[str]) -> None:
+        self._rows, self._columns = rows, columns
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        self._rows.append(UpdateRow(**dict(zip(self._columns, row, strict=True))))
+
+    def extend(self, block: Block) -> None:
+        self._rows.extend(block.rows())

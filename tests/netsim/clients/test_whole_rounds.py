@@ -1,0 +1,113 @@
+"""Attempts that are worked out together: the same tables, to the last bit, as if each had gone step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from netsim.clients import whole_rounds
+from netsim.clients.whole_rounds import WholeRounds
+from netsim.records.sinks import ParquetRecorder
+from scenarios.build.simulation import build
+from scenarios.runs.reading import parse
+from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same
+
+SEEDS = range(60)
+
+
+def apart(seed: int, folder: Path) -> dict[str, Any]:
+    """A random world in which no attempt is in the way of another."""
+    tables = random_tables(seed, folder)
+    uplink, downlink = tables["uplink"], tables["downlink"]
+    for link in (uplink, downlink):
+        for key in ("sub_channels", "shared", "bandwidth", "bandwidth_bytes_per_s", *(["changes"] if link is downlink else [])):
+            link.pop(key, None)
+    if seed % 3 == 0:
+        for name in ("downlink", "compute"):
+            tables.pop(name, None)
+    elif seed % 3 == 1:
+        # Uploads that take no time, all the more of which fall into one instant.
+        uplink.pop("delay")
+        uplink["changes"] = [change for change in uplink.get("changes", []) if "delay" not in change]
+    if seed % 2:
+        tables.pop("outages", None)
+    return tables
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_are_those_of_single_updates(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = apart(seed, tmp_path)
+    monkeypatch.setattr(whole_rounds, "FROM", 1)
+
+    def state_and_tables(possible: bool) -> tuple[Any, str]:
+        simulation, records = built(tables)
+        whole = simulation.server.clients.whole_rounds
+        whole._possible &= possible
+        simulation.run(until_round=ROUNDS // 2)
+        state = copied(simulation.state_dict())
+        simulation.run()
+        simulation.close()
+        return state, repr((records.rounds, records.updates))
+
+    (state, rows), (expected, expected_rows) = state_and_tables(True), state_and_tables(False)
+    assert rows == expected_rows
+    if "outages" not in tables:  # which are looked up earlier, and so may have been drawn for longer
+        assert same(state, expected)
+
+
+def test_most_rounds_of_such_worlds_are_worked_out_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_rounds, "FROM", 1)
+    seen: Counter[str] = Counter()
+    begin = WholeRounds.begin
+
+    def counted(whole: WholeRounds, *arguments: Any) -> Any:
+        before = len(whole)
+        begun = begin(whole, *arguments)
+        if begun is not None:
+            seen.update(begun.column("outcome"))
+            seen["beside others"] += before > 0
+        seen["together" if begun is not None else "refused"] += 1
+        return begun
+
+    monkeypatch.setattr(WholeRounds, "begin", counted)
+    rounds = 0
+    for seed in SEEDS:
+        simulation, _ = built(apart(seed, tmp_path))
+        simulation.run()
+        rounds += simulation.server.round
+    assert seen["together"] > rounds / 2
+    assert min(seen[outcome] for outcome in ("delivered", "lost", "late", "aborted", "beside others", "refused")) > 10
+
+
+@pytest.mark.parametrize("counts", [[3000] * 4, [3000, 20, 5000, 7, 9000]])
+def test_files_are_the_same_bytes(counts: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Some rounds of the second world are too small to be worked out together; row groups are of rows of both kinds.
+    everyone = [list(range(count)) for count in counts]
+    tables = {
+        "name": "files",
+        "rounds": len(counts),
+        "clients": {"count": max(counts), "groups": [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.5}]},
+        "policy": {"kind": "tests.helpers.small_worlds:Script", "rounds": everyone},
+        "server": {"per_round": 1, "when_short": "proceed"},
+        "downlink": {"channel": {"kind": "bernoulli", "success": 0.9}},
+        "compute": {"delay": {"kind": "gaussian", "mean_s": 1.0, "std_s": 0.5}},
+        "uplink": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 1.0}},
+        "availability": {"kind": "markov", "mean_on_s": 30.0, "mean_off_s": 1e-3},
+        "privacy": {"sensitivity": 1.0, "schedule": {"kind": "geometric", "epsilon_total": 5.0, "eta": 0.2}},
+    }
+    files = []
+    for start in (whole_rounds.FROM, 10**9):
+        monkeypatch.setattr(whole_rounds, "FROM", start)
+        simulation = build(parse(tables)).simulation
+        folder = tmp_path / str(start)
+        folder.mkdir()
+        simulation.record_to(ParquetRecorder(folder))
+        simulation.run()
+        simulation.close()
+        files.append([(folder / f"{name}.parquet").read_bytes() for name in ("clients", "rounds")])
+        assert pq.ParquetFile(folder / "clients.parquet").num_row_groups > 1
+    assert files[0] == files[1]
