@@ -176,8 +176,9 @@ class Run:
         """
 
         def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
-            table = self.arrow("rounds", lacking)
-            return {name: _floats(table.column(name)) for name in lacking}
+            # All at once: who wants one column wants others, and to open the file again takes longer than to read them.
+            table = self.arrow("rounds", [*COLUMNS["rounds"], *(name for name in lacking if name not in COLUMNS["rounds"])])
+            return {name: _floats(table.column(name)) for name in table.column_names}
 
         return self.source.kept.get(names, read)
 

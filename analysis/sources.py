@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,34 +76,46 @@ KEPT_BYTES = 256_000_000
 class KeptColumns:
     """Columns of the rounds table of one run as floats, so that a comparison and many figures do not read them again."""
 
-    _sizes: ClassVar[WeakKeyDictionary[KeptColumns, int]] = WeakKeyDictionary()
+    _numbers: ClassVar[count[int]] = count()
+    _kept: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
+    """Those that hold anything, with their bytes, the one that was asked longest ago first."""
+    _bytes: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[np.float64]] = {}
+        self._number = next(KeptColumns._numbers)
 
     def get(
         self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
     ) -> dict[str, NDArray[np.float64]]:
-        """The columns `names`, each (n,); those that are not there yet are `read`."""
+        """The columns `names`, each (n,); where some are not there yet, `read` is asked for these, and may give more."""
         lacking = [name for name in dict.fromkeys(names) if name not in self._arrays]
         if lacking:
             for name, array in read(lacking).items():
                 array.flags.writeable = False
                 self._arrays[name] = array
+            KeptColumns._forget(self._number)
+            # A column without any value is one number that is shown n times.
+            size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
+            KeptColumns._bytes += size
+            KeptColumns._kept[self._number] = (ref(self), size)
         found = {name: self._arrays[name] for name in names}
-        # A column without any value is one number that is shown n times.
-        self._sizes.pop(self, None)
-        self._sizes[self] = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
-        self._drop()
+        if self._number in KeptColumns._kept:
+            KeptColumns._kept.move_to_end(self._number)
+        while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._kept) > 1:
+            oldest, (kept, _) = next(iter(KeptColumns._kept.items()))
+            if (columns := kept()) is not None:
+                columns._arrays.clear()
+            KeptColumns._forget(oldest)
         return found
 
-    def _drop(self) -> None:
-        total = sum(self._sizes.values())
-        for kept in list(self._sizes):
-            if total <= KEPT_BYTES or kept is self:
-                return
-            total -= self._sizes.pop(kept)
-            kept._arrays.clear()
+    @staticmethod
+    def _forget(number: int) -> None:
+        _, size = KeptColumns._kept.pop(number, (None, 0))
+        KeptColumns._bytes -= size
+
+    def __del__(self) -> None:
+        KeptColumns._forget(self._number)
 
 
 class OpenTable(Protocol):

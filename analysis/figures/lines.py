@@ -23,9 +23,9 @@ MOST_POINTS = 1000
 
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:
-    """Columns of the rounds table as floats, missing values as NaN; only these are read."""
-    table = run.arrow("rounds", list(dict.fromkeys(names)))
-    return [np.asarray(table.column(name).to_numpy(), dtype=np.float64) for name in names]
+    """Columns of the rounds table as floats, missing values as NaN; not to be written to."""
+    found = run.columns(names)
+    return [found[name] for name in names]
 
 
 def curves_of(groups: Groups, curve: Callable[[Run], Curve]) -> dict[str, list[Curve]]:

@@ -96,7 +96,8 @@ def new_figure(
 def headline(figure: Figure, title: str, note: str, lines: Sequence[tuple[Any, str]]) -> None:
     """Title with the legend in one or more rows below it, and a note in grey at the foot that says what was averaged."""
     handles, labels = [line for line, _ in lines], [label for _, label in lines]
-    for columns in range(max(1, len(lines)), 0, -1):
+    # More columns than these never fit, and to try them all takes long where there are many variants.
+    for columns in range(min(max(1, len(lines)), 10), 0, -1):
         legend = figure.legend(
             handles,
             labels,

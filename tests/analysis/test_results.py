@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.results import COLUMNS, is_run, is_sweep, open_run, open_sweep
+from analysis import sources
+from analysis.results import COLUMNS, Run, is_run, is_sweep, open_run, open_sweep
 from netsim.records import sinks as trace
-from tests.helpers.result_folders import write_run, write_sweep, write_table
+from tests.helpers.result_folders import ROUNDS, write_run, write_sweep, write_table
 
 
 def test_a_run_gives_its_tables_summary_and_scenario(tmp_path: Path) -> None:
@@ -186,3 +188,25 @@ def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
     trace.ParquetRecorder(run).close()
     opened = open_run(run)
     assert (len(opened.rounds), len(opened.clients)) == (0, 0)
+
+
+def test_columns_are_read_once_and_dropped_where_room_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (open_run(write_run(tmp_path / name, ROUNDS)) for name in ("first", "second"))
+    opened: list[str] = []
+    arrow = Run.arrow
+    monkeypatch.setattr(Run, "arrow", lambda self, *arguments: (opened.append(self.source.place), arrow(self, *arguments))[1])
+    assert first.columns(["end_s", "accuracy"])["end_s"].tolist() == ROUNDS["end_s"]
+    assert np.isnan(first.columns(["opinion"])["opinion"]).all()
+    assert len(opened) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        first.columns(["end_s"])["end_s"][0] = 5.0
+    # Room for one run alone: that which was asked longest ago is read again.
+    monkeypatch.setattr(sources, "KEPT_BYTES", 1)
+    second.columns(["end_s"])
+    first.columns(["end_s"])
+    assert opened == [first.source.place, second.source.place, first.source.place]
+    before = sources.KeptColumns._bytes
+    assert before > 0
+    del first
+    gc.collect()
+    assert sources.KeptColumns._bytes < before

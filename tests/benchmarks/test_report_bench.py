@@ -1,0 +1,63 @@
+"""Cost of comparing many finished runs, as a ratio within one run; pytest with `-m "" --benchmark-only -s` prints the figures."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pyarrow.parquet as pq
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from analysis.report.comparison import compare
+from analysis.results import open_sweep
+from analysis.sources import KEPT_BYTES
+from tests.helpers.result_folders import write_sweep
+
+VARIANTS, SEEDS, ROUNDS = 20, 5, 1000
+
+
+def test_a_comparison_costs_little_more_than_to_read_its_tables(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    ends = np.arange(1.0, ROUNDS + 1.0)
+    runs = {
+        f"v{variant}": {
+            seed: {
+                "round": list(range(1, ROUNDS + 1)),
+                "start_s": (ends - 1.0).tolist(),
+                "end_s": ends.tolist(),
+                "delivered": rng.integers(0, 9, ROUNDS).tolist(),
+                "accuracy": rng.random(ROUNDS).tolist(),
+            }
+            for seed in range(SEEDS)
+        }
+        for variant in range(VARIANTS)
+    }
+    path = write_sweep(tmp_path / "s", runs, baseline="v0")
+    files = sorted(path.glob("*/*/rounds.parquet"))
+
+    def read_alone() -> float:
+        start = perf_counter()
+        for file in files:
+            pq.read_table(file).to_pandas()
+        return perf_counter() - start
+
+    def compared() -> float:
+        start = perf_counter()
+        compare(open_sweep(path))
+        return perf_counter() - start
+
+    compared()  # what is imported on the way is not what is measured
+    benchmark.pedantic(compared, rounds=1)
+    alone_s, compared_s = min(read_alone() for _ in range(3)), min(compared() for _ in range(3))
+    tracemalloc.start()
+    compared()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    each_s = compared_s / (VARIANTS * SEEDS)
+    ratio = compared_s / alone_s
+    print(f"\n{VARIANTS * SEEDS} runs of {ROUNDS} rounds: {compared_s:.2f} s, {ratio:.1f} times what reading takes;")
+    print(f"  1,000 runs: {1000 * each_s:.1f} s; peak {peak / 1e6:.0f} MB")
+    assert ratio < 4.0
+    assert peak < KEPT_BYTES
