@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from analysis.figures.runs import draw, draw_all
     from analysis.gathered import gather
     from analysis.groups import Bound, group_runs
-    from analysis.perfetto import write_trace
+    from analysis.perfetto.write import write_trace
     from analysis.report.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
     from analysis.report.detections import DetectionScore, run_detections, score
     from analysis.report.report import comparison_table, difference_table, write_report
@@ -28,7 +28,7 @@ _MODULES = {
     "groups": ("Bound", "group_runs"),
     "studies.instances": ("growths", "pairs"),
     "gathered": ("gather",),
-    "perfetto": ("write_trace",),
+    "perfetto.write": ("write_trace",),
     "report.report": ("comparison_table", "difference_table", "write_report"),
     "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
     "statistics": ("Interval", "mean_interval", "metrics_table", "paired_differences", "run_metrics"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from analysis import open_run, write_trace
+from analysis.perfetto.columns import said
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.rough_scenarios import other, rough
@@ -144,3 +147,124 @@ def test_a_broken_table_is_refused_before_anything_is_written(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"clients\.parquet: is damaged \(its checksum is not the one in summary\.json\)"):
         write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json")
     assert not (tmp_path / "trace.json").exists()
+
+
+NUMBER = (int, float)
+REQUIRED: dict[str, dict[str, Any]] = {
+    "X": {"name": str, "pid": int, "tid": int, "ts": NUMBER, "dur": NUMBER, "args": dict},
+    "C": {"name": str, "pid": int, "ts": NUMBER, "args": dict},
+    "i": {"name": str, "pid": int, "tid": int, "ts": NUMBER, "s": str},
+    "b": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": NUMBER},
+    "e": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": NUMBER},
+    "s": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": NUMBER},
+    "f": {"name": str, "cat": str, "id": int, "pid": int, "tid": int, "ts": NUMBER, "bp": str},
+    "M": {"name": str, "pid": int, "args": dict},
+}
+"""What the description of the Trace Event Format asks of each phase that is used here (Google, "Trace Event Format", 2016)."""
+METADATA = {
+    "process_name": {"name": str},
+    "process_sort_index": {"sort_index": int},
+    "thread_name": {"name": str},
+    "thread_sort_index": {"sort_index": int},
+}
+
+
+def check_format(events: list[dict[str, Any]]) -> None:
+    """Assert that events are as the format's description has them."""
+    open_async: dict[tuple[str, int], float] = {}
+    flows: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    named, used = set(), set()
+    for event in events:
+        fields = REQUIRED[event["ph"]]
+        for name, kind in fields.items():
+            assert isinstance(event[name], kind), event
+        assert not {*event} - {"ph", "tid", "args", *fields}, event
+        match event["ph"]:
+            case "M":
+                kinds = METADATA[event["name"]]
+                assert {name: type(value) for name, value in event["args"].items()} == kinds
+                if event["name"] == "thread_name":
+                    named.add((event["pid"], event["tid"]))
+                elif event["name"] == "process_name":
+                    named.add((event["pid"], None))
+            case "C":
+                assert all(isinstance(value, NUMBER) for value in event["args"].values())
+            case "i":
+                assert event["s"] in ("g", "p", "t")
+            case "b":
+                open_async[event["cat"], event["id"]] = event["ts"]
+            case "e":
+                assert open_async.pop((event["cat"], event["id"])) <= event["ts"]
+            case "s" | "f":
+                flows[event["cat"], event["id"]].append(event)
+        if event["ph"] in "XisfbeC":
+            used |= {(event["pid"], None)} | ({(event["pid"], event["tid"])} if "tid" in event else set())
+    assert not open_async
+    assert used == named, "every track that is used has a name, and no other"
+    slices = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for both in flows.values():
+        assert [event["ph"] for event in both] == ["s", "f"]
+        assert both[0]["ts"] <= both[1]["ts"] + 1e-6
+        for event in both:
+            # The viewer ties an arrow's end to the slice around it.
+            assert event.get("bp", "e") == "e"
+            assert any(start <= event["ts"] < end for start, end in slices[event["pid"], event["tid"]]), event
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_event_is_as_the_format_says(world: str, tmp_path: Path) -> None:
+    run(parse(WORLDS[world]() | ({"rounds": 8} if world != "slots" else {})), tmp_path / "run")
+    write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json.gz")
+    events = events_of(tmp_path / "trace.json.gz")
+    check_format(events)
+    assert any(event["ph"] == "s" for event in events)
+
+
+def test_groups_of_clients_fold_and_tracks_have_names(tmp_path: Path) -> None:
+    run(parse(rough(rounds=6)), tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    write_trace(opened, tmp_path / "trace.json")
+    events = events_of(tmp_path / "trace.json")
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(names.values()) == ["clients: a", "clients: b", "server"]
+    of = {(names[e["pid"]].removeprefix("clients: "), e["args"]["name"]) for e in events if e["name"] == "thread_name"}
+    rows = opened.clients[["group", "client"]].astype({"group": str}).drop_duplicates()
+    expected = {(group, f"client {client}") for group, client in rows.itertuples(index=False)}
+    assert of == expected | {("server", "rounds")}
+
+
+def test_arrows_lead_from_the_round_to_the_download_and_from_a_delivery_to_its_round(tmp_path: Path) -> None:
+    run(parse(rough(rounds=6)), tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    write_trace(opened, tmp_path / "trace.json")
+    events = events_of(tmp_path / "trace.json")
+    models = [e for e in events if e["ph"] == "s" and e["cat"] == "model"]
+    updates = [e for e in events if e["ph"] == "f" and e["cat"] == "update"]
+    rows = opened.clients
+    assert len(models) == int((rows["bytes_down"] > 0).sum())
+    assert sorted(e["ts"] / 1e6 for e in updates) == pytest.approx(
+        sorted(rows.loc[rows["outcome"] == "delivered", "outcome_s"]), abs=2e-9
+    )
+    assert all((e["pid"], e["tid"]) == (1, 0) for e in (*models, *updates))
+
+
+def test_values_are_written_as_json_wants_them() -> None:
+    table = pa.table(
+        {
+            "leak": pa.array([1.5, math.inf, math.nan, None]),
+            "cause": pa.chunked_array([pa.array(['a "b"', None]).dictionary_encode(), pa.array(["c", "d"]).dictionary_encode()]),
+            "round": pa.array([1, 2, None, 4]),
+            "good": pa.array([True, None, False, True]),
+            "empty": pa.array([None] * 4, pa.float64()),
+        }
+    )
+    told = [json.loads(text) for text in said(table, ("leak", "cause", "round", "good", "empty", "absent"))]
+    assert told == [
+        {"leak": 1.5, "cause": 'a "b"', "round": 1, "good": True},
+        {"round": 2},
+        {"cause": "c", "good": False},
+        {"cause": "d", "round": 4, "good": True},
+    ]

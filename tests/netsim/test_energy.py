@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.perfetto import write_trace
+from analysis.perfetto.write import write_trace
 from analysis.results import open_run
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation

@@ -1,0 +1,165 @@
+"""From the tables of a run to events of the Trace Event Format, as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.perfetto.columns import said, texts, times_us
+
+SERVER, CLIENTS, JAMMERS, MESSAGES, GROUPS = 1, 2, 3, 4, 10
+"""Processes of the viewer, each a group of tracks that folds; from `GROUPS` on one for each group of clients."""
+_NAMES = {SERVER: "server", CLIENTS: "clients", JAMMERS: "jammed sub-channels", MESSAGES: "messages between clients"}
+_PHASES = (
+    ("download", "download_start_s", "download_end_s"),
+    ("compute", "compute_start_s", "compute_end_s"),
+    ("wait", "compute_end_s", "upload_start_s"),
+    ("upload", "upload_start_s", "upload_end_s"),
+)
+_SAID = {
+    "rounds": ("selected", "delivered", "lost", "late", "aborted", "in_flight", "accuracy", "loss", "reward", "version"),
+    "probes": ("round", "outcome", "cause", "version", "samples", "loss", "compute_j", "send_j", "receive_j"),
+    "clients": (
+        *("round", "outcome", "cause", "version", "age_rounds", "epsilon", "leak", "channel"),
+        *("compute_j", "send_j", "receive_j"),
+    ),
+    "jams": ("round", "hit", "destroyed"),
+    "messages": ("round", "number", "resend", "outcome", "cause", "size_bytes"),
+}
+_COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement", "batteries_empty")
+_INSTANT_US = 1e-3
+"""The viewer's resolution: what an arrow begins or ends in must have a length, and lie before the end of what it lies in."""
+
+
+@dataclass
+class Events:
+    """Makes the events of one trace, and remembers which tracks they lie on."""
+
+    flows: int = 0
+    """Arrows so far: their ids."""
+    tracks: dict[tuple[int, int], str] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+
+    def rounds(self, table: Any) -> Iterator[str]:
+        """A slice for each round, and counters as it closes."""
+        self.tracks[SERVER, 0] = "rounds"
+        numbers, args = texts(table.column("round")), said(table, _SAID["rounds"])
+        (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
+        counters = [(name, texts(table.column(name))) for name in _COUNTERS if name in table.column_names]
+        for i, number in enumerate(numbers):
+            yield _slice(SERVER, 0, f'"round {number}"', starts[i], ends[i], args[i])
+            for name, values in counters:
+                if values[i]:
+                    yield f'{{"ph":"C","name":"{name}","pid":{SERVER},"ts":{ends[i]!r},"args":{{"{name}":{values[i]}}}}}'
+
+    def attempts(self, table: Any) -> Iterator[str]:
+        """The phases of attempts, how they ended, and arrows from and to the rounds."""
+        yield from self._of_clients(table, "clients", "", with_flows=True)
+
+    def probes(self, table: Any) -> Iterator[str]:
+        """Likewise of probes, without arrows."""
+        yield from self._of_clients(table, "probes", "probe: ", with_flows=False)
+
+    def _of_clients(self, table: Any, name: str, what: str, *, with_flows: bool) -> Iterator[str]:
+        clients, outcomes, args = table.column("client").to_pylist(), texts(table.column("outcome")), said(table, _SAID[name])
+        processes = self._processes(table, clients)
+        at = {column: times_us(table, column) for phase in _PHASES for column in phase[1:]}
+        ends, _ = times_us(table, "outcome_s")
+        for phase, start, end in _PHASES:
+            (begun, is_begun), (over, is_over) = at[start], at[end]
+            label, waits = json.dumps(what + phase), phase == "wait"
+            flow = phase if with_flows and phase in ("download", "upload") else ""
+            for i, client in enumerate(clients):
+                if not is_begun[i] or (waits and not is_over[i]):
+                    continue
+                # What had not ended as the run did ends there.
+                till = over[i] if is_over[i] else ends[i]
+                yield _slice(processes[i], client, label, begun[i], till, args[i])
+                if flow and till - begun[i] > _INSTANT_US and (flow == "download" or outcomes[i] == '"delivered"'):
+                    yield from self._flow_of(flow, processes[i], client, begun[i], till)
+        for i, client in enumerate(clients):
+            if outcomes[i] != '"in_flight"':
+                marked = f'{{"ph":"i","s":"t","name":"{what}{outcomes[i][1:]},"pid":{processes[i]},"tid":{client}'
+                yield f'{marked},"ts":{ends[i]!r},"args":{args[i]}}}'
+
+    def _flow_of(self, phase: str, process: int, client: int, begun: float, till: float) -> Iterator[str]:
+        """The model goes from the server's round to the client, the update from the client to the round in which it arrives."""
+        mine, server = (process, client), (SERVER, 0)
+        if phase == "download":
+            yield from self._flow("model", server, begun, mine, begun)
+        else:
+            yield from self._flow("update", mine, begun, server, till - _INSTANT_US)
+
+    def _processes(self, table: Any, clients: list[int]) -> list[int]:
+        """For each row the group of tracks that its client's is in."""
+        column = table.column("group") if "group" in table.column_names else None
+        if column is None or column.null_count == len(clients):
+            processes = [CLIENTS] * len(clients)
+        else:
+            groups = [group or "" for group in column.to_pylist()]
+            for group in dict.fromkeys(groups):
+                self.groups.setdefault(group, GROUPS + len(self.groups))
+            processes = [self.groups[group] for group in groups]
+        self.tracks |= {key: f"client {key[1]}" for key in dict.fromkeys(zip(processes, clients, strict=True))}
+        return processes
+
+    def jams(self, table: Any) -> Iterator[str]:
+        """A slice for each dwell."""
+        channels, names, args = table.column("channel").to_pylist(), texts(table.column("jammer")), said(table, _SAID["jams"])
+        (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
+        self.tracks |= {(JAMMERS, channel): f"sub-channel {channel}" for channel in channels}
+        for i, channel in enumerate(channels):
+            yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
+
+    def messages(self, table: Any) -> Iterator[str]:
+        """The way of each message, and an arrow from its sender to its receiver.
+
+        Messages between two clients may overtake each other: the way is an async event, which need not nest.
+        """
+        sources, targets = table.column("source").to_pylist(), table.column("target").to_pylist()
+        protocols, args = texts(table.column("protocol")), said(table, _SAID["messages"])
+        (sent, _), (ends, _) = times_us(table, "sent_s"), times_us(table, "end_s")
+        outcomes = texts(table.column("outcome"))
+        self.tracks |= {(MESSAGES, client): f"client {client}" for client in dict.fromkeys([*sources, *targets])}
+        for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            protocol = protocols[i]
+            of = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {target}","pid":{MESSAGES},"tid":{source}'
+            of += f',"id":{self.flows}'
+            yield f'{{"ph":"b","ts":{sent[i]!r},"args":{args[i]},{of}}}'
+            yield f'{{"ph":"e","ts":{ends[i]!r},{of}}}'
+            if outcomes[i] != '"delivered"':
+                self.flows += 1
+                continue
+            here, there = (MESSAGES, source), (MESSAGES, target)
+            yield _slice(*here, f'"sends to {target}"', sent[i], sent[i] + _INSTANT_US, args[i])
+            yield _slice(*there, f'"receives from {source}"', ends[i], ends[i] + _INSTANT_US, args[i])
+            yield from self._flow("message", here, sent[i], there, ends[i])
+
+    def _flow(self, name: str, start: tuple[int, int], start_us: float, end: tuple[int, int], end_us: float) -> Iterator[str]:
+        of = f'"cat":"{name}","name":"{name}","id":{self.flows}'
+        self.flows += 1
+        yield f'{{"ph":"s",{of},"pid":{start[0]},"tid":{start[1]},"ts":{start_us!r}}}'
+        yield f'{{"ph":"f","bp":"e",{of},"pid":{end[0]},"tid":{end[1]},"ts":{end_us!r}}}'
+
+    def names(self) -> Iterator[str]:
+        """What the tracks are called, and in which order they lie."""
+        processes = {process: name for process, name in _NAMES.items() if any(on == process for on, _ in self.tracks)}
+        processes |= {process: f"clients: {group or 'in no group'}" for group, process in self.groups.items()}
+        for process, name in processes.items():
+            yield _meta("process_name", process, None, {"name": name})
+            yield _meta("process_sort_index", process, None, {"sort_index": CLIENTS if process >= GROUPS else process})
+        for (process, track), name in sorted(self.tracks.items()):
+            yield _meta("thread_name", process, track, {"name": name})
+            yield _meta("thread_sort_index", process, track, {"sort_index": track})
+
+
+def _slice(process: int, track: int, name: str, start_us: float, end_us: float, args: str) -> str:
+    times = f'"ts":{start_us!r},"dur":{end_us - start_us!r}'
+    return f'{{"ph":"X","name":{name},"pid":{process},"tid":{track},{times},"args":{args}}}'
+
+
+def _meta(name: str, process: int, track: int | None, args: dict[str, Any]) -> str:
+    place = {"pid": process} if track is None else {"pid": process, "tid": track}
+    return json.dumps({"ph": "M", "name": name, **place, "args": args}, separators=(",", ":"))
