@@ -31,6 +31,7 @@ from scenarios.schema.errors import DefectError, UserError, located
 if TYPE_CHECKING:
     from netsim.simulation import Simulation
 
+_FURTHER = "further seeds, at most"
 app = typer.Typer(
     help="A discrete-event simulator of federated learning over unreliable networks.",
     no_args_is_help=True,
@@ -153,7 +154,7 @@ def sweep(
     figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
 ) -> None:
     """Run variants of a scenario with the same seeds, and compare them."""
-    from scenarios.runs.earlier import progress_of
+    from scenarios.runs.earlier import progress_of, told_until
     from scenarios.runs.reading import read
     from scenarios.runs.sweep import later_cautions, plan, with_grid
     from scenarios.runs.sweep import sweep as run_sweep
@@ -166,12 +167,16 @@ def sweep(
     totals: dict[str, int] = {}
     for p in planned.runs:
         totals[p.label] = totals.get(p.label, 0) + p.scenario.rounds
+    if planned.until is not None:
+        totals[_FURTHER] = (planned.most_runs - len(planned.runs)) * planned.runs[0].scenario.rounds
     with progress(totals, quiet) as advance:
 
         def show(rounds: list[int]) -> None:
             done = dict.fromkeys(totals, 0)
-            for p, count in zip(planned.runs, rounds, strict=True):
+            for p, count in zip(planned.runs, rounds, strict=False):
                 done[p.label] += count
+            if planned.until is not None:
+                done[_FURTHER] = sum(rounds[len(planned.runs) :])
             for label, count in done.items():
                 advance(label, count)
 
@@ -194,6 +199,8 @@ def sweep(
             complain(f"interrupted; {done}. To go on: the same command with --resume")
             raise typer.Exit(130) from None
     _compare(folder, figures)
+    for line in told_until(folder):
+        out_console.print(line, soft_wrap=True, highlight=False)
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 

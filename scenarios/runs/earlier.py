@@ -15,6 +15,7 @@ from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
 from scenarios.runs.plan import Planned
 from scenarios.runs.reading import to_toml
 from scenarios.runs.unfinished import INTERRUPTED, noted_code, version
+from scenarios.runs.until import in_words
 from scenarios.schema.errors import UserError
 
 Found = Literal["complete", "cut off", "nothing"]
@@ -43,6 +44,12 @@ def progress_of(folder: Path) -> tuple[int, int]:
     content = listed(folder)
     complete = len(content.get("runs", ()))
     return complete, complete + len(content.get("missing", ()))
+
+
+def told_until(folder: Path) -> list[str]:
+    """What came of adding seeds, where a sweep did: a line each."""
+    noted = listed(folder).get("until")
+    return [] if noted is None else in_words(noted)
 
 
 def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:

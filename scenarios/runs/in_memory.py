@@ -75,6 +75,8 @@ def sweep_in_memory(
     `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
     or whose worker is killed time and again, is `missing`, with a warning. Raises UserError where all are.
     """
+    if planned.until is not None:
+        raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
     given = objects()
     failures = Failures(None)
     left: dict[int, RunInMemory] = {}

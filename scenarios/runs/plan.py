@@ -15,7 +15,7 @@ from scenarios.runs.marker import MARKER
 from scenarios.runs.reading import override, parse
 from scenarios.schema.cautions import Caution
 from scenarios.schema.errors import UserError, did_you_mean, located
-from scenarios.schema.scenario import Scenario
+from scenarios.schema.scenario import Scenario, Sweep, Until
 
 MOST_VARIANTS = 1000
 _TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
@@ -45,6 +45,8 @@ class Plan:
     baseline: str
     target_accuracy: float | None
     smoothing_s: float = 0.0
+    until: Until | None = None
+    """When there are seeds enough; None: those planned are all. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = field(default_factory=dict)
     """What is warned of before any run begins, and which variants it is about."""
 
@@ -54,9 +56,22 @@ class Plan:
         return list(dict.fromkeys(p.variant for p in self.runs))
 
     @property
+    def most_runs(self) -> int:
+        """How many runs there are at most, with the seeds that may be added."""
+        return len(self.runs) if self.until is None else len(self.variants) * self.until.at_most
+
+    @property
     def one_each(self) -> list[Planned]:
         """The first run of every variant."""
         return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
+
+
+def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
+    """The runs of `add` more seeds of every variant, after those of `runs`: the next whole numbers."""
+    first = max(p.seed for p in runs) + 1
+    seeds = range(first, first + add)
+    each = planned.one_each
+    return [Planned(p.variant, p.label, seed, p.scenario.model_copy(update={"seed": seed})) for p in each for seed in seeds]
 
 
 def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Plan:
@@ -75,6 +90,8 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
         raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
     without = {key: value for key, value in tables.items() if key != "sweep"}
     runs = []
+    until: Until | None = None
+    """When there are seeds enough; None: those planned are all. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = {}
     for name, (label, changes) in named.items():
         place = f"{source} (variant {name})" if len(named) > 1 else source
@@ -89,7 +106,32 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
             with located(f"{place}, seed {p.seed}"):
                 build(p.scenario, learner=False, strict=True)
         runs += planned
-    return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, cautions)
+    until = _checked_until(section, list(named), baseline, len(seeds), source)
+    return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
+
+
+def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: int, source: str) -> Until | None:
+    """What the sweep is to go on until; raises UserError where there is no such metric or variant, or nothing to compare."""
+    until = section.until
+    if until is None:
+        return None
+    from analysis.metrics.registry import metric
+
+    place = f"{source}: sweep.until"
+    try:
+        cost = metric(until.metric).cost
+    except ValueError as error:
+        raise UserError(f"{place}.{error}") from error
+    if cost is not None and section.target_accuracy is None:
+        raise UserError(f"{place}.metric = {until.metric!r}: is the cost of a target; set sweep.target_accuracy")
+    against = until.against or baseline
+    if against not in variants:
+        raise UserError(f"{place}.against = {against!r}: no such variant; {did_you_mean(against, variants)}")
+    if len(variants) < 2:
+        raise UserError(f"{place}: compares variants, and there is one; add others in sweep.variants or sweep.grid")
+    if until.at_most < seeds:
+        raise UserError(f"{place}.at_most = {until.at_most}: must be at least the {seeds} seeds of sweep.seeds")
+    return until.model_copy(update={"against": against})
 
 
 def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.registry.in_process import refuse_unnamed
-from scenarios.runs import checkpoint
+from scenarios.runs import checkpoint, until
 from scenarios.runs.attempts import RETRIES, attempt_all, watching
 from scenarios.runs.cluster import opened
 from scenarios.runs.earlier import Wanted, elsewhere, listed, look, look_at_all
@@ -22,7 +22,7 @@ from scenarios.runs.marker import Marker
 from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
-from scenarios.runs.plan import Plan, Planned, plan, with_grid
+from scenarios.runs.plan import Plan, Planned, further, plan, with_grid
 from scenarios.runs.workers import Killed, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
@@ -61,7 +61,7 @@ def sweep(
     for p in planned.one_each:
         refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
     check_sweep(folder, overwrite or resume, paths)
-    with opened(jobs=jobs, scheduler=scheduler, runs=len(planned.runs), send_back=send_back) as workers:
+    with opened(jobs=jobs, scheduler=scheduler, runs=planned.most_runs, send_back=send_back) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
         with made(folder), locked(folder):
@@ -72,6 +72,8 @@ def sweep(
             with stop_requests() as stop, watching(workers, progress, stop):
                 try:
                     under_way.simulate(stop, retries)
+                    while not stop.asked and under_way.add_seeds(resume, allow_changed_code):
+                        under_way.simulate(stop, retries)
                 finally:
                     under_way.list_runs()
     if stop.asked:
@@ -86,30 +88,57 @@ class _UnderWay:
     def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
         self._send_back = send_back
-        self._wanted = dict(enumerate(_identified(planned.runs)))
+        self._wanted: dict[int, Wanted] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
+        self._until: dict[str, Any] | None = None
         self.failures = Failures(folder)
 
     def open(self, resume: bool, allow_changed_code: bool) -> None:
         """Take out what is not wanted any more, or look what there is; raises UserError with nothing changed."""
-        paths = [p.path for p in self._planned.runs]
-        if not resume or Marker.read(self._folder) is None:
-            open_sweep(self._folder, self._manifest(), paths)
+        wanted = dict(enumerate(_identified(self._planned.runs)))
+        if resume and Marker.read(self._folder) is not None:
+            self._look(wanted, allow_changed_code)
             return
+        self._wanted = wanted
+        open_sweep(self._folder, self._manifest(), [p.path for p in self._planned.runs])
+
+    def add_seeds(self, resume: bool, allow_changed_code: bool) -> bool:
+        """Plan more seeds, where the differences of variants are not known well enough; whether there are any."""
+        if self._planned.until is None:
+            return False
+        runs = [w.planned for w in self._wanted.values()]
+        seeds = len({p.seed for p in runs})
+        places = {self._wanted[i].planned.path: self._folder / self._wanted[i].planned.path for i in self._complete}
+        found = until.differences(self._planned, runs, places)
+        self._until = until.note(self._planned, seeds, found)
+        add = until.seeds_to_add(self._planned, seeds, found)
+        more = _identified(further(self._planned, runs, add)) if add else []
+        wanted = dict(enumerate(more, start=len(self._wanted)))
+        if resume:
+            self._look(wanted, allow_changed_code)
+        else:
+            extend_sweep(self._folder, [w.planned.path for w in more])
+            self._wanted |= wanted
+        return bool(more)
+
+    def _look(self, wanted: dict[int, Wanted], allow_changed_code: bool) -> None:
+        """Look what an earlier attempt left of runs that are wanted, and want them."""
         damaged: dict[int, str] = {}
-        found = look_at_all(self._wanted, self._folder, allow_changed_code=allow_changed_code, damaged=damaged.__setitem__)
-        lacking = {index: self._wanted[index] for index, what in found.items() if what == "nothing"}
-        moved = elsewhere(lacking, self._folder)
+        found = look_at_all(wanted, self._folder, allow_changed_code=allow_changed_code, damaged=damaged.__setitem__)
+        moved = elsewhere({index: wanted[index] for index, what in found.items() if what == "nothing"}, self._folder)
+        paths = [w.planned.path for w in wanted.values()]
         extend_sweep(self._folder, paths)
-        self.failures.open()
+        if not self._wanted:
+            self.failures.open()
+        self._wanted |= wanted
         for index, before in moved.items():
-            if before not in paths and move_run(self._folder, before, self._wanted[index].planned.path):
+            if before not in paths and move_run(self._folder, before, wanted[index].planned.path):
                 found[index] = "complete"
         for index, text in damaged.items():
-            self.failures.add(self._wanted[index].planned, text)
-        self._complete = {index for index, what in found.items() if what == "complete"}
-        self._cut_off = {index for index, what in found.items() if what == "cut off"}
+            self.failures.add(wanted[index].planned, text)
+        self._complete |= {index for index, what in found.items() if what == "complete"}
+        self._cut_off |= {index for index, what in found.items() if what == "cut off"}
 
     def simulate(self, stop: StopRequest, retries: int) -> None:
         """All runs that are not complete."""
@@ -153,16 +182,17 @@ class _UnderWay:
         def entry(p: Planned) -> dict[str, Any]:
             return {"variant": p.variant, "label": p.label, "seed": p.seed}
 
-        complete = {index: w for index, w in self._wanted.items() if index in self._complete}
+        order = {variant: place for place, variant in enumerate(self._planned.variants)}
+        listed = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
         return {
             "format": 1,
             "name": self._planned.name,
             "baseline": self._planned.baseline,
             "target_accuracy": self._planned.target_accuracy,
             "smoothing_s": self._planned.smoothing_s,
-            "runs": [entry(w.planned) | {"path": w.planned.path, "id": w.id} for w in complete.values()],
-            "missing": [entry(w.planned) for index, w in self._wanted.items() if index not in complete],
-        }
+            "runs": [entry(w.planned) | {"path": w.planned.path, "id": w.id} for i, w in listed if i in self._complete],
+            "missing": [entry(w.planned) for i, w in listed if i not in self._complete],
+        } | ({} if self._until is None else {"until": self._until})
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, list[str]]:

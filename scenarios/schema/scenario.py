@@ -94,6 +94,21 @@ class Variant(Section):
     """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x."""
 
 
+class Until(Section):
+    """When a sweep has seeds enough."""
+
+    metric: str
+    """What is compared: a metric's name, such as final_accuracy, target_s, mean_round_s, regret (docs/metrics.md)."""
+    against: str | None = None
+    """The variant that every other one is compared with, seed by seed; absent: the baseline."""
+    half_width: Annotated[float, Field(gt=0)]
+    """Add seeds until the interval of every difference is no wider than this to either side, in the metric's own unit."""
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    """Of each interval; it holds at every number of seeds together, so that looking after each does no harm."""
+    at_most: Annotated[int, Field(ge=2, le=10_000)] = 100
+    """Seeds of each variant at most."""
+
+
 class Sweep(Section):
     """Runs of one scenario that `netsim sweep` compares."""
 
@@ -110,6 +125,8 @@ class Sweep(Section):
     `time_limit_s`."""
     smoothing_s: Annotated[float, Field(ge=0)] = 0.0
     """Average accuracies over so many simulated seconds, in figures and on the way to the target; 0: each evaluation as it is."""
+    until: Until | None = None
+    """Add seeds after those of `seeds` until differences are known well enough; absent: those of `seeds` are all."""
 
 
 class Scenario(Section):
