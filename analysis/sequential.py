@@ -13,8 +13,8 @@ is the Bayes factor of the effect size delta = (mean - mu) / sigma being N(0, g)
 is, so that P(some E_n >= 1 / alpha) <= alpha (Ville's inequality); interval n holds the mu with E_n(mu) < 1 / alpha.
 Sources: Lai 1976, "On confidence sequences"; Rouder et al. 2009 (the Bayes factor); Lindon et al. 2022, "Anytime-valid linear
 models and regression adjusted causal inference in randomized experiments"; Wang and Ramdas 2025, "Anytime-valid t-tests and
-confidence sequences for Gaussian means with unknown variance". For values that are not normal it holds for large n, like a Student-t
-interval, as the asymptotic confidence sequences of Waudby-Smith et al. 2024 do; how often it covers is simulated in
+confidence sequences for Gaussian means with unknown variance". For values that are not normal it holds for large n, like a
+Student-t interval, as the asymptotic confidence sequences of Waudby-Smith et al. 2024 do; how often it covers is simulated in
 tests/analysis/test_sequential.py.
 """
 
