@@ -50,6 +50,7 @@ def meanings(
             f"± is the half-width of the {format_percent(comparison.confidence)} Student-t interval over seeds, each figure by "
             "itself.",
             "A difference is variant minus baseline at the same seed, averaged over the seeds that have both. Where its "
-            "interval excludes zero, the difference is more than chance usually makes; of many intervals, a few do so by chance.",
+            "interval excludes zero, the difference is more than chance usually makes; of many intervals, a few do so by chance: "
+            "what is said in words is decided by those that hold together.",
         ]
     return lines

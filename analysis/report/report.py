@@ -17,6 +17,7 @@ from analysis.report.html import html, inline_svg
 from analysis.report.markdown import markdown
 from analysis.report.meanings import LAST
 from analysis.report.sections import run_document, sweep_document
+from analysis.report.sureness import margins_of
 from analysis.report.tables import comparison_table, difference_table
 from analysis.results import Run, Sweep, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
@@ -58,6 +59,7 @@ def write_report(
     metrics: Sequence[str] = (),
     against: Sequence[str] = (),
     margin: float = MARGIN,
+    equivalent: Sequence[str] = (),
     regret_bounds: Sequence[Bound] = (),
     aoi_bounds: Sequence[Bound] = (),
 ) -> Path:
@@ -83,9 +85,11 @@ def write_report(
         metrics=metrics,
         against=against,
         margin=margin,
+        equivalent=equivalent,
         bounds=bounds,
     )
     comparison = None
+    margins = margins_of(equivalent)
     for name in metrics:
         metric(name)
     if isinstance(source, Sweep):
@@ -113,7 +117,7 @@ def write_report(
         document = run_document(source, measured, target_accuracy, smoothing_s or 0.0, pictures, command)
     else:
         assert comparison is not None
-        document = sweep_document(source, comparison, pictures, command, against=against, margin=margin)
+        document = sweep_document(source, comparison, pictures, command, against=against, margin=margin, equivalent=margins)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_written(document, file), encoding="utf-8")
     if tables:
@@ -146,6 +150,7 @@ def _command(path: Path, **settings: Any) -> str:
     words += ["--equal-bytes"] if settings["equal"] == "bytes" else []
     words += [word for name in settings["metrics"] for word in ("--metric", name)]
     words += [word for key in settings["against"] for word in ("--against", key)]
+    words += [word for text in settings["equivalent"] for word in ("--equivalent", text)]
     words += ["--margin", f"{settings['margin']:.10g}"] if settings["margin"] != MARGIN else []
     words += ["--bounds"] if settings["bounds"] else []
     return " ".join(words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from analysis.report.consensus import consensus_sections
 from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
 from analysis.report.parameters import parameter_sections
+from analysis.report.sureness import simultaneous_difference, sureness_table
 from analysis.report.tables import (
     UNITS,
     aoi_regret_title,
@@ -43,10 +44,12 @@ def sweep_document(
     *,
     against: Sequence[str] = (),
     margin: float = MARGIN,
+    equivalent: Mapping[str, float] | None = None,
 ) -> Document:
     """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves.
 
-    `margin`: regret a slot that counts as none, of clients that decide among themselves.
+    `margin`: regret a slot that counts as none, of clients that decide among themselves; `equivalent`: metric to
+    the difference that counts as none, in its own unit.
     """
     runs = list(sweep)
     groups = group_runs(sweep)
@@ -55,7 +58,7 @@ def sweep_document(
     sections = [
         Section("What was asked and run", _asked(sweep, first)),
         Section("What came out", _came_out(sweep, comparison)),
-        Section("How sure", _how_sure(sweep, comparison, runs)),
+        Section("How sure", _how_sure(sweep, comparison, runs, equivalent or {})),
         *parameter_sections(sweep, comparison, against=against),
         *consensus_sections(sweep, margin),
         *_picture_sections(pictures),
@@ -93,13 +96,18 @@ def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not."""
+    """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not.
+
+    Decided by the intervals of all variants that hold together.
+    """
     header, rows = difference_cells(comparison)
     sentences = []
     for column, name in enumerate(comparison.shown(), start=1):
         sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
         for row, cells in zip(comparison.differences, rows, strict=True):
-            interval = row[name].difference
+            if name == "aoi_regret" and not row.same_oracle:
+                continue
+            interval = simultaneous_difference(comparison, row, name)
             if not math.isfinite(interval.half_width):
                 continue
             if interval.low > 0.0 or interval.high < 0.0:
@@ -112,13 +120,17 @@ def _findings(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _how_sure(sweep: Sweep, comparison: Comparison, runs: Sequence[Run]) -> list[Block]:
+def _how_sure(
+    sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]
+) -> list[Block]:
     blocks: list[Block] = []
     if len(sweep.seeds) < 2:
         blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
     if comparison.differences:
         caption = f"Difference to {baseline_label(comparison)}"
         blocks.append(Table("differences", caption, difference_cells(comparison), note=f"{interval_words(comparison)}."))
+        intervals = sureness_table(comparison, equivalent)
+        blocks += [] if intervals is None else [intervals]
     return [*blocks, *warned_of(runs)] or [Text("There is one variant: nothing is compared.")]
 
 

@@ -148,6 +148,16 @@ def print_against(done: Any, comparison: Any, keys: Sequence[str]) -> list[Any]:
     return [block for block in blocks if isinstance(block, Picture)]
 
 
+def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
+    """Show the intervals of the differences of a comparison, with the verdicts on margins, METRIC=VALUE each."""
+    from analysis.report.sureness import margins_of, sureness_table
+    from analysis.report.tables import terminal_table
+
+    table = sureness_table(comparison, margins_of(equivalent))
+    if table is not None:
+        out_console.print(terminal_table(table.caption, table.note, table.cells))
+
+
 @contextmanager
 def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int], None]]:
     """A display of the rounds done of each label, out of `totals`; yields what tells it of them."""

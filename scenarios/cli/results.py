@@ -15,6 +15,7 @@ from scenarios.cli.output import (
     out_console,
     print_against,
     print_comparison,
+    print_intervals,
     progress,
     warn_of_missing,
 )
@@ -32,6 +33,14 @@ Metrics = Annotated[
 Against = Annotated[
     list[str] | None,
     typer.Option("--against", metavar="KEY", help="Show metrics against this key of a numeric grid; may be repeated."),
+]
+Equivalent = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--equivalent",
+        metavar="METRIC=VALUE",
+        help="A difference that counts as none, in the unit that tables show; may be repeated.",
+    ),
 ]
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Compare final accuracies where as many bytes were sent, not at a common time.")
@@ -59,6 +68,7 @@ def report(
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
     against: Against = None,
+    equivalent: Equivalent = None,
     margin: Annotated[float, typer.Option(min=0.0, help="Regret a slot that counts as none, where messages take time.")] = 0.005,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     strict: Strict = False,
@@ -94,6 +104,7 @@ def report(
             metrics=metric or (),
             against=against or (),
             margin=margin,
+            equivalent=equivalent or (),
             regret_bounds=regret_bounds(opened) if bounds else (),
             aoi_bounds=aoi_bounds(opened) if bounds else (),
         )
@@ -112,6 +123,7 @@ def compare(
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
     against: Against = None,
+    equivalent: Equivalent = None,
     strict: Strict = False,
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
@@ -127,6 +139,8 @@ def compare(
             metrics=metric or (),
             strict=strict,
         )
+        if equivalent:
+            print_intervals(comparison, equivalent)
         shown = print_against(gathered, comparison, against) if against else []
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)

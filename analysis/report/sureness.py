@@ -1,0 +1,104 @@
+"""How sure the differences of a comparison are: Student-t, bootstrap and simultaneous intervals, and equivalence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.inference import Bounds, bootstrap_interval, simultaneous, simultaneous_interval, verdict
+from analysis.metrics.registry import metric
+from analysis.report.blocks import Table
+from analysis.report.comparison import Comparison, DifferenceRow
+from analysis.report.tables import MISSING, baseline_label, format_interval, format_number, format_percent, heading
+from analysis.statistics import FloatArray, Interval
+from analysis.studies.parameters import values_of
+
+MOST_ROWS = 150
+"""A longer table is left out unless margins were asked for: nobody reads it."""
+
+
+def margins_of(texts: Sequence[str]) -> dict[str, float]:
+    """METRIC=VALUE each, in the unit that tables show, as margins in the metric's own unit.
+
+    ValueError: not of this form, no such metric, or a margin that is not above 0.
+    """
+    margins = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = math.nan
+        if not sign or not amount > 0.0 or math.isinf(amount):
+            raise ValueError(f"equivalent {text!r}: must be METRIC=VALUE with a value above 0, such as final_accuracy=0.5")
+        margins[metric(name).name] = amount / metric(name).scale
+    return margins
+
+
+def paired(comparison: Comparison, variant: str, name: str) -> FloatArray:
+    """Differences of a variant to the baseline at equal seeds, (n,); what a target cost is cut at its horizon."""
+    values = values_of(comparison, [variant, comparison.baseline], name)
+    values[np.isinf(values)] = math.nan
+    differences = values[:, 0] - values[:, 1]
+    return np.asarray(differences[~np.isnan(differences)], np.float64)
+
+
+def simultaneous_difference(comparison: Comparison, row: DifferenceRow, name: str) -> Interval:
+    """The interval of a difference that holds together with those of all other variants, by this metric."""
+    return simultaneous_interval(paired(comparison, row.variant, name), len(comparison.differences), comparison.confidence)
+
+
+def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
+    """A row for each metric and variant: the difference to the baseline with its intervals, and the verdict on a margin.
+
+    `margins`: metric to the difference that counts as none, in the metric's own unit. None where nothing is compared.
+    """
+    margins = margins or {}
+    names = [name for name in comparison.shown() if name != "simulated_s" or name in margins]
+    names += [name for name in margins if name not in names and name in comparison.metrics]
+    if not comparison.differences or max((row.seeds for row in comparison.rows), default=0) < 2:
+        return None
+    if len(names) * len(comparison.differences) > MOST_ROWS:
+        names = [name for name in names if name in margins]
+    rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if _comparable(row, name)]
+    if not rows:
+        return None
+    level = format_percent(comparison.confidence)
+    several = len(comparison.differences)
+    together = f"{level} together: intervals of all {several} variants hold together by this metric, each at "
+    together += f"{format_percent(round(simultaneous(comparison.confidence, several), 6))} (Bonferroni)."
+    note = (
+        f"{level} t: Student's interval of the paired differences. Bootstrap: studentised (Efron and Tibshirani 1993), of five "
+        f"seeds or more. {together}"
+    )
+    if margins:
+        note += " Equivalent: the t interval lies within the margin (two one-sided tests); different: outside of it; else open."
+    header = ["metric", "variant", "difference", f"{level} t", f"{level} bootstrap", f"{level} together"]
+    caption = f"Intervals of the differences to {baseline_label(comparison)}"
+    header += ["margin", "verdict"] if margins else []
+    return Table("intervals", caption, (header, rows), note=note, words=(0, 1, 7))
+
+
+def _comparable(row: DifferenceRow, name: str) -> bool:
+    return name != "aoi_regret" or row.same_oracle
+
+
+def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping[str, float]) -> list[str]:
+    scale, difference = metric(name).scale, row[name].difference
+    bounds = bootstrap_interval(paired(comparison, row.variant, name), comparison.confidence)
+    together = simultaneous_difference(comparison, row, name)
+    cells = [heading(comparison, name), row.label, format_interval(difference, scale=scale, signed=True)]
+    cells += [_ends(one, scale) for one in (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))]
+    if not margins:
+        return cells
+    if name not in margins:
+        return [*cells, "", ""]
+    return [*cells, format_number(margins[name] * scale), verdict(difference, margins[name])]
+
+
+def _ends(bounds: Bounds, scale: float) -> str:
+    if math.isnan(bounds.low):
+        return MISSING
+    return f"{format_number(bounds.low * scale, signed=True)} to {format_number(bounds.high * scale, signed=True)}"
