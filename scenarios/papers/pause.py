@@ -64,6 +64,20 @@ def _cifar(smoke: int, laptop: int, time_s: str, cost: str) -> dict[Size, Setup]
 
 
 REPRODUCTIONS = (
+    Reproduction(
+        name="pause_table1",
+        paper=PAPER,
+        shows="Table I: what the search for the best set costs by each method",
+        metrics=(),
+        solvers=True,
+        notes="The paper states orders of growth and no times. Its annealing enumerates the neighbours of a set; here a step "
+        "draws one neighbour, so that a step costs the same whatever the number of clients, and the walk what it prepares.",
+        sizes={
+            Size.SMOKE: Setup(seeds=(1,), cost="seconds"),
+            Size.LAPTOP: Setup(seeds=(1,), cost="half a minute"),
+            Size.PAPER: Setup(seeds=(1,), cost="two minutes"),
+        },
+    ),
     _reproduction(
         "pause_test1",
         "Test 1 of the authors' code",

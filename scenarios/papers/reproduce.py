@@ -12,6 +12,7 @@ import numpy as np
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.runs.sweep import Plan, plan, sweep
+from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
@@ -47,7 +48,11 @@ class Asked:
 
 
 def planned(asked: Asked) -> Plan:
-    """The runs of a reproduction, checked; raises UserError."""
+    """The runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
+    if asked.what.solvers:
+        if asked.seeds or asked.settings:
+            raise UserError(f"{asked.what.name}: simulates nothing, so that it takes neither --seeds nor --set")
+        return Plan(asked.what.name, [], "", None)
     changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
     tables = override(read_file(asked.what.name), changes)
     return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
@@ -59,6 +64,11 @@ def reproduce(
     """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt."""
     from analysis import open_sweep
 
+    if asked.what.solvers:
+        from scenarios.papers.solvers import measure, sections
+
+        out.mkdir(parents=True, exist_ok=True)
+        return _document(asked, sections(measure(asked.size)), 0, ())
     if asked.what.beliefs:
         return _beliefs(asked, out, runs, progress)
     sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)
@@ -88,7 +98,8 @@ def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Seque
 
     what = asked.what
     told: list[Block] = [Text(what.notes)] if what.notes else []
-    cost = f"Size {asked.size}: {asked.setup.cost}. Scenario {what.name}, {runs} runs, seeds {_range(seeds)}."
+    cost = f"Size {asked.size}: {asked.setup.cost}."
+    cost += f" Scenario {what.name}, {runs} runs, seeds {_range(seeds)}." if runs else " Nothing is simulated."
     told += [Text(cost), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
     last = Section("How it was run", told)
     return Document(f"{what.shows.partition(':')[0]}: {what.paper}", what.shows, [*sections, last])

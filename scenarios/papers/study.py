@@ -61,4 +61,6 @@ class Reproduction:
     """Whether tables of message times belong to it."""
     beliefs: bool = False
     """Whether it shows beliefs slot by slot, which no table of a run holds: its runs are listened to, one after the other."""
+    solvers: bool = False
+    """Whether it measures what searches cost, and simulates nothing."""
     sizes: Mapping[Size, Setup]

@@ -1,0 +1,131 @@
+"""PAUSE, Table I: what one search for the best set (eq. 14) costs by each method, in time against the number of clients.
+
+The paper gives orders of growth. Here they are slopes of log time on log clients, of the least of several times each. The two
+annealing methods take the same number of steps whatever the number of clients, and are compared by the time of that walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.policies.annealing import AnySwap, Graph, ListSwap, anneal, energy_range
+from models.policies.brute import best_by_enumeration
+from models.policies.exact import best_set
+from netsim.core.protocols import FloatArray
+from scenarios.papers.study import Size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from analysis.report.blocks import Section
+
+MEMBERS = 5
+STEPS = 1000
+_FEW = (10, 15, 20, 25, 30)
+_MANY = {
+    Size.SMOKE: (100, 300, 1000),
+    Size.LAPTOP: (100, 300, 1000, 3000, 10_000, 30_000, 100_000),
+    Size.PAPER: (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
+}
+_PAPER = {
+    "enumeration": "exponential",
+    "annealing, any swap": "K^2",
+    "annealing, tailored (SA-PAUSE)": "K log K on average",
+    "exact (here)": "not in the paper",
+}
+MOST_EXACT = 1.3
+"""The slope up to which growth is taken for K log K: log K adds 0.1 to 0.2 to 1 over these numbers of clients."""
+LEAST_BRUTE = 3.5
+"""The slope from which the growth of enumeration is taken for that of K choose 5."""
+
+Times = dict[str, list[tuple[int, float]]]
+"""Method to pairs of clients and seconds of one search."""
+
+
+def measure(size: Size) -> Times:
+    """Seconds of one search by each method, the least of several, at growing numbers of clients."""
+    rng = np.random.default_rng(1)
+    found: Times = {name: [] for name in _PAPER}
+    for clients in _FEW[: 3 if size is Size.SMOKE else None]:
+        ucb, modular = 1.0 + rng.random(clients), rng.random(clients)
+        found["enumeration"].append((clients, _least_s(partial(best_by_enumeration, ucb, modular, MEMBERS, rng), 3)))
+    for clients in _MANY[size]:
+        ucb, general, private = 1.0 + rng.random(clients), rng.random(clients), rng.random(clients)
+        modular = general + private
+        found["exact (here)"].append((clients, _least_s(partial(best_set, ucb, modular, MEMBERS, rng), 20)))
+        scale = energy_range(ucb, general, private, MEMBERS) + 1e-3
+        graphs: dict[str, Callable[[], Graph]] = {
+            "annealing, any swap": AnySwap,
+            "annealing, tailored (SA-PAUSE)": partial(ListSwap, (ucb, private, general)),
+        }
+        for name, graph in graphs.items():
+            found[name].append((clients, _least_s(_walk(ucb, modular, graph, scale, rng), 3)))
+    return found
+
+
+def _walk(
+    ucb: FloatArray, modular: FloatArray, graph: Callable[[], Graph], scale: float, rng: np.random.Generator
+) -> Callable[[], object]:
+    return lambda: anneal(ucb, modular, MEMBERS, graph(), scale=scale, kappa=1.0, steps=STEPS, rng=rng)
+
+
+def _least_s(call: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def slope(points: list[tuple[int, float]]) -> float:
+    """Least-squares slope of log seconds on log clients."""
+    x, y = (np.log([point[axis] for point in points]) for axis in (0, 1))
+    return float(((x - x.mean()) * y).sum() / ((x - x.mean()) ** 2).sum())
+
+
+def sections(times: Times) -> list[Section]:
+    """Verdict, table and figure of measured times."""
+    from analysis.report.blocks import Picture, Section, Table
+    from analysis.report.tables import format_number
+
+    slopes = {name: slope(points) for name, points in times.items()}
+    rules = [
+        ("enumeration grows as the number of sets, K choose 5", slopes["enumeration"] >= LEAST_BRUTE, slopes["enumeration"]),
+        ("the exact search grows no faster than K log K", slopes["exact (here)"] <= MOST_EXACT, slopes["exact (here)"]),
+    ]
+    judged = [[text, f"slope {value:.2f}", "as in the paper" if held else "not as in the paper"] for text, held, value in rules]
+    note = f"Fixed beforehand: a slope of {LEAST_BRUTE:g} at least, and of {MOST_EXACT:g} at most. Times of this machine."
+    verdict = Table("verdict", "Rules and verdicts", (["rule", "here", "verdict"], judged), note=note, words=(0, 2))
+    rows = []
+    for name, points in times.items():
+        (few, first_s), (many, last_s) = points[0], points[-1]
+        ends = [f"{few:,}", format_number(first_s * 1e3), f"{many:,}", format_number(last_s * 1e3)]
+        rows.append([name, _PAPER[name], *ends, format_number(slopes[name])])
+    header = ["method", "paper: cost", "fewest clients", "ms", "most clients", "ms there", "slope"]
+    words = f"One search for {MEMBERS} clients; annealing: a walk of {STEPS:,} steps. The least of several times."
+    table = Table("costs", "Cost of one search", (header, rows), note=words, words=(0, 1))
+    picture = Picture("costs", "Time of one search against the number of clients", _figure(times))
+    return [Section("Verdict", [verdict]), Section("Beside the paper", [table]), Section("Figures", [picture])]
+
+
+def _figure(times: Times) -> Figure:
+    from analysis.figures.style import headline, house_style, line_style, new_figure
+
+    with house_style():
+        figure, (axes,) = new_figure()
+        lines = []
+        for index, (name, points) in enumerate(times.items()):
+            clients, seconds = zip(*points, strict=True)
+            (line,) = axes.plot(clients, [second * 1e3 for second in seconds], marker="o", ms=4.0, **line_style(index))
+            lines.append((line, name))
+        axes.set(xscale="log", yscale="log", xlabel="clients", ylabel="time of one search (ms)")
+        headline(figure, "Cost of one search for the best set", "least of several times on this machine", lines)
+    return figure
+
+
