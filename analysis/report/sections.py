@@ -17,6 +17,7 @@ from analysis.report.consensus import consensus_sections
 from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
 from analysis.report.parameters import parameter_sections
+from analysis.report.participation import participation_sections
 from analysis.report.sureness import simultaneous_difference, sureness_table
 from analysis.report.tables import (
     UNITS,
@@ -62,6 +63,7 @@ def sweep_document(
         *parameter_sections(sweep, comparison, against=against),
         *consensus_sections(sweep, margin),
         *_picture_sections(pictures),
+        *participation_sections(groups),
         *_channel_sections(groups),
         *instance_sections(groups),
         *_guarantee_sections(groups),
@@ -150,6 +152,7 @@ def run_document(
         Section("How sure", [Text(sure), *warned_of([run])]),
         *_picture_sections(pictures),
         *(time_sections(run) if run.has_clients and len(run.clients) else []),
+        *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),
         *([Section("Privacy guarantee", [Text(_guarantee(run))])] if run.has_privacy else []),
         Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, mentioned))]),

@@ -1,0 +1,129 @@
+"""What cannot be reported on or compared: one message with the remedy, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scenarios.cli.main import main
+from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
+
+
+def sweep(path: Path) -> Path:
+    return write_sweep(path, {name: {1: ROUNDS, 2: ROUNDS} for name in ("a", "b")}, baseline="a")
+
+
+def no_folder(path: Path) -> list[str]:
+    return [str(path / "nowhere")]
+
+
+def empty_folder(path: Path) -> list[str]:
+    (path / "empty").mkdir()
+    return [str(path / "empty")]
+
+
+def newer_format(path: Path) -> list[str]:
+    run = write_run(path / "run", ROUNDS, format=99)
+    return [str(run)]
+
+
+def no_summary(path: Path) -> list[str]:
+    run = write_run(path / "run", ROUNDS)
+    (run / "summary.json").unlink()
+    return [str(run)]
+
+
+def half_a_summary(path: Path) -> list[str]:
+    run = write_run(path / "run", ROUNDS)
+    (run / "summary.json").write_text('{"format": 1, "name": "stu')
+    return [str(run)]
+
+
+def half_a_table(path: Path) -> list[str]:
+    run = write_run(path / "run", ROUNDS)
+    table = (run / "rounds.parquet").read_bytes()
+    (run / "rounds.parquet").write_bytes(table[: len(table) // 2])
+    return [str(run)]
+
+
+def a_run_of_a_sweep_is_gone(path: Path) -> list[str]:
+    made = sweep(path / "sweep")
+    (made / "b" / "seed-2" / "rounds.parquet").unlink()
+    return [str(made)]
+
+
+def a_list_without_runs(path: Path) -> list[str]:
+    made = sweep(path / "sweep")
+    (made / "sweep.json").write_text(json.dumps({"format": 1, "name": "study"}))
+    return [str(made)]
+
+
+def a_metric_that_is_none(path: Path) -> list[str]:
+    return [str(sweep(path / "sweep")), "--metric", "final_acuracy"]
+
+
+def a_key_that_is_not_varied(path: Path) -> list[str]:
+    return [str(sweep(path / "sweep")), "--against", "server.deadline_s"]
+
+
+def a_margin_without_a_value(path: Path) -> list[str]:
+    return [str(sweep(path / "sweep")), "--equivalent", "regret"]
+
+
+CASES: dict[Callable[[Path], list[str]], str] = {
+    no_folder: "nowhere",
+    empty_folder: "expected a run",
+    newer_format: "format 99 is newer than format",
+    no_summary: "summary.json is missing",
+    half_a_summary: "not JSON",
+    half_a_table: "rounds.parquet",
+    a_run_of_a_sweep_is_gone: "seed-2",
+    a_list_without_runs: "sweep.json",
+    a_metric_that_is_none: "did you mean 'final_accuracy'",
+    a_key_that_is_not_varied: "make a grid",
+    a_margin_without_a_value: "METRIC=VALUE",
+}
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_one_message_and_exit_code_2(
+    command: str,
+    case: Callable[[Path], list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = case(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(sys, "argv", ["netsim", command, *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    expected = CASES[case]
+    if command == "compare" and case is no_summary:
+        expected = "expected a run"
+    assert expected in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert "Traceback" not in said.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_runs_of_different_worlds_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("one", 5), ("two", 6)):
+        run = write_run(tmp_path / name, ROUNDS)
+        (run / "scenario.toml").write_text(f'name = "study"\nseed = 1\n[clients]\ncount = {count}\n', encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["netsim", "compare", str(tmp_path / "one"), str(tmp_path / "two")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "clients.count = 6" in said
+    assert "Compare runs that share" in said
