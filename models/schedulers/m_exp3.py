@@ -111,7 +111,9 @@ class MExp3(RankedScheduler):
         """The super-arm that the round tells something of; empty where there is none."""
         if self._drawn and set(self._drawn).issuperset(used):
             return self._drawn
-        return tuple(sorted(used)) if self._credits_used and len(used) == self._clients else ()
+        # Where updates outlast a round, two of them may have come to their end on one channel: that is no super-arm.
+        complete = len(used) == len(set(used)) == self._clients
+        return tuple(sorted(used)) if self._credits_used and complete else ()
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "weights": self._weights.state_dict(), "drawn": list(self._drawn)}

@@ -52,14 +52,15 @@ def outcomes(
 
 def _answers(connection: Connection, process: int, limit_s: float) -> bool:
     """Whether an answer comes before the limit; other processes may keep ours from the processor."""
-    started, before_s = time.monotonic(), _cpu_s(process)
-    while time.monotonic() - started < 20 * limit_s and _cpu_s(process) - before_s < limit_s:
+    started, before_s = time.monotonic(), cpu_s(process)
+    while time.monotonic() - started < 20 * limit_s and cpu_s(process) - before_s < limit_s:
         if connection.poll(0.5):
             return True
     return False
 
 
-def _cpu_s(process: int) -> float:
+def cpu_s(process: int) -> float:
+    """Seconds of a processor that a process has taken by now."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
