@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -15,7 +14,8 @@ from analysis.breakpoints.changes import WINDOW, Unit, detects, regret_of_rounds
 from analysis.breakpoints.shading import disturbances
 from analysis.breakpoints.summary import share_over_time, tables
 from analysis.figures.lines import curve_note, curves_of, draw_lines
-from analysis.figures.style import FAINT, INK, headline, house_style, line_style, new_figure
+from analysis.figures.settings import PLAIN
+from analysis.figures.style import FAINT, INK, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Groups
 from analysis.report.detections import run_detections
 from analysis.results import Run
@@ -51,13 +51,13 @@ def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: in
     return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
 
 
-def regret_around_changes_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+def regret_around_changes_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
     """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none."""
     curves = curves_of(groups, lambda run: aligned(run, window=window, unit=unit))
     if not any(curves.values()):
         return None
     reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
-    with house_style():
+    with PLAIN.applied():
         figure, (axes,) = new_figure()
         lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
         axes.axvline(0.0, color=FAINT, linewidth=1.2, zorder=1)
@@ -68,7 +68,7 @@ def regret_around_changes_figure(groups: Groups, *, window: int = WINDOW, unit: 
     return figure
 
 
-def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
     """The share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
     told: Mapping[str, pd.DataFrame] = {label: tables(runs, window=window) for label, runs in groups.items()}
     shown = {
@@ -80,7 +80,7 @@ def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds"
     panels = [what for what in shown if shown[what]]
     if not panels:
         return None
-    with house_style():
+    with PLAIN.applied():
         figure, all_axes = new_figure((1.0,) * len(panels))
         lines = {}
         for axes, what in zip(all_axes, panels, strict=True):
@@ -97,13 +97,13 @@ def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds"
     return figure
 
 
-def course_figure(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> Figure | None:
+def course_figure(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
     """The regret rate of one run with its changes and declarations; jamming and outages are shaded. None without a regret."""
     regret = regret_of_rounds(run)
     if not len(regret) or np.isnan(regret).any():
         return None
     position = np.arange(1.0, len(regret) + 1.0) if unit == "rounds" else run.rounds["end_s"].to_numpy(np.float64)
-    with house_style():
+    with PLAIN.applied():
         figure, (axes,) = new_figure()
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]

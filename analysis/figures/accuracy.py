@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from analysis.figures.lines import MOST_POINTS, cost_axis, curve_note, curves_of, draw_lines, round_columns, time_axis
-from analysis.figures.style import FAINT, headline, house_style, line_style, new_figure
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import FAINT, NOTE, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Groups
 from analysis.report.tables import UNITS, format_cost, format_percent
 from analysis.results import Run
@@ -48,7 +48,8 @@ def accuracy_figure(
     target_accuracy: float | None = None,
     smoothing_s: float = 0.0,
     horizon: float | None = None,
-) -> Figure | None:
+    look: Look = PLAIN,
+) -> ShownFigure | None:
     """Test accuracies, averaged over the last `smoothing_s` seconds, against what they cost; None where no run has both.
 
     On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
@@ -67,8 +68,8 @@ def accuracy_figure(
     if not any(curves.values()):
         return None
     note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
-    with house_style():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
         for line, _ in lines:
             # Runs of a fixed number of rounds end at different times: the end of a line is information.
@@ -86,7 +87,7 @@ def accuracy_figure(
             time_axis(axes)
         else:
             cost_axis(axes)
-        headline(figure, title, note, lines)
+        headline(figure, title, note, lines, look=look)
     return figure
 
 
@@ -98,7 +99,7 @@ def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
     return np.geomspace(every[every > 0.0].min(), every.max(), MOST_POINTS)
 
 
-def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0) -> Figure | None:
+def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0, look: Look = PLAIN) -> ShownFigure | None:
     """Share of runs that have reached the target against simulated time (Kaplan-Meier); None where no run was evaluated.
 
     Runs that ended before they reached the target count up to their end, where they have a cross.
@@ -107,8 +108,8 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
     if not any(hit.costs for hit in hits.values()):
         return None
     lines = []
-    with house_style():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         for index, (label, hit) in enumerate(hits.items()):
             if not hit.costs:
                 continue
@@ -124,7 +125,7 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
         counts = sorted({len(hit.costs) for hit in hits.values() if hit.costs})
         runs = " to ".join(dict.fromkeys(f"{count}" for count in (counts[0], counts[-1])))
         note = f"Kaplan-Meier, {runs} runs a variant; crosses: runs that ended before they reached the target"
-        headline(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines)
+        headline(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines, look=look)
     return figure
 
 
@@ -148,8 +149,8 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
         textcoords="offset points",
         ha="right",
         va="top",
-        fontsize=9,
-        color="#555555",
+        fontsize="small",
+        color=NOTE,
     )
     for index, hit in enumerate(hits.values()):
         reached = [cost * scale for cost in hit.costs if math.isfinite(cost)]

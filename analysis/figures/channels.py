@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from analysis.figures.lines import curve_note, curves_of, draw_lines, round_axis, round_columns, round_grid, thinned
-from analysis.figures.style import FAINT, INK, headline, house_style, line_style, new_figure
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, thinned
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import AXIS, FAINT, INK, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Bound, Groups
 from analysis.report.detections import Cause, DetectionScore, run_detections
 from analysis.results import Run
@@ -24,14 +24,18 @@ MARKERS: dict[Cause, tuple[str, str]] = {
 """How a declaration is drawn, by its cause, and what the legend says."""
 
 
-def aoi_regret_figure(groups: Groups, *, bounds: Sequence[Bound] = ()) -> Figure | None:
-    """AoI regret (Li et al., eq. 14) against rounds; None where no run measured it.
+def aoi_regret_figure(
+    groups: Groups, *, bounds: Sequence[Bound] = (), over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """AoI regret (Li et al., eq. 14) against rounds or seconds; None where no run measured it.
 
-    With `bounds` both axes are logarithmic, and the vertical one begins at 1: bounds lie orders of magnitude above.
+    With `bounds`, which are of rounds, the horizontal axis is of rounds; both axes are logarithmic then, and the vertical one
+    begins at 1: bounds lie orders of magnitude above.
     """
+    along = abscissa(groups, "rounds" if bounds else over)
 
     def curve(run: Run) -> Curve:
-        number, mine, oracle = round_columns(run, "round", "sum_age", "oracle_sum_age")
+        number, mine, oracle = round_columns(run, along.column, "sum_age", "oracle_sum_age")
         regret = mine - oracle
         measured = ~np.isnan(regret)
         return thinned((number[measured], np.cumsum(regret[measured])))
@@ -39,9 +43,9 @@ def aoi_regret_figure(groups: Groups, *, bounds: Sequence[Bound] = ()) -> Figure
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with house_style():
-        figure, (axes,) = new_figure()
-        grid = round_grid(curves)
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        grid = along.grid(curves)
         lines = draw_lines(axes, curves, grid)
         note = curve_note(curves, "sum over clients and rounds of age minus the oracle's age on the same channel states")
         for index, bound in enumerate(bounds):
@@ -52,7 +56,8 @@ def aoi_regret_figure(groups: Groups, *, bounds: Sequence[Bound] = ()) -> Figure
             (line,) = axes.plot(grid, values, color=FAINT, linewidth=1.2, linestyle=style, marker=marker, markersize=4.0)
             lines.append((line, bound.label))
             note += f"; {bound.label}: {bound.constants}"
-        axes.set(xlabel="round", ylabel="AoI regret (rounds of age)")
+        axes.set_ylabel("AoI regret (rounds of age)")
+        along.label(axes)
         if bounds:
             axes.set_xscale("log")
             axes.set_yscale("log", nonpositive="clip")
@@ -60,9 +65,8 @@ def aoi_regret_figure(groups: Groups, *, bounds: Sequence[Bound] = ()) -> Figure
             axes.set_ylim(bottom=1.0)
             note += "; regrets below 1 are not shown"
         else:
-            round_axis(axes)
-            axes.axhline(0.0, color="#666666", linewidth=0.8, zorder=1)
-        headline(figure, f"AoI regret against the oracle {_oracles(groups)}", note, lines)
+            axes.axhline(0.0, color=AXIS, linewidth=0.8, zorder=1)
+        headline(figure, f"AoI regret against the oracle {_oracles(groups)}", note, lines, look=look)
     return figure
 
 
@@ -71,20 +75,26 @@ def _oracles(groups: Groups) -> str:
     return " or ".join(f'"{name}"' for name in names if name)
 
 
-def aoi_variance_figure(groups: Groups) -> Figure | None:
-    """AoI variance (Li et al., eq. 37), as a moving mean over a fiftieth of the run, and cumulated; None without ages."""
+def aoi_variance_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """AoI variance (Li et al., eq. 37), as a moving mean over `window` rounds, and cumulated; None without ages.
+
+    Without a `window` over a fiftieth of the run.
+    """
+    along = abscissa(groups, over)
     windows: set[int] = set()
 
     def smooth(run: Run) -> Curve:
-        number, variance = round_columns(run, "round", "age_variance")
+        number, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
-        window = max(1, int(measured.sum()) // 50)
+        width = window or max(1, int(measured.sum()) // 50)
         if measured.any():
-            windows.add(window)
-        return thinned((number[measured], moving_mean(variance[measured], window)))
+            windows.add(width)
+        return thinned((number[measured], moving_mean(variance[measured], width)))
 
     def total(run: Run) -> Curve:
-        number, variance = round_columns(run, "round", "age_variance")
+        number, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
         return thinned((number[measured], np.cumsum(variance[measured])))
 
@@ -92,25 +102,26 @@ def aoi_variance_figure(groups: Groups) -> Figure | None:
     if not any(over_rounds.values()):
         return None
     cumulated = curves_of(groups, total)
-    with house_style():
-        figure, (left, right) = new_figure((1.0, 1.0), share_y=False)
-        lines = draw_lines(left, over_rounds, round_grid(over_rounds))
-        draw_lines(right, cumulated, round_grid(cumulated))
+    with look.applied():
+        figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
+        lines = draw_lines(left, over_rounds, along.grid(over_rounds))
+        draw_lines(right, cumulated, along.grid(cumulated))
         # A client that is out of luck for long counts with the square of its age: single rounds lie decades apart.
         lowest = min((float(y[y > 0.0].min()) for line, _ in lines for y in [line.get_ydata()] if (y > 0.0).any()), default=1.0)
         left.set_yscale("log", nonpositive="clip")
         left.set_ylim(bottom=lowest / 2.0)
         right.set_ylim(bottom=0.0)
         for axes, label in ((left, "AoI variance of a round (rounds²)"), (right, "cumulated AoI variance (rounds²)")):
-            axes.set(xlabel="round", ylabel=label)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+            axes.set_ylabel(label)
+            along.label(axes)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=along.over == "rounds"))
         widths = " to ".join(str(window) for window in sorted({min(windows), max(windows)}))
         note = curve_note(over_rounds, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
-        headline(figure, "Variance of the age of information", note, lines)
+        headline(figure, "Variance of the age of information", note, lines, look=look)
     return figure
 
 
-def deliveries_figure(groups: Groups) -> Figure | None:
+def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
 
     def curve(run: Run) -> Curve:
@@ -120,8 +131,8 @@ def deliveries_figure(groups: Groups) -> Figure | None:
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with house_style():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, np.arange(max(x.size for group in curves.values() for x, _ in group), dtype=np.float64))
         for line, _ in lines:
             line.set(marker="o", markersize=4.5)
@@ -129,18 +140,18 @@ def deliveries_figure(groups: Groups) -> Figure | None:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         axes.set(xlabel="client", ylabel="rounds with a delivery")
         round_axis(axes)
-        headline(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines)
+        headline(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines, look=look)
     return figure
 
 
-def detections_figure(groups: Groups) -> Figure | None:
+def detections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Declared and true changes of each variant's first run, with the counts of all its runs; None where none is declared."""
     scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
     shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
     if not shown:
         return None
-    with house_style():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + 0.42 * len(shown)))
+    with look.applied():
+        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + 0.42 * len(shown)), look=look)
         for place, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
@@ -150,7 +161,7 @@ def detections_figure(groups: Groups) -> Figure | None:
                 at = told[[found == cause for found in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
-        axes.set_yticks(range(len(shown)), [f"{label}\n{_counts(scores[label])}" for label in shown], fontsize=9)
+        axes.set_yticks(range(len(shown)), [f"{label}\n{_counts(scores[label])}" for label in shown], fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set(xlabel="round", xlim=(0, max(int(groups[label][0].summary.get("rounds") or 0) for label in shown)))
         axes.grid(visible=False)
@@ -164,7 +175,7 @@ def detections_figure(groups: Groups) -> Figure | None:
         ]
         seeds = max(len(scores[label]) for label in shown)
         drawn = f"drawn: seed {groups[shown[0]][0].seed}; counts: all {seeds} seeds" if seeds > 1 else ""
-        headline(figure, "Declared changes", drawn, lines)
+        headline(figure, "Declared changes", drawn, lines, look=look)
     return figure
 
 

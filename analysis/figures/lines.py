@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from analysis.figures.settings import Over
 from analysis.figures.style import line_style
 from analysis.groups import Groups
 from analysis.results import Run
@@ -40,6 +42,63 @@ def thinned(curve: Curve) -> Curve:
         return curve
     kept = np.unique(np.round(np.linspace(0, x.size - 1, MOST_POINTS)).astype(np.int64))
     return x[kept], y[kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Abscissa:
+    """What figures over the course of a run have below them: rounds, or simulated seconds."""
+
+    over: Over
+
+    @property
+    def column(self) -> str:
+        """The column of the rounds table that tells it."""
+        return "round" if self.over == "rounds" else "end_s"
+
+    @property
+    def unit(self) -> str:
+        """What the axis is called."""
+        return "round" if self.over == "rounds" else "simulated time (s)"
+
+    def grid(self, curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
+        """Common abscissae of curves, up to the last of any, as many as a figure can show: whole rounds, or equal steps."""
+        if self.over == "rounds":
+            return round_grid(curves)
+        every = [x for group in curves.values() for x, _ in group]
+        return np.linspace(min(float(x[0]) for x in every), max(float(x[-1]) for x in every), MOST_POINTS)
+
+    def label(self, axes: Axes) -> None:
+        """Set up the horizontal axis of `axes`."""
+        axes.set_xlabel(self.unit)
+        if self.over == "rounds":
+            round_axis(axes)
+        else:
+            time_axis(axes)
+
+
+def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
+    """Rounds where a round is the same for all variants; else seconds, the one clock that they share. `over` decides otherwise.
+
+    It is not the same where servers are of several kinds, where they close rounds by deliveries (buffered) or by the clock
+    (semi-synchronous), and where those of the asynchronous server last for different times.
+    """
+    if over is not None:
+        return Abscissa(over)
+    firsts = [runs[0] for runs in groups.values() if runs]
+    kinds = {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
+    if len(kinds) > 1 or kinds & {"buffered", "semi-synchronous"}:
+        return Abscissa("seconds")
+    return Abscissa("seconds" if kinds == {"asynchronous"} and not _same_lengths(firsts) else "rounds")
+
+
+def _same_lengths(runs: Sequence[Run]) -> bool:
+    """Whether all rounds of all `runs` take the same time, such as none."""
+    lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]
+    if not lengths:
+        return True
+    low, high = min(float(each.min()) for each in lengths), max(float(each.max()) for each in lengths)
+    # Differences of times late in a long run are off by their rounding.
+    return high - low <= 1e-6 * max(high, 1e-12)
 
 
 def draw_lines(

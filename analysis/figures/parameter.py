@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from analysis.figures.style import headline, house_style, line_style, new_figure
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.metrics.registry import metric
 from analysis.statistics import FloatArray
 from analysis.studies.parameters import AgainstOne, AgainstTwo, unit_of
@@ -16,14 +16,14 @@ LOGARITHMIC = 10.0
 """An axis is logarithmic where its values are positive and span this ratio."""
 
 
-def parameter_figure(study: AgainstOne, *, confidence: float = 0.95) -> Figure | None:
+def parameter_figure(study: AgainstOne, *, confidence: float = 0.95, look: Look = PLAIN) -> ShownFigure | None:
     """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values."""
     one = metric(study.metric)
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
         return None
     seeds = sorted({interval.count for line in study.lines for interval in line.intervals if interval.count})
-    with house_style():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         legend = []
         for index, line in enumerate(study.lines):
             style = line_style(index)
@@ -42,19 +42,21 @@ def parameter_figure(study: AgainstOne, *, confidence: float = 0.95) -> Figure |
         note = f"mean over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
         if any(line.best is not None for line in study.lines):
             note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
-        headline(figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]])
+        headline(
+            figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]], look=look
+        )
     return figure
 
 
-def heat_figure(study: AgainstTwo, *, confidence: float = 0.95) -> Figure | None:
+def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, look: Look = PLAIN) -> ShownFigure | None:
     """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value."""
     one = metric(study.metric)
     means = study.means * one.scale
     finite = means[np.isfinite(means)]
     if not finite.size:
         return None
-    with house_style():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         axes.grid(visible=False)
         # Dark is better, whichever way that is; of a metric that is no better either way, dark is much.
         colours = "cividis" if one.better == "lower" else "cividis_r"
@@ -65,7 +67,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95) -> Figure | None
             frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
             text = f"{value:.4g}" if np.isfinite(value) else "—"
             colour = "white" if dark else "black"
-            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=9)
+            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
             if study.members[row, column]:
                 shown.set_bbox(frame)
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
@@ -75,7 +77,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95) -> Figure | None
         note = "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
-        headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [])
+        headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [], look=look)
     return figure
 
 

@@ -1,19 +1,20 @@
-"""How figures look: palette, line styles, sizes, and PNG files whose bytes depend on the data alone."""
+"""How figures look: palette, line styles, sizes, letters, and files whose bytes depend on the data alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.words import described, hidden_words
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart with any colour vision; without their yellow, which is faint on white."""
@@ -24,13 +25,12 @@ DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
     (0.0, (6.0, 1.6, 1.2, 1.6)),
 )
 """Line styles, so that lines are told apart in grey as well. 7 colours and 4 styles have no common divisor: 28 distinct lines."""
-INK, FAINT = "#222222", "#8a8a8a"
+HATCHES = ("", "///", "...", "xxx", "\\\\\\")
+INK, AXIS, FAINT, GRID, NOTE, PAPER = "#222222", "#666666", "#8a8a8a", "#e4e4e4", "#6b6b6b", "#ffffff"
 
-_RC: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10.5,
+RC: Any = {
     "text.color": INK,
-    "axes.edgecolor": "#666666",
+    "axes.edgecolor": AXIS,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
@@ -38,10 +38,10 @@ _RC: Any = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
+    "grid.color": GRID,
     "grid.linewidth": 0.8,
-    "xtick.color": "#666666",
-    "ytick.color": "#666666",
+    "xtick.color": AXIS,
+    "ytick.color": AXIS,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
     "lines.linewidth": 2.0,
@@ -49,13 +49,28 @@ _RC: Any = {
     "legend.frameon": False,
     "legend.handlelength": 2.6,
     "legend.columnspacing": 1.6,
+    "hatch.linewidth": 0.5,
     "figure.dpi": 160.0,
     "savefig.dpi": 160.0,
     "svg.hashsalt": "netsim",
     "svg.fonttype": "path",
 }
-_SVG_SAYS = ("Date", "Creator", "Format", "Type")
-"""What Matplotlib would write into an SVG of itself and of the time."""
+_METADATA: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
+    "pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
+}
+"""What Matplotlib would write into a file of itself and of the time, by format."""
+
+
+def surface_style(index: int) -> dict[str, Any]:
+    """Keywords of bars that stand for the same thing number `index`: a colour and a pattern, so that grey tells them apart."""
+    return {
+        "facecolor": PALETTE[index % len(PALETTE)],
+        "hatch": HATCHES[index % len(HATCHES)],
+        "edgecolor": PAPER,
+        "linewidth": 0.0,
+    }
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -63,67 +78,106 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)]}
 
 
-@contextmanager
-def house_style() -> Iterator[None]:
-    """Matplotlib's defaults with this project's settings, whatever the user's own are; those are back afterwards."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_RC)
-        yield
-
-
 class ShownFigure(Figure):
-    """A figure that a notebook shows although pyplot does not know it."""
+    """A figure that a notebook shows although pyplot does not know it, and that can say in words what it shows."""
+
+    heading = ""
+    """Its title, drawn or not."""
+    note = ""
+    """What was averaged, and what hides what; drawn or not."""
+    described = ""
+    """What it shows, for who cannot see it."""
 
     def _repr_png_(self) -> bytes:
-        buffer = BytesIO()
-        with house_style():
-            self.savefig(buffer, format="png", metadata={"Software": None})
-        return buffer.getvalue()
+        return image_of(self, "png")
 
 
 def new_figure(
-    columns: Sequence[float] = (1.0,), *, size_in: tuple[float, float] = (7.2, 4.3), share_y: bool = True
-) -> tuple[Figure, list[Axes]]:
-    """A figure, outside pyplot, with panels side by side; `columns` are their relative widths, `share_y`: one vertical axis."""
+    columns: Sequence[float] = (1.0,),
+    *,
+    rows: int = 1,
+    size_in: tuple[float, float] = (7.2, 4.3),
+    share_y: bool = True,
+    look: Look = PLAIN,
+) -> tuple[ShownFigure, list[Axes]]:
+    """A figure, outside pyplot, with panels side by side, row after row.
+
+    `columns` are their relative widths, `share_y`: one vertical axis for all.
+    """
+    size = (look.width_in or size_in[0], look.height_in or size_in[1])
     # The space keeps labels at the ends of neighbouring axes apart.
-    figure = ShownFigure(figsize=size_in, layout=ConstrainedLayoutEngine(wspace=0.06))
+    figure = ShownFigure(figsize=size, layout=ConstrainedLayoutEngine(wspace=0.06))
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(columns), squeeze=False, sharey=share_y, width_ratios=list(columns))
-    return figure, list(panels[0])
+    panels = figure.subplots(rows, len(columns), squeeze=False, sharey=share_y, width_ratios=list(columns))
+    return figure, [axes for row in panels for axes in row]
 
 
-def headline(figure: Figure, title: str, note: str, lines: Sequence[tuple[Any, str]]) -> None:
-    """Title with the legend in one or more rows below it, and a note in grey at the foot that says what was averaged."""
+def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Any, str]], *, look: Look = PLAIN) -> None:
+    """Title with the legend in one or more rows below it, and a note in grey at the foot that says what was averaged.
+
+    The note also names lines that are drawn over one another. Call it last: it reads what was drawn.
+    """
+    figure.heading = title
+    shown = title if look.title is None else look.title
+    figure.described = described(figure, lines)
     handles, labels = [line for line, _ in lines], [label for _, label in lines]
+    if handles or shown:
+        _legend(figure, handles, labels, shown, look)
+    add_note(figure, "; ".join(words for words in (note, hidden_words(figure, lines)) if words), look=look)
+
+
+def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], title: str, look: Look) -> None:
+    """As wide as fits above the panels: its columns are as many as the widths of its labels allow."""
+    options: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderaxespad": 0.2}
+    if title:
+        options |= {"title": title, "title_fontproperties": {"size": look.points(1.19), "weight": "bold"}}
     # More columns than these never fit, and to try them all takes long where there are many variants.
-    for columns in range(min(max(1, len(lines)), 10), 0, -1):
-        legend = figure.legend(
-            handles,
-            labels,
-            loc="outside upper left",
-            ncols=columns,
-            title=title,
-            title_fontproperties={"size": 12.5, "weight": "bold"},
-            alignment="left",
-            borderaxespad=0.2,
-        )
+    for columns in range(min(max(1, len(handles)), 10), 0, -1):
+        legend = figure.legend(handles, labels, ncols=columns, **options)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             break
         legend.remove()
-    figure.supxlabel(fill(note, 112), x=0.012, ha="left", fontsize=8.5, color="#6b6b6b")
 
 
-def save_png(figure: Figure, path: Path) -> Path:
-    """Write `figure` to `path`; no date and no version inside: the same data gives the same bytes."""
+def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
+    """Say `note` at the foot of the figure, after what it says there already."""
+    figure.note = "; ".join(words for words in (figure.note, note) if words)
+    if look.notes and figure.note:
+        # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.
+        letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
+        text = fill(figure.note, max(20, letters))
+        figure.supxlabel(text, x=0.012, ha="left", fontsize=look.points(0.81), color=NOTE)
+
+
+def image_of(figure: Figure, format: str) -> bytes:
+    """`figure` as an image in `format`: png, svg or pdf; no date and no version inside: the same data gives the same bytes."""
+    buffer = BytesIO()
+    # Letters of an SVG and of a PDF are set by what is in force as it is written, not as the figure is drawn.
+    with PLAIN.applied():
+        figure.savefig(buffer, format=format, transparent=False, metadata=_METADATA[format])
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write `figure` to `path`, in the format that its ending names.
+
+    ValueError: another ending than .png, .svg and .pdf.
+    """
+    format = path.suffix.lstrip(".").lower()
+    if format not in _METADATA:
+        raise ValueError(f"{path}: a figure is written as {', '.join(f'.{name}' for name in _METADATA)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", metadata={"Software": None})
+    path.write_bytes(image_of(figure, format))
     return path
 
 
 def svg_text(figure: Figure) -> str:
-    """`figure` as SVG: letters as outlines, so that it looks alike everywhere; the same figure gives the same text."""
+    """`figure` as SVG on nothing, to stand in a page: letters as outlines, so that it looks alike everywhere."""
     buffer = StringIO()
-    with house_style():
-        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(_SVG_SAYS))
+    with PLAIN.applied():
+        # Laid out once: Matplotlib would draw everything for it, and once more into the file.
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
+            figure.set_layout_engine("none")
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_METADATA["svg"])
     return buffer.getvalue()

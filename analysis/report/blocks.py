@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from analysis.figures.style import ShownFigure
 
 Cells = tuple[list[str], list[list[str]]]
 """Header and rows of a table, as text."""
@@ -53,11 +53,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure by its name in `analysis.draw`, with what stands below it."""
+    """A figure by its name in `analysis.draw`, with what it shows in short."""
 
     name: str
     caption: str
-    figure: Figure
+    figure: ShownFigure
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from analysis.figures.settings import PLAIN, Look
 from analysis.report.blocks import Picture, Section, Table
 from analysis.results import Sweep
 from analysis.studies.timing import MARGIN, answer_cells, table_cells, timing_figure, timing_study
 
 
-def consensus_sections(sweep: Sweep, margin: float = MARGIN) -> list[Section]:
+def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLAIN) -> list[Section]:
     """Tables and figure of message times; nothing where a variant's clients do not decide among themselves.
 
     Nor where the delays of messages are of another law than constant or shifted-exponential, or differ between clients.
@@ -28,7 +29,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN) -> list[Section]:
         "without the consensus phase."
     )
     blocks: list[Table | Picture] = [Table("consensus", "Consensus phase by variant", table_cells(points, margin), note=note)]
-    figure = timing_figure(points, margin)
+    figure = timing_figure(points, margin, look=look)
     if figure is not None:
         words = (
             f"Ratios of message latency to slot length up to which two criteria hold, at every latency simulated up to "

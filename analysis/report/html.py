@@ -41,9 +41,7 @@ def html(document: Document, svg: Callable[[Picture], str]) -> str:
         f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
         for section, anchor in zip(document.sections, anchors, strict=True)
     )
-    body = "\n".join(
-        _section(section, anchor, svg) for section, anchor in zip(document.sections, anchors, strict=True)
-    )
+    body = "\n".join(_section(section, anchor, svg) for section, anchor in zip(document.sections, anchors, strict=True))
     title, lead = escape(document.title), escape(document.lead)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -111,12 +109,13 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Picture():
-            caption = escape(block.caption)
-            yield '<figure class="scroll" role="group" tabindex="0" aria-label="' + caption + '">'
-            yield svg(block)
-            yield f"<figcaption>{caption}</figcaption></figure>"
+            title = escape(block.figure.heading or block.caption)
+            note = escape(f"{block.figure.note[:1].upper()}{block.figure.note[1:]}.") if block.figure.note else ""
+            yield f"<h3>{title}</h3>"
+            yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{title}">{svg(block)}</div>'
+            yield f"<figcaption>{escape(block.caption)}. {note}</figcaption></figure>"
         case Code():
-            text = f"<pre tabindex=\"0\"><code>{escape(block.text)}</code></pre>"
+            text = f'<pre tabindex="0"><code>{escape(block.text)}</code></pre>'
             yield f"<details><summary>{escape(block.summary)}</summary>{text}</details>" if block.summary else text
 
 
@@ -154,9 +153,7 @@ def _downloads(table: Table) -> str:
         name, media = _MEDIA[ending]
         content = base64.b64encode(text(table).encode()).decode()
         label = escape(f"{table.caption}, as {name}")
-        links.append(
-            f'<a download="{table.name}.{ending}" href="data:{media};base64,{content}" aria-label="{label}">{name}</a>'
-        )
+        links.append(f'<a download="{table.name}.{ending}" href="data:{media};base64,{content}" aria-label="{label}">{name}</a>')
     return "This table as " + " or ".join(links)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from analysis.figures.settings import PLAIN, Look
 from analysis.metrics.registry import METRICS, metric
 from analysis.report.blocks import Block, Bullets, Picture, Section, Table
 from analysis.report.comparison import TARGETS, Comparison
@@ -27,7 +28,9 @@ MOST_LINES = 8
 _FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
 
 
-def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = ()) -> list[Section]:
+def parameter_sections(
+    sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN
+) -> list[Section]:
     """A section for each numeric key that the sweep varies by itself (`against`: for these), with tables, figures and the best.
 
     ValueError: a key of `against` that is not varied by itself.
@@ -39,8 +42,8 @@ def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequenc
     for key in keys:
         studies = [against_one(comparison, sweep, settings, name, key) for name in names]
         if studies and (against or len(studies[0].lines) <= MOST_LINES):
-            sections.append(Section(f"Against {key}", _blocks(comparison, studies)))
-    maps = _maps(comparison, settings, names, keys) if len(keys) == 2 else []
+            sections.append(Section(f"Against {key}", _blocks(comparison, studies, look)))
+    maps = _maps(comparison, settings, names, keys, look) if len(keys) == 2 else []
     return [*sections, *([Section(f"Against {keys[0]} and {keys[1]}", maps)] if maps else [])]
 
 
@@ -81,7 +84,7 @@ def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
     return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in told if words]
 
 
-def _blocks(comparison: Comparison, studies: Sequence[AgainstOne]) -> list[Block]:
+def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
     from analysis.figures.parameter import parameter_figure
 
     blocks: list[Block] = []
@@ -91,7 +94,7 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne]) -> list[Block
     for study in studies:
         name = f"{study.metric}-against-{study.key}".replace(".", "-").replace("_", "-")
         title = heading(comparison, study.metric)
-        figure = parameter_figure(study, confidence=comparison.confidence)
+        figure = parameter_figure(study, confidence=comparison.confidence, look=look)
         if figure is not None:
             blocks.append(Picture(name, f"{title} against {study.axis}", figure))
         note = f"Mean ± half-width of the {level} interval over seeds."
@@ -106,13 +109,15 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne]) -> list[Block
     return blocks
 
 
-def _maps(comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str]) -> list[Block]:
+def _maps(
+    comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str], look: Look
+) -> list[Block]:
     from analysis.figures.parameter import heat_figure
 
     blocks: list[Block] = []
     for name in names:
         study = against_two(comparison, settings, name, keys[0], keys[1])
-        figure = None if study is None else heat_figure(study, confidence=comparison.confidence)
+        figure = None if study is None else heat_figure(study, confidence=comparison.confidence, look=look)
         if figure is not None:
             file = f"{name}-against-both".replace("_", "-")
             blocks.append(Picture(file, f"{heading(comparison, name)} against {keys[0]} and {keys[1]}", figure))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from analysis.figures.settings import PLAIN, Look
 from analysis.groups import Groups, group_runs
 from analysis.metrics.registry import metric
 from analysis.report.asked import scenario_facts, settings_sections, variants_table, warned_of
@@ -40,17 +41,18 @@ from analysis.studies.timing import MARGIN
 def sweep_document(
     sweep: Sweep,
     comparison: Comparison,
-    pictures: Sequence[Picture],
     command: str,
+    pictures: Sequence[Picture],
     *,
     against: Sequence[str] = (),
     margin: float = MARGIN,
     equivalent: Mapping[str, float] | None = None,
+    look: Look = PLAIN,
 ) -> Document:
     """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves.
 
     `margin`: regret a slot that counts as none, of clients that decide among themselves; `equivalent`: metric to
-    the difference that counts as none, in its own unit.
+    the difference that counts as none, in its own unit. `look`: of figures that are drawn here.
     """
     runs = list(sweep)
     groups = group_runs(sweep)
@@ -60,8 +62,8 @@ def sweep_document(
         Section("What was asked and run", _asked(sweep, first)),
         Section("What came out", _came_out(sweep, comparison)),
         Section("How sure", _how_sure(sweep, comparison, runs, equivalent or {})),
-        *parameter_sections(sweep, comparison, against=against),
-        *consensus_sections(sweep, margin),
+        *parameter_sections(sweep, comparison, against=against, look=look),
+        *consensus_sections(sweep, margin, look=look),
         *_picture_sections(pictures),
         *participation_sections(groups),
         *_channel_sections(groups),
@@ -137,7 +139,7 @@ def _how_sure(
 
 
 def run_document(
-    run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, pictures: Sequence[Picture], command: str
+    run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
 ) -> Document:
     """The report of a single run, of which `metrics` were computed with these settings."""
     mentioned = [name for name in metrics.values if _tells(run, metrics, name)]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.figures.settings import PLAIN, Look
 from analysis.inference import Verdict, verdict
 from analysis.report.blocks import Cells
 from analysis.report.tables import format_interval, format_number, format_percent
@@ -28,7 +29,7 @@ from analysis.results import Run, Sweep
 from analysis.statistics import Interval, mean_interval
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from analysis.figures.style import ShownFigure
 
 MOST_CONSENSUS = 0.05
 """The share of a slot that the consensus phase may take."""
@@ -243,12 +244,12 @@ def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
     return [*header, "regret differs by more from"], rows
 
 
-def timing_figure(points: Sequence[Point], margin: float = MARGIN) -> Figure | None:
+def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look = PLAIN) -> ShownFigure | None:
     """Consensus phase, disagreement and regret against latency over slot length; None where latencies are not compared with zero
     time."""
     from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-    from analysis.figures.style import FAINT, headline, house_style, line_style, new_figure
+    from analysis.figures.style import FAINT, headline, line_style, new_figure
 
     lines = curves(points)
     if not lines or not any(point.zero_time for point in points):
@@ -258,8 +259,8 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN) -> Figure | N
         ("disagreement", "clients that name others than the best"),
         ("regret_difference", "regret a slot, minus zero time's"),
     )
-    with house_style():
-        figure, axes = new_figure((1.0, 1.0, 1.0), size_in=(11.4, 4.6), share_y=False)
+    with look.applied():
+        figure, axes = new_figure((1.0, 1.0, 1.0), size_in=(11.4, 4.6), share_y=False, look=look)
         legend = []
         for axis, (name, title) in zip(axes, panels, strict=True):
             for index, (start, line) in enumerate(lines.items()):
@@ -296,5 +297,5 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN) -> Figure | N
             f"mean over {seeds} seeds, shaded: 95 % interval; regret: average opinion with the best clients, minus that reached; "
             f"grey: the margin of {margin:g}"
         )
-        headline(figure, "BP-UCB when messages take time, by when training starts", note, legend)
+        headline(figure, "BP-UCB when messages take time, by when training starts", note, legend, look=look)
     return figure

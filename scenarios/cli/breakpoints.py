@@ -51,7 +51,8 @@ def _write(groups: dict[str, list[Run]], out: Path, window: int, unit: Unit) -> 
 
     from analysis.breakpoints.figures import course_figure, regret_around_changes_figure, shares_figure
     from analysis.breakpoints.summary import tables
-    from analysis.figures.style import house_style, save_png
+    from analysis.figures.settings import PLAIN
+    from analysis.figures.style import save_figure
 
     out.mkdir(parents=True, exist_ok=True)
     frames = {label: tables(runs, window=window) for label, runs in groups.items()}
@@ -64,7 +65,7 @@ def _write(groups: dict[str, list[Run]], out: Path, window: int, unit: Unit) -> 
         "answered": shares_figure(groups, window=window, unit=unit),
         "course": course_figure(first, window=window, unit=unit),
     }
-    with house_style():
+    with PLAIN.applied():
         for name, figure in figures.items():
             if figure is not None:
-                out_console.print(f"written: {save_png(figure, out / f'{name}.png')}", soft_wrap=True)
+                out_console.print(f"written: {save_figure(figure, out / f'{name}.png')}", soft_wrap=True)

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from scenarios.cli.breakpoints import breakpoints
+from scenarios.cli.figure import figure
 from scenarios.cli.output import (
     Quiet,
     complain,
@@ -204,7 +205,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for command in (report, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
+for command in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
     app.command()(command)
 
 

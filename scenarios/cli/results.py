@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from scenarios.cli.figure import Font, FontSize, OverRounds, RoundNumber, Size, Smoothing, Window, look_settings
 from scenarios.cli.output import (
     Quiet,
     complain,
@@ -47,6 +48,14 @@ EqualBytes = Annotated[
 ]
 
 
+class ImageOption(StrEnum):
+    """What figures are written as."""
+
+    PNG = "png"
+    SVG = "svg"
+    PDF = "pdf"
+
+
 class ReportFormat(StrEnum):
     """What a report is written as."""
 
@@ -71,11 +80,22 @@ def report(
     equivalent: Equivalent = None,
     margin: Annotated[float, typer.Option(min=0.0, help="Regret a slot that counts as none, where messages take time.")] = 0.005,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
+    figures: Annotated[
+        list[ImageOption] | None, typer.Option("--figures", help="Write every figure as a file of this format, too.")
+    ] = None,
+    size: Size = None,
+    font: Font = None,
+    font_size: FontSize = None,
+    smoothing_s: Smoothing = None,
+    window: Window = None,
+    over: OverRounds = None,
+    round: RoundNumber = None,
     strict: Strict = False,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
     from analysis import is_sweep, open_run, write_report
     from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
+    from analysis.figures.settings import FigureSettings, Look
     from scenarios.runs.bounds import aoi_bounds, theorem3_notes
 
     try:
@@ -105,8 +125,16 @@ def report(
             against=against or (),
             margin=margin,
             equivalent=equivalent or (),
-            regret_bounds=regret_bounds(opened) if bounds else (),
-            aoi_bounds=aoi_bounds(opened) if bounds else (),
+            smoothing_s=smoothing_s,
+            images=[one.value for one in figures or ()],
+            figures=FigureSettings(
+                window=window,
+                over=None if over is None else over.value,
+                round=round,
+                regret_bounds=regret_bounds(opened) if bounds else (),
+                aoi_bounds=aoi_bounds(opened) if bounds else (),
+                look=Look(**look_settings(size, font, font_size)),
+            ),
         )
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -128,7 +156,7 @@ def compare(
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
     from analysis import draw_all, gather, write_comparison
-    from analysis.figures.style import save_png
+    from analysis.figures.style import save_figure
 
     try:
         gathered = gather(folders, target_accuracy=target_accuracy)
@@ -146,7 +174,7 @@ def compare(
             out.mkdir(parents=True, exist_ok=True)
             written = [
                 write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                *(save_png(picture.figure, out / f"{picture.name}.png") for picture in shown),
+                *(save_figure(picture.figure, out / f"{picture.name}.png") for picture in shown),
                 *draw_all(gathered, out, horizon_s=horizon_s),
             ]
             for path in written:

@@ -16,8 +16,7 @@ from scenarios.runs.plan import Planned
 from scenarios.runs.run import simulate
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from analysis.figures.style import ShownFigure
     from analysis.report.blocks import Block
 
 CLIENTS = 5
@@ -52,14 +51,15 @@ def blocks(found: FloatArray) -> list[Block]:
     return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(found))]
 
 
-def _figure(found: FloatArray) -> Figure:
+def _figure(found: FloatArray) -> ShownFigure:
     from analysis.figures.lines import curve_note, draw_lines, round_axis
-    from analysis.figures.style import headline, house_style, new_figure
+    from analysis.figures.settings import PLAIN
+    from analysis.figures.style import headline, new_figure
 
     slots = np.arange(1.0, found.shape[1] + 1.0)
     curves = {f"client {n}": [(slots, run[:, n]) for run in found] for n in range(CLIENTS)}
     curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in found]
-    with house_style():
+    with PLAIN.applied():
         figure, (axes,) = new_figure()
         lines = draw_lines(axes, curves, slots, limits=(0.0, 1.0))
         axes.set(xlabel="slot", ylabel="belief (probability)", ylim=(0.0, 1.02))

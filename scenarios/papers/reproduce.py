@@ -121,19 +121,19 @@ def _beliefs(asked: Asked, out: Path, runs: Plan, progress: Callable[[list[int]]
 
 def write(document: Document, out: Path) -> list[Path]:
     """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; returns the files."""
-    from analysis.figures.style import save_png, svg_text
+    from analysis.figures.style import save_figure, svg_text
     from analysis.report.exports import write_tables
     from analysis.report.html import html, inline_svg
     from analysis.report.markdown import markdown
 
     figures = out / "figures"
     for picture in document.pictures:
-        save_png(picture.figure, figures / f"{picture.name}.png")
-        (figures / f"{picture.name}.svg").write_text(svg_text(picture.figure), encoding="utf-8")
-        picture.figure.savefig(figures / f"{picture.name}.pdf", metadata={"CreationDate": None})
+        for format in ("png", "svg", "pdf"):
+            save_figure(picture.figure, figures / f"{picture.name}.{format}")
     write_tables(document.tables, out / "tables")
     page, text = out / "result.html", out / "result.md"
-    page.write_text(html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.caption)), encoding="utf-8")
+    made = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
+    page.write_text(made, encoding="utf-8")
     text.write_text(markdown(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}), encoding="utf-8")
     return [page, text]
 
@@ -211,13 +211,13 @@ def _slots(what: Reproduction, done: Sweep) -> dict[float, list[str]]:
 
 
 def _pictures(what: Reproduction, done: Sweep) -> list[Picture]:
-    from analysis.figures.runs import draw_figures
+    from analysis.figures.runs import CAPTIONS, figures_of
+    from analysis.figures.settings import FigureSettings
     from analysis.report.blocks import Picture
-    from analysis.report.report import CAPTIONS
 
     if not what.figures:
         return []
-    drawn = draw_figures(done)
+    drawn = figures_of(done, FigureSettings())
     return [Picture(name, CAPTIONS[name], drawn[name]) for name in what.figures if name in drawn]
 
 

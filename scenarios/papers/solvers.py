@@ -20,8 +20,7 @@ from netsim.core.protocols import FloatArray
 from scenarios.papers.study import Size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from analysis.figures.style import ShownFigure
     from analysis.report.blocks import Section
 
 MEMBERS = 5
@@ -114,10 +113,11 @@ def sections(times: Times) -> list[Section]:
     return [Section("Verdict", [verdict]), Section("Beside the paper", [table]), Section("Figures", [picture])]
 
 
-def _figure(times: Times) -> Figure:
-    from analysis.figures.style import headline, house_style, line_style, new_figure
+def _figure(times: Times) -> ShownFigure:
+    from analysis.figures.settings import PLAIN
+    from analysis.figures.style import headline, line_style, new_figure
 
-    with house_style():
+    with PLAIN.applied():
         figure, (axes,) = new_figure()
         lines = []
         for index, (name, points) in enumerate(times.items()):

@@ -161,7 +161,7 @@ def test_a_figure_over_costs_marks_the_hits_of_the_table(study: Sweep, cost: Any
 def test_which_figures_are_drawn(study: Sweep, tmp_path: Path) -> None:
     assert [path.stem for path in draw_all(study, tmp_path / "sweep")][:3] == ["accuracy", "accuracy_bytes", "accuracy_joules"]
     run = study.run("plain", 1)
-    assert [path.stem for path in draw_all(run, tmp_path / "run")] == ["accuracy", "accuracy_joules", "latency"]
+    assert [path.stem for path in draw_all(run, tmp_path / "run")] == ["accuracy", "accuracy_joules", "delivered", "latency"]
     # Drawn where it is asked for; a lone run keeps its own abscissae.
     drawn = run.plot("accuracy_bytes").axes[0].get_lines()[0]
     assert np.asarray(drawn.get_xdata()).tolist() == [100.0, 200.0, 300.0, 400.0]

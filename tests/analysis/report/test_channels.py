@@ -11,9 +11,11 @@ import pytest
 
 from analysis.figures.channels import aoi_regret_figure, aoi_variance_figure, deliveries_figure, detections_figure
 from analysis.figures.runs import draw_all, latency_figure
+from analysis.figures.states import states_figure
 from analysis.groups import Bound, group_runs
 from analysis.report.channels import age_table, declaration_tables, detection_table
 from analysis.report.comparison import compare, write_comparison
+from analysis.report.detections import run_detections
 from analysis.report.report import write_report
 from analysis.report.tables import comparison_cells, difference_cells
 from analysis.results import Run, Sweep, open_run, open_sweep
@@ -174,6 +176,21 @@ def test_declared_changes_are_drawn_and_told(played: Sweep, tmp_path: Path) -> N
     assert age_table({"sync": [open_run(write_run(tmp_path / "sync"))]}) is None
 
 
+def test_states_of_sub_channels_are_their_true_means_with_what_was_declared(played: Sweep) -> None:
+    one = played.run("glr", 1)
+    figure = states_figure({"glr": [one]})
+    assert figure is not None
+    shown = np.asarray(figure.axes[0].images[0].get_array())
+    segments = one.summary["aoi"]["channels"]
+    assert shown[:, 0].tolist() == segments["means"][0]
+    assert shown[:, -1].tolist() == segments["means"][-1]
+    found = len(run_detections(one).causes)
+    assert f"{len(run_detections(one).changes or ())} true changes and {found} declared ones" in figure.described
+    marks = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
+    assert sum(len(line.get_xdata()) for line in marks) == found
+    assert states_figure({"sync": []}) is None
+
+
 def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
     text = write_report(played.path, tmp_path / "sweep", format="md").read_text()
     for heading in ("## Age of information", "## Declared changes", "oracle `means`", "aoi_variance.png", "detections.png"):
@@ -182,7 +199,7 @@ def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
     assert "AoI regret (oracle means)" in single
     assert "| round | time (s) | sub-channel |" in single
     names = [path.stem for path in draw_all(played, tmp_path / "figures")]
-    assert names == ["aoi_regret", "aoi_variance", "deliveries", "detections"]
+    assert names == ["outcomes", "aoi_regret", "aoi_variance", "ages", "deliveries", "states", "detections"]
 
 
 def only(runs: list[Run], label: str) -> np.ndarray:

@@ -176,7 +176,7 @@ def test_the_comparison_is_written_beside_the_sweep(sweep_path: Path, tmp_path: 
 
 def test_figures_are_drawn_and_the_same_bytes_twice(sweep_path: Path, tmp_path: Path) -> None:
     first = draw_all(open_sweep(sweep_path), tmp_path / "one")
-    assert [path.name for path in first] == ["accuracy.png", "target.png", "leak.png", "latency.png"]
+    assert [path.name for path in first] == ["accuracy.png", "target.png", "leak.png", "delivered.png", "latency.png"]
     # A user's own settings change nothing, and are left as they were.
     with matplotlib.rc_context({"font.size": 30.0, "xtick.major.size": 20.0}):
         second = draw_all(open_sweep(sweep_path), tmp_path / "two")
@@ -190,11 +190,11 @@ def test_figures_are_drawn_and_the_same_bytes_twice(sweep_path: Path, tmp_path: 
 
 def test_figures_without_data_are_skipped(tmp_path: Path) -> None:
     bare = open_run(write_run(tmp_path / "bare", rounds(1.0, [None, None], leak=0.0)))
-    assert [path.name for path in draw_all(bare, tmp_path / "f")] == ["latency.png"]
+    assert [path.name for path in draw_all(bare, tmp_path / "f")] == ["delivered.png", "latency.png"]
     empty = open_run(write_run(tmp_path / "empty", EMPTY))
     assert draw_all([empty], tmp_path / "g") == []
     full = open_run(write_run(tmp_path / "full", ROUNDS))
-    assert len(draw_all(full, tmp_path / "h")) == 4
+    assert len(draw_all(full, tmp_path / "h")) == 5
 
 
 def test_a_variant_keeps_its_line_in_every_figure(sweep_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_report_of_a_sweep(sweep_path: Path, tmp_path: Path) -> None:
     for word in ("seconds to 70 %", "not by 9 s", "unprotected", "Difference to base", "Privacy guarantee", "Student-t"):
         assert word in text
     links = [line.split("](")[1][:-1] for line in text.splitlines() if line.startswith("![")]
-    assert len(links) == 4
+    assert len(links) == 5
     for link in links:
         assert (file.parent / link).read_bytes().startswith(PNG)
     assert write_report(sweep_path, tmp_path / "again", format="md").read_text(encoding="utf-8") == text

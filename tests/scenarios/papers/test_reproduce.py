@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from analysis.figures.runs import CAPTIONS
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Table
-from analysis.report.report import CAPTIONS
 from models.fl.data_files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.registry import REPRODUCTIONS, find

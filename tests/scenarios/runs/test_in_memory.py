@@ -67,7 +67,7 @@ def test_figures_and_traces_take_runs_in_memory(tmp_path: Path) -> None:
     assert write_trace(first, tmp_path / "trace.json") > 0
     with pytest.raises(ValueError, match=r"'accuracy': these runs have no data for it; they have for .*latency"):
         first.plot("accuracy")
-    with pytest.raises(ValueError, match="figure = 'nothing': must be one of accuracy, "):
+    with pytest.raises(ValueError, match="figure = 'nothing': there is no such figure; known: accuracy, "):
         first.plot("nothing")
     with pytest.raises(ValueError, match=r"in memory .*table jams: expected the jams table of a run, but there is no such table"):
         first.arrow("jams")

@@ -1,0 +1,107 @@
+"""What may be said of figures, before anything is drawn: how they look, what they show. Matplotlib is not needed to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.groups import Bound
+from analysis.names import did_you_mean
+
+Over = Literal["rounds", "seconds"]
+"""What is below figures over the course of a run."""
+ImageFormat = Literal["png", "svg", "pdf"]
+OWN_FONT = "DejaVu Sans"
+"""Comes with Matplotlib, and so is the same everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a reader may want otherwise in a figure: its size, its letters, its title.
+
+    Raises:
+        ValueError: a size or a font size out of bounds, or a font that this machine does not have.
+    """
+
+    width_in: float | None = None
+    """Inches; None: the figure's own width."""
+    height_in: float | None = None
+    font: str = OWN_FONT
+    """A font family that Matplotlib finds."""
+    font_size: float = 10.5
+    """Points, of labels; titles are larger and notes smaller in proportion."""
+    title: str | None = None
+    """None: the figure's own; empty: none."""
+    notes: bool = True
+    """Whether the figure says at its foot what was averaged."""
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("width_in", self.width_in, 1.0, 40.0),
+            ("height_in", self.height_in, 1.0, 40.0),
+            ("font_size", self.font_size, 3.0, 40.0),
+        ):
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{name} = {value!r}: must be from {least:g} to {most:g}")
+        if self.font != OWN_FONT:
+            _check_font(self.font)
+
+    def points(self, share: float) -> float:
+        """A font size that is `share` of that of labels."""
+        return share * self.font_size
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Matplotlib's defaults with this project's settings, whatever the user's own are; those are back afterwards."""
+        import matplotlib
+
+        from analysis.figures.style import RC
+
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(RC)
+            matplotlib.rcParams.update({"font.family": [self.font, OWN_FONT], "font.size": self.font_size})
+            yield
+
+
+PLAIN = Look()
+"""Every figure as it is by itself."""
+
+
+def _check_font(font: str) -> None:
+    from matplotlib import font_manager
+
+    known = sorted({entry.name for entry in font_manager.fontManager.ttflist} | set(font_manager.font_family_aliases))
+    if font not in known:
+        raise ValueError(f"font = {font!r}: this machine has no such font; {did_you_mean(font, known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureSettings:
+    """What figures may be told."""
+
+    target_accuracy: float | None = None
+    """Drawn as a line with its hits; None: that of the sweep, where there is one."""
+    smoothing_s: float | None = None
+    """Accuracies are averaged over so many simulated seconds; None: as of the sweep."""
+    horizon_s: float | None = None
+    """As in `compare`."""
+    window: int | None = None
+    """Latencies and age variances are averaged over so many rounds; None: by the length of the run."""
+    over: Over | None = None
+    """What is below figures over the course of a run; None: rounds where variants share them, else seconds."""
+    round: int | None = None
+    """The round that is shown client by client; None: one of median length."""
+    regret_bounds: Sequence[Bound] = ()
+    """Beside regrets."""
+    aoi_bounds: Sequence[Bound] = ()
+    """Beside AoI regrets."""
+    look: Look = PLAIN
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window = {self.window!r}: must be >= 1 round")
+        if self.smoothing_s is not None and not self.smoothing_s >= 0.0:
+            raise ValueError(f"smoothing_s = {self.smoothing_s!r}: must be >= 0 s")

@@ -1,0 +1,274 @@
+"""Figures of hand-made runs: what they show, in which unit, in which format, and what they say of lines that hide one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.figures.ages import ages, ages_figure
+from analysis.figures.course import latency_figure, leak_figure, loss_figure, regret_figure
+from analysis.figures.gantt import gantt_figure
+from analysis.figures.lines import abscissa
+from analysis.figures.runs import CAPTIONS, MOST_VARIANTS, draw, draw_all
+from analysis.figures.settings import FigureSettings, Look
+from analysis.figures.style import image_of, save_figure, svg_text
+from analysis.figures.updates import delivered_figure, outcomes_figure, phases_figure, selections_figure
+from analysis.groups import Groups
+from analysis.results import Run, open_run
+from tests.helpers.result_folders import PARTS, ROUNDS, write_run
+
+BOUNDS = {"round": [1, 2, 3], "start_s": [0.0, 5.0, 9.0], "end_s": [5.0, 9.0, 10.0]}
+BOUNDS |= {"selected": [3, 2, 2], "delivered": [2, 1, 1]}
+
+
+def run_of(folder: Path, rounds: dict[str, list[Any]] = ROUNDS, server: str = "", **rest: Any) -> Run:
+    path = write_run(folder, rounds, **rest)
+    if server:
+        with (path / "scenario.toml").open("a", encoding="utf-8") as file:
+            file.write(f"\n[server]\n{server}\n")
+    return open_run(path)
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(figure.get_supxlabel().split())
+
+
+@pytest.mark.parametrize(
+    ("servers", "over"),
+    [
+        (['kind = "synchronous"', 'kind = "synchronous"'], "rounds"),
+        (['kind = "synchronous"', 'kind = "buffered"'], "seconds"),
+        (['kind = "buffered"', 'kind = "buffered"'], "seconds"),
+        (['kind = "semi-synchronous"'], "seconds"),
+        # Its rounds last 1 to 5 s.
+        (['kind = "asynchronous"'], "seconds"),
+        (['kind = "fl-da"'], "rounds"),
+    ],
+)
+def test_seconds_where_rounds_are_not_the_same_for_all(tmp_path: Path, servers: list[str], over: str) -> None:
+    groups = {f"{i}": [run_of(tmp_path / f"{i}", server=server)] for i, server in enumerate(servers)}
+    assert abscissa(groups).over == over
+    for figure in (leak_figure(groups), latency_figure(groups), regret_figure(groups)):
+        assert figure is not None
+        assert figure.axes[0].get_xlabel() == ("round" if over == "rounds" else "simulated time (s)")
+    other = "rounds" if over == "seconds" else "seconds"
+    assert abscissa(groups, other).over == other
+
+
+def test_rounds_of_one_length_are_the_same_for_all(tmp_path: Path) -> None:
+    equal = ROUNDS | {"start_s": [0.0, 0.1, 0.2, 0.3, 0.4], "end_s": [0.1, 0.2, 0.3, 0.4, 0.5]}
+    slower = equal | {"end_s": [0.2, 0.4, 0.6, 0.8, 1.0], "start_s": [0.0, 0.2, 0.4, 0.6, 0.8]}
+    one, two = (run_of(tmp_path / name, rounds, 'kind = "asynchronous"') for name, rounds in (("a", equal), ("b", slower)))
+    assert abscissa({"a": [one]}).over == "rounds"
+    assert abscissa({"a": [one], "b": [two]}).over == "seconds"
+
+
+def test_a_leak_over_seconds_has_the_same_values(tmp_path: Path) -> None:
+    groups = {"a": [run_of(tmp_path / "a")]}
+    by_round, by_time = (leak_figure(groups, over=over) for over in ("rounds", "seconds"))
+    assert by_round is not None and by_time is not None  # noqa: PT018
+    assert np.asarray(by_time.axes[0].lines[0].get_xdata())[[0, -1]].tolist() == [1.0, 15.0]
+    assert np.asarray(by_round.axes[0].lines[0].get_ydata()).tolist() == ROUNDS["max_leak"]
+    line = by_time.axes[0].lines[0]
+    # At 10 s, the end of round 4.
+    assert np.interp(10.0, line.get_xdata(), line.get_ydata()) == pytest.approx(1.2, abs=0.002)
+
+
+def test_deliveries_count_up_over_seconds(tmp_path: Path) -> None:
+    figure = delivered_figure({"a": [run_of(tmp_path / "a")]})
+    assert figure is not None
+    line = figure.axes[0].lines[0]
+    # 2 a round, rounds closing at 1, 3, 6, 10, 15 s.
+    assert np.interp([0.0, 3.0, 15.0], line.get_xdata(), line.get_ydata()) == pytest.approx([0.0, 4.0, 10.0], abs=0.01)
+    assert delivered_figure({"a": [run_of(tmp_path / "b", ROUNDS | {"delivered": [0] * 5})]}) is None
+
+
+def test_outcomes_are_mean_shares_of_seeds(tmp_path: Path) -> None:
+    counts = {"selected": 4, "delivered": 2, "lost": 1, "late": 0, "aborted": 0, "in_flight": 1}
+    more = counts | {"selected": 10, "delivered": 10, "lost": 0, "in_flight": 0}
+    runs = [run_of(tmp_path / f"{i}", seed=i, totals=totals) for i, totals in enumerate((counts, more))]
+    figure = outcomes_figure({"a": runs})
+    assert figure is not None
+    widths = [patch.get_width() for patch in figure.axes[0].patches]
+    # Each seed counts once: (2/4 + 1)/2, (1/4)/2, and in flight (1/4)/2.
+    assert widths == pytest.approx([0.75, 0.125, 0.0, 0.0, 0.125])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["delivered", "lost", "in flight"]
+    assert "delivered 75.0%" in figure.described
+    assert outcomes_figure({"a": runs[1:]}) is None
+
+
+def test_phases_add_up_to_the_rounds_of_clients(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
+    figure = phases_figure({"a": [run]})
+    assert figure is not None
+    # Rounds of 5, 4 and 1 s, with 3, 2 and 1 clients; one more was under way as the run ended.
+    assert sum(patch.get_width() for patch in figure.axes[0].patches) == pytest.approx((15.0 + 8.0 + 1.0) / 6)
+
+
+def test_a_round_client_by_client(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
+    figure = gantt_figure({"a": [run]}, round=2)
+    assert figure is not None
+    (axes,) = figure.axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "2"]
+    bars = {(round(bar.get_y() + 0.36), bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()}
+    # Client 1: 0.5 s down, 1.5 s of training, 1 s up; client 2: 1, 14, 10 s. The round began at 5 s.
+    assert bars == {(0, 0.0, 0.5), (0, 0.5, 1.5), (0, 2.0, 1.0), (1, 0.0, 1.0), (1, 1.0, 14.0), (1, 15.0, 10.0)}
+    close = next(line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2)
+    assert close.get_xdata()[0] == 4.0
+    told = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert told == ["download", "training", "upload", "late", "close of the round"]
+    # Of rounds of 5, 25 and 1 s (to their last ends), the one of 5 s.
+    middle = gantt_figure({"a": [run]})
+    assert middle is not None
+    assert middle.heading == "Round 1, client by client"
+    with pytest.raises(ValueError, match="round = 9: the run has records of no attempt in it"):
+        gantt_figure({"a": [run]}, round=9)
+    assert gantt_figure({"a": [run_of(tmp_path / "none")]}) is None
+
+
+def test_ages_count_from_the_round_of_a_delivery(tmp_path: Path) -> None:
+    # Delivered: client 0 at 2 s and 10 s, client 2 at 5 s, client 1 at 8 s; rounds close at 5, 9, 10 s.
+    run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
+    assert ages(run).tolist() == [[1, 1, 1], [2, 1, 2], [1, 2, 3]]
+    recorded = PARTS | {"age_after_rounds": [1.0, 2.0, 1.0, 1.0, 2.0, 1.0, 2.0]}
+    other = run_of(tmp_path / "b", BOUNDS, clients=recorded)
+    assert ages(other).tolist()[0] == [1, 1, 1]
+    figure = ages_figure({"a": [run], "b": [other]})
+    assert figure is not None
+    image = np.asarray(figure.axes[0].images[0].get_array())
+    assert image.tolist() == ages(run).T.tolist()
+    assert "Mean ages in rounds: a 1.56" in figure.described
+
+
+def test_selections_by_group_and_client(tmp_path: Path) -> None:
+    groups = {"near": {"clients": 1, "selected": 4, "delivered": 1}, "far": {"clients": 2, "selected": 3, "delivered": 1}}
+    run = run_of(tmp_path / "a", BOUNDS, clients=PARTS, groups=groups)
+    figure = selections_figure({"a": [run]})
+    assert figure is not None
+    by_group, by_client = figure.axes
+    assert [bar.get_height() for bar in by_group.patches] == [4.0, 1.5]
+    assert np.asarray(by_client.lines[0].get_ydata()).tolist() == [2.0, 3.0, 2.0]
+    equal = {name: values[:3] for name, values in PARTS.items()}
+    assert selections_figure({"a": [run_of(tmp_path / "b", BOUNDS, clients=equal)]}) is None
+
+
+def test_loss_is_logarithmic_where_it_spreads(tmp_path: Path) -> None:
+    near = run_of(tmp_path / "a", ROUNDS | {"loss": [2.0, None, 1.5, 1.2, 1.0]})
+    wide = run_of(tmp_path / "b", ROUNDS | {"loss": [2.0, 20.0, 100.0, 1.2, 1.0], "training_loss": [1.0, 1.0, 1.0, 1.0, 1.0]})
+    narrow, both = loss_figure({"a": [near]}), loss_figure({"b": [wide]})
+    assert narrow is not None and both is not None  # noqa: PT018
+    assert [axes.get_yscale() for axes in narrow.axes] == ["linear"]
+    assert np.asarray(narrow.axes[0].lines[0].get_ydata()).tolist() == [2.0, 1.75, 1.5, 1.2, 1.0]
+    assert [axes.get_yscale() for axes in both.axes] == ["log", "linear"]
+    assert loss_figure({"a": [run_of(tmp_path / "c")]}) is None
+
+
+def test_lines_on_one_another_are_named(tmp_path: Path) -> None:
+    runs = {name: [run_of(tmp_path / name)] for name in ("a", "b")}
+    runs["c"] = [run_of(tmp_path / "c", ROUNDS | {"max_leak": [2.5, 2.9, 3.9, 4.2, 5.2]})]
+    figure = leak_figure(runs)
+    assert figure is not None
+    assert 'lines that lie on one another for the most part: "a" on "b"' in texts(figure)
+    assert '"c"' not in figure.note
+    apart = leak_figure({name: runs[name] for name in ("a", "c")})
+    assert apart is not None
+    assert "one another" not in apart.note
+
+
+def many(folder: Path, count: int) -> Groups:
+    return {f"v{i}": [run_of(folder / f"v{i}", policy=f"v{i}")] for i in range(count)}
+
+
+def test_of_many_variants_some_are_drawn_and_that_is_said(tmp_path: Path) -> None:
+    runs = [run for several in many(tmp_path, 15).values() for run in several]
+    figure = draw(runs, "leak")
+    drawn = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert (len(drawn), drawn[0], drawn[-1]) == (MOST_VARIANTS, "v0", "v14")
+    assert "12 of 15 variants" in texts(figure)
+
+
+def test_a_look_is_what_it_says(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a")
+    look = Look(width_in=3.5, height_in=2.5, font="DejaVu Serif", font_size=7.0, title="Mine", notes=False)
+    figure = draw(run, "leak", look=look)
+    assert figure.get_size_inches().tolist() == [3.5, 2.5]
+    assert figure.legends[0].get_title().get_text() == "Mine"
+    assert figure.get_supxlabel() == ""
+    label = figure.axes[0].xaxis.label
+    assert (label.get_fontsize(), label.get_fontfamily()[0]) == (7.0, "DejaVu Serif")
+    untitled = draw(run, "leak", look=Look(title=""))
+    assert untitled.legends[0].get_title().get_text() == ""
+    assert untitled.heading == "Privacy leak"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"width_in": 0.5}, "width_in = 0.5: must be from 1 to 40"),
+        ({"height_in": 400.0}, "height_in = 400.0: must be from 1 to 40"),
+        ({"font_size": float("nan")}, "font_size = nan: must be from 3 to 40"),
+        ({"font": "DejaVu Serff"}, "font = 'DejaVu Serff': this machine has no such font; did you mean 'DejaVu Serif'"),
+    ],
+)
+def test_a_look_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        Look(**given)
+
+
+def test_settings_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="window = 0: must be >= 1 round"):
+        FigureSettings(window=0)
+    with pytest.raises(ValueError, match=r"smoothing_s = -1\.0: must be >= 0 s"):
+        FigureSettings(smoothing_s=-1.0)
+    with pytest.raises(ValueError, match="figure = 'leek': there is no such figure; did you mean 'leak'"):
+        draw(run_of(tmp_path / "a"), "leek")
+
+
+def test_formats_hold_no_date_and_are_the_same_twice(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a")
+    written = draw_all(run, tmp_path / "f", formats=("png", "svg", "pdf"))
+    assert {path.suffix for path in written} == {".png", ".svg", ".pdf"}
+    heads = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    for path in written:
+        content = path.read_bytes()
+        assert content.startswith(heads[path.suffix])
+        assert b"Matplotlib" not in content.split(b"<style")[0].replace(b"Created with matplotlib", b"")
+        assert b"dc:date" not in content and b"CreationDate" not in content  # noqa: PT018
+    for format in ("png", "svg", "pdf"):
+        assert image_of(draw(run, "leak"), format) == image_of(draw(run, "leak"), format)
+    assert svg_text(draw(run, "leak")) == svg_text(draw(run, "leak"))
+    with pytest.raises(ValueError, match=r"x\.gif: a figure is written as \.png, \.svg, \.pdf"):
+        save_figure(draw(run, "leak"), tmp_path / "x.gif")
+
+
+def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
+    totals = {"selected": 7, "delivered": 4, "lost": 1, "late": 1, "aborted": 0, "in_flight": 1}
+    told = BOUNDS | {"max_leak": [0.5, 0.9, 1.2], "loss": [1.0, 0.9, 0.8], "accuracy": [0.1, 0.5, 0.9]}
+    told |= {"reward": [1.0, 2.0, 3.0], "genie_reward": [2.0, 2.0, 3.5], "bytes_up": [10, 10, 10], "compute_j": [1.0, 1.0, 1.0]}
+    told |= {"sum_age": [3.0, 4.0, 5.0], "age_variance": [0.5, 1.0, 1.5], "oracle_sum_age": [3.0, 3.0, 3.0]}
+    told |= {name: [0.0] * 3 for name in ("send_j", "receive_j", "idle_j")}
+    run = run_of(tmp_path / "a", told, clients=PARTS, totals=totals)
+    seen = set()
+    for name in CAPTIONS:
+        try:
+            figure = draw(run, name, target_accuracy=0.5)
+        except ValueError:
+            continue
+        seen.add(name)
+        assert figure.heading
+        assert len(figure.described) > 20, name
+        bars = {"outcomes", "phases"}  # whose vertical axis names the variants
+        for axes in figure.axes:
+            assert axes.get_xlabel() or axes.get_label() == "<colorbar>", name
+            assert axes.get_ylabel() or name in bars or axes.get_shared_y_axes().get_siblings(axes) != [axes], name
+    assert seen == set(CAPTIONS) - {"deliveries", "detections", "states", "partition"}
+
+
+def test_the_page_of_figures_names_each() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert [name for name in CAPTIONS if f"`{name}`" not in page] == []
