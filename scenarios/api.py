@@ -195,6 +195,7 @@ def sweep(
     strict: bool = False,
     allow_changed_code: bool = False,
     figures: bool = True,
+    tables: Iterable[str] = ("rounds",),
     progress: Progress | None = None,
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
@@ -202,16 +203,16 @@ def sweep(
     `grid`: keys with lists of values, of which every combination is a variant. `out` None: in memory; else the folder, with the
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
     `jobs`: processes, default all cores. `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or
-    "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md). The rest as
-    for `run`. Raises ScenarioError, a ValueError.
+    "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md).
+    `tables`: of all runs, gathered in the folder `dataset`. The rest as for `run`. Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
-    tables, name = _tables(scenario)
-    tables |= _scripted(script)
+    keys, name = _tables(scenario)
+    keys |= _scripted(script)
     wanted = None if seeds is None else [int(seed) for seed in seeds]
     planned = written_sweep.plan(
-        written_sweep.with_grid(tables, {key: list(values) for key, values in (grid or {}).items()}, wanted), name, strict=strict
+        written_sweep.with_grid(keys, {key: list(values) for key, values in (grid or {}).items()}, wanted), name, strict=strict
     )
     _warn(planned.cautions)
     most = sum(p.scenario.rounds for p in planned.runs)
@@ -233,6 +234,7 @@ def sweep(
         allow_changed_code=allow_changed_code,
         scheduler=scheduler,
         send_back=send_back,
+        tables=tables,
     )
     done = analysis.open_sweep(folder)
     add_comparison(folder, done, done.compare(), figures=figures)

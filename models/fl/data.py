@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import importlib.util
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,21 @@ def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].copy()
 
 
+@lru_cache(maxsize=2)
+def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
+    """`_read`, once for all runs of a process; `stamps` tell files apart that have changed. Nobody may write to the arrays."""
+    read = _read(kind, root, download)
+    for array in read[:4]:
+        array.flags.writeable = False
+    return read
+
+
+def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
+    """When the files of a data set were written, and how long they are; those that are not there yet are left out."""
+    states = [path.stat() for path in data_paths(kind, root) if path.is_file()]
+    return tuple((state.st_mtime_ns, state.st_size) for state in states)
+
+
 def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
     """Train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
     if kind == "digits":
@@ -199,7 +215,8 @@ def load_dataset(
     if isinstance(kind, str):
         require_known(kind)
     name = kind if isinstance(kind, str) else source_name(kind)
-    train_x, train_y, test_x, test_y, classes = _read(kind, root, data.download) if isinstance(kind, str) else read_own(kind)
+    read = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
+    train_x, train_y, test_x, test_y, classes = read
     mean, deviation = _affine(data.scale, kind, name, train_x)
     # One number a channel, the second axis.
     shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (mean, deviation))

@@ -146,6 +146,9 @@ def sweep(
     send_back: Annotated[
         bool, typer.Option("--send-back", help="Let results travel back from workers that do not share the folder.")
     ] = False,
+    gathered: Annotated[
+        str, typer.Option("--tables", metavar="LIST", help="Tables of all runs to gather in the folder dataset; none: none.")
+    ] = "rounds",
     retries: Annotated[int, typer.Option(min=0, help="How often a run is simulated again whose worker was killed.")] = 2,
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -193,6 +196,7 @@ def sweep(
                 scheduler=scheduler,
                 send_back=send_back,
                 retries=retries,
+                tables=() if gathered == "none" else gathered.split(","),
             )
         except KeyboardInterrupt:
             complete, wanted = progress_of(folder)

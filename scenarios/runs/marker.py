@@ -24,7 +24,7 @@ class Marker:
     """The list of netsim's files in `folder`, as it stands on disk.
 
     A file is listed before it is written, so that a process that is killed leaves none that is not. Paths are relative to
-    `folder`, at most one folder below it; `runs` are the folders of a sweep's runs, each with a marker of its own.
+    `folder`; `runs` are the folders of a sweep's runs, each with a marker of its own.
     """
 
     folder: Path
@@ -98,7 +98,8 @@ class Marker:
         for name in sorted(gone, key=lambda name: name != "summary.json"):
             (self.folder / name).unlink(missing_ok=True)
             atomic.temporary(self.folder / name).unlink(missing_ok=True)
-        for parent in {str(PurePosixPath(name).parent) for name in gone} - {"."}:
+        above = {parent for name in gone for parent in PurePosixPath(name).parents[:-1]}
+        for parent in sorted(above, key=lambda parent: len(parent.parts), reverse=True):
             with suppress(OSError):  # something of the user's is in it, or it is not there
                 (self.folder / parent).rmdir()
         if gone:

@@ -11,6 +11,7 @@ from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint, until
 from scenarios.runs.attempts import RETRIES, attempt_all, watching
 from scenarios.runs.cluster import opened
+from scenarios.runs.dataset import check_tables, gather_tables
 from scenarios.runs.earlier import Wanted, elsewhere, listed, look, look_at_all
 from scenarios.runs.ending import made
 from scenarios.runs.failures_listed import Failures
@@ -42,6 +43,7 @@ def sweep(
     retries: int = RETRIES,
     scheduler: str | None = None,
     send_back: bool = False,
+    tables: Iterable[str] = (),
 ) -> Path:
     """Run all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
 
@@ -51,6 +53,7 @@ def sweep(
     `resume`: runs of an earlier attempt that are complete stay as they are, also where the plan has others now (a run is known by
     its identity, see `identity`), those cut off go on from their last checkpoint. Where the code of the user's own components is
     another than theirs, that is refused, unless `allow_changed_code`.
+    `tables` of all runs are gathered into one data set (see `dataset`).
     A run that goes wrong keeps no other from its end; it is told when all have ended. One whose worker is killed is simulated
     again, at most `retries` times. `progress` is called some times a second with the rounds done of every run. Interrupted
     (KeyboardInterrupt), the sweep keeps the runs that are complete, and `sweep.json` lists these. Raises UserError: before any
@@ -61,6 +64,7 @@ def sweep(
     for p in planned.one_each:
         refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
     check_sweep(folder, overwrite or resume, paths)
+    wanted_tables = check_tables(tables)
     with opened(jobs=jobs, scheduler=scheduler, runs=planned.most_runs, send_back=send_back) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
@@ -76,6 +80,8 @@ def sweep(
                         under_way.simulate(stop, retries)
                 finally:
                     under_way.list_runs()
+            if wanted_tables and not stop.asked:
+                gather_tables(folder, wanted_tables)
     if stop.asked:
         raise KeyboardInterrupt
     under_way.failures.refuse(f"the others are complete: {folder}")

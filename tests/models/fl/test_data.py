@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from models.fl import data
 from models.fl.data import load_dataset
 from models.fl.data_files import DATASETS, data_paths, require_files
 from models.fl.options import DataOptions
@@ -53,6 +54,7 @@ def test_digits_that_are_not_there_are_told_of(tmp_path, monkeypatch):
         origin = str(tmp_path / "sklearn" / "__init__.py")
 
     for found, words in ((None, "not there"), (Found, "not there")):
+        data._read_once.cache_clear()
         monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
         with pytest.raises(ValueError, match=f"data.kind .*{words}"):
             load()
@@ -277,3 +279,14 @@ def test_torchvision_loads_beside_this_torch():
         "assert t('models').resnet18 and t('datasets') is t('datasets')"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_data_set_is_read_once_for_all_runs_of_a_process(monkeypatch):
+    plain, read = data._read, []
+    monkeypatch.setattr(data, "_read", lambda *place: read.append(place) or plain(*place))
+    data._read_once.cache_clear()
+    first, second = load("digits"), load("digits", scale="raw")
+    data._read_once.cache_clear()
+    assert len(read) == 1
+    assert not torch.equal(first.train_x, second.train_x)
+    assert torch.equal(first.train_y, second.train_y)

@@ -125,7 +125,8 @@ def test_overwriting_with_other_variants_leaves_nothing_of_the_old_ones(shell):
     assert shell("sweep", shell.file, "--out", shell.out, "--quiet", "--jobs", "1")[0] == 0
     assert (shell.out / "figures" / "latency.png").exists()
     assert shell.sweep("--overwrite", "--set", "sweep.variants=[{name='new'}]", "--seeds", "4")[0] == 0
-    assert {Path(name).parts[0] for name in contents(shell.out)} == {"new", "netsim.json", "sweep.json", "comparison.parquet"}
+    left = {"new", "netsim.json", "sweep.json", "comparison.parquet", "dataset"}
+    assert {Path(name).parts[0] for name in contents(shell.out)} == left
     assert not (shell.out / "pause").exists()
     assert listed(shell.out) == ["new/seed-4"]
     assert shell("report", shell.out)[0] == 0
