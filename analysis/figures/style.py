@@ -55,6 +55,8 @@ RC: Any = {
     "svg.hashsalt": "netsim",
     "svg.fonttype": "path",
 }
+_USUAL_LEGEND_IN = 0.9
+"""Height of a title with two rows of a legend."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
@@ -137,6 +139,10 @@ def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], 
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             break
         legend.remove()
+    if look.height_in is None:
+        # Panels keep their height below a legend of many rows.
+        high = legend.get_window_extent().height / figure.dpi
+        figure.set_figheight(figure.get_figheight() + max(0.0, high - _USUAL_LEGEND_IN))
 
 
 def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
@@ -146,6 +152,9 @@ def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
         # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.
         letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
         text = fill(figure.note, max(20, letters))
+        if look.height_in is None:
+            more = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
+            figure.set_figheight(figure.get_figheight() + max(0, more) * look.points(1.0) / 72.0)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=look.points(0.81), color=NOTE)
 
 

@@ -14,6 +14,8 @@ from analysis.statistics import FloatArray
 
 MOSTLY = 0.6
 """Lines are said to lie on one another where they do so over this share of the shorter one, or more."""
+MOST_NAMED = 5
+"""Of more lines that lie on one another the first are named, and the others counted."""
 _POINTS = 400
 
 
@@ -28,8 +30,12 @@ def hidden_words(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
                     pairs[name, label] = None
     if not pairs:
         return ""
-    groups = [" on ".join(f'"{name}"' for name in group) for group in _groups(list(pairs))]
+    groups = [" on ".join([f'"{name}"' for name in group[:MOST_NAMED]] + _more(group)) for group in _groups(list(pairs))]
     return f"lines that lie on one another for the most part: {'; '.join(groups)}"
+
+
+def _more(group: Sequence[str]) -> list[str]:
+    return [f"{len(group) - MOST_NAMED} more"] if len(group) > MOST_NAMED else []
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from analysis.figures.settings import FigureSettings, ImageFormat
+from analysis.figures.settings import FigureSettings, ImageFormat, Look
 from analysis.metrics.facts import Settings
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Document, Picture
@@ -24,9 +23,6 @@ from analysis.report.tables import comparison_table, difference_table
 from analysis.results import Run, is_sweep, open_run, open_sweep
 from analysis.statistics import run_metrics
 from analysis.studies.timing import MARGIN
-
-if TYPE_CHECKING:
-    from analysis.figures.style import ShownFigure
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 
@@ -71,13 +67,12 @@ def write_report(
     command = _command(Path(path), its, equal=equal, metrics=metrics, against=against, margin=margin, equivalent=equivalent)
     for name in metrics:
         metric(name)
-    settings = Settings(target_accuracy, smoothing_s or 0.0, LAST)
-    # A page has titles and notes as text of its own.
-    within = replace(its, look=replace(its.look, title="", notes=False)) if file.suffix == ".html" else its
-    draft: Callable[[Sequence[Picture]], Document]
     if isinstance(source, Run):
-        measured = run_metrics(source, metrics or None, settings)
-        draft = partial(run_document, source, measured, target_accuracy, smoothing_s or 0.0, command)
+        measured = run_metrics(source, metrics or None, Settings(target_accuracy, smoothing_s or 0.0, LAST))
+
+        def draft(pictures: Sequence[Picture], look: Look) -> Document:
+            return run_document(source, measured, target_accuracy, smoothing_s or 0.0, command, pictures)
+
     else:
         # Before anything is drawn: a wrong setting leaves no half of a report.
         comparison = compare(
@@ -89,35 +84,35 @@ def write_report(
             last=LAST,
             metrics=metrics,
         )
-        draft = partial(
-            sweep_document,
-            source,
-            comparison,
-            command,
-            against=against,
-            margin=margin,
-            equivalent=margins,
-            look=within.look,
-        )
-    drawn = figures_of(source, within)
-    document = draft([Picture(name, CAPTIONS[name], figure) for name, figure in drawn.items()])
+
+        def draft(pictures: Sequence[Picture], look: Look) -> Document:
+            return sweep_document(
+                source, comparison, command, pictures, against=against, margin=margin, equivalent=margins, look=look
+            )
+
+    def drawn(look: Look) -> Document:
+        found = figures_of(source, replace(its, look=look))
+        return draft([Picture(name, CAPTIONS[name], figure) for name, figure in found.items()], look)
+
+    # A page has titles and notes as text of its own.
+    document = drawn(replace(its.look, title="", notes=False) if file.suffix == ".html" else its.look)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_written(document, file), encoding="utf-8")
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     if images:
-        _save(figures_of(source, its), file, images)
+        _save(drawn(its.look) if file.suffix == ".html" else document, file, images)
     return file
 
 
-def _save(drawn: Mapping[str, ShownFigure], file: Path, formats: Sequence[ImageFormat]) -> Path:
-    """Write figures in each of `formats` into a folder beside `file`, and return the folder."""
+def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:
+    """Write the pictures in each of `formats` into a folder beside `file`, and return the folder."""
     from analysis.figures.style import save_figure
 
     folder = file.parent / f"{file.stem}-figures"
-    for name, figure in drawn.items():
+    for picture in document.pictures:
         for format in formats:
-            save_figure(figure, folder / f"{name}.{format}")
+            save_figure(picture.figure, folder / f"{picture.name}.{format}")
     return folder
 
 
@@ -127,9 +122,8 @@ def _written(document: Document, file: Path) -> str:
 
     if file.suffix == ".html":
         return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
-    drawn = {picture.name: picture.figure for picture in document.pictures}
-    folder = _save(drawn, file, ["png"])
-    return markdown(document, {name: f"{folder.name}/{name}.png" for name in drawn})
+    folder = _save(document, file, ["png"])
+    return markdown(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
 
 
 def _command(

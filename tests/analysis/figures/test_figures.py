@@ -272,3 +272,20 @@ def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
 def test_the_page_of_figures_names_each() -> None:
     page = (Path(__file__).parents[3] / "docs" / "figures.md").read_text(encoding="utf-8")
     assert [name for name in CAPTIONS if f"`{name}`" not in page] == []
+
+
+def test_panels_keep_their_height_below_many_rows_of_a_legend(tmp_path: Path) -> None:
+    long = {f"a variant with a name of many words, number {i}": runs for i, runs in enumerate(many(tmp_path, 12).values())}
+    few = {label: long[label] for label in list(long)[:2]}
+    heights = []
+    for groups in (few, long):
+        figure = leak_figure(groups)
+        assert figure is not None
+        figure.draw_without_rendering()
+        heights.append(figure.axes[0].get_window_extent().height)
+        assert figure.legends[0].get_window_extent().y0 >= figure.axes[0].get_window_extent().y1
+    assert heights[1] == pytest.approx(heights[0], rel=0.15)
+    fixed = leak_figure(long, look=Look(height_in=4.0))
+    assert fixed is not None
+    assert fixed.get_figheight() == 4.0
+    assert '"a variant with a name of many words, number 4" on 7 more' in fixed.note

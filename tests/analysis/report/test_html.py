@@ -139,6 +139,14 @@ def test_the_same_folder_gives_the_same_bytes(sweep_path: Path, tmp_path: Path) 
     assert first == second
 
 
+def test_figures_are_written_as_files_too(sweep_path: Path, tmp_path: Path) -> None:
+    page = Page(write_report(sweep_path, tmp_path / "r.html", images=["svg", "pdf"]).read_text(encoding="utf-8"))
+    written = sorted(path.name for path in (tmp_path / "r-figures").iterdir())
+    pictures = [svg for svg in page.attributes("svg") if svg.get("role") == "img"]
+    assert len(written) == 2 * len(pictures)
+    assert {"accuracy.pdf", "accuracy.svg", "latency.pdf"} <= set(written)
+
+
 def test_a_run_has_a_page_too(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", ROUNDS, PARTS)
     made = Page(write_report(run, tmp_path / "out", target_accuracy=0.5).read_text(encoding="utf-8"))
