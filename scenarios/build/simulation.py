@@ -99,14 +99,13 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     delays = _delays(scenario, context, sent)
     training = build_training(scenario, context, plan, trained)
     worked = training.times()
-    clock = Clock()
+    clock, availability = Clock(), _presence(scenario, context)
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
     up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
     timed = [*delays.items(), *(("compute", law) for law in worked)]
     carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
     truth = _truth(scenario, timed, carried, count)
     private, schedule = _schedule(scenario)
-    availability = _presence(scenario, context)
     world = World(
         scenario=scenario,
         streams=streams,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from scenarios.cli.output import out_console
 from scenarios.schema.errors import UserError
@@ -23,6 +22,8 @@ def breakpoints(
     seconds: Annotated[bool, typer.Option("--seconds", help="Times in simulated seconds, in place of rounds.")] = False,
 ) -> None:
     """Say how soon changes were declared, what was missed, and how long it took to recover."""
+    from rich.table import Table
+
     from analysis import group_runs, is_sweep, open_run, open_sweep
     from analysis.breakpoints.sections import breakpoint_table
 

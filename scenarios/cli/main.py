@@ -77,6 +77,9 @@ def run(
     settings: Settings = None,
     seed: Annotated[int | None, typer.Option(help="The seed, in place of the scenario's.")] = None,
     event_limit: EventLimit = None,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="tensorboard", help="Log the rounds for TensorBoard, into the folder.")
+    ] = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -86,6 +89,7 @@ def run(
 
     with resting():
         from scenarios.build.simulation import build
+        from scenarios.cli.live import live, logged
         from scenarios.runs.folders import check_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import simulate
@@ -93,16 +97,18 @@ def run(
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
         folder = out or Path("runs") / study.name
         check_run(folder, overwrite)
+        logs = _log_files(log)
         with located(scenario):
             built = build(study, strict=strict)
     warn_of({caution: [] for caution in built.cautions})
     built.simulation.limit_events(event_limit)
-    with progress({study.method.kind: study.rounds}, quiet) as advance:
+    with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, logged(folder, bool(logs)) as told:
 
         def after_round(simulation: "Simulation") -> None:
-            advance(study.method.kind, simulation.server.round)
+            told(simulation)
+            shown(simulation)
 
-        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round)
+        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs)
     tell(summary, folder, shown=built.cautions, strict=strict)
 
 
@@ -114,19 +120,26 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, from its last checkpoint."""
+    from scenarios.cli.live import live, logged
+    from scenarios.runs.event_log import FILE as EVENTS
     from scenarios.runs.run import go_on
     from scenarios.runs.unfinished import unfinished
 
     study, state = unfinished(folder)
     if state is None:
         complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
-    with progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):
-        summary = go_on(
-            folder,
-            after_round=lambda simulation: advance(study.method.kind, simulation.server.round),
-            allow_changed_code=allow_changed_code,
-            event_limit=event_limit,
-        )
+    goes_on = (folder / EVENTS).is_file() and state is not None
+    with (
+        live(study.name, study.rounds, study.time_limit_s, quiet) as shown,
+        logged(folder, goes_on) as told,
+        located(str(folder)),
+    ):
+
+        def after_round(simulation: "Simulation") -> None:
+            told(simulation)
+            shown(simulation)
+
+        summary = go_on(folder, after_round=after_round, allow_changed_code=allow_changed_code, event_limit=event_limit)
     tell(summary, folder)
 
 
@@ -285,6 +298,18 @@ def _values(text: str) -> tuple[str, list[Any]]:
     if values in ([], [""]):
         raise UserError(f"--grid {text!r}: gives no values; list them, such as policy.alpha=1,10")
     return key, values if isinstance(values, list) else [values]
+
+
+def _log_files(log: str | None) -> list[str]:
+    """The files that a run writes for `--log`; raises UserError."""
+    if log is None:
+        return []
+    from scenarios.runs.event_log import FILE, require
+
+    if log != "tensorboard":
+        raise UserError(f"--log {log!r}: must be tensorboard")
+    require()
+    return [FILE]
 
 
 def _compare(folder: Path, figures: bool) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from scenarios.cli.output import Quiet, out_console, progress
 from scenarios.schema.errors import UserError, located
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from analysis import Run
     from scenarios.runs.what_if.answers import Answer
 
@@ -53,6 +54,8 @@ def what_if(
 
 
 def _answers(told: list[Answer]) -> Table:
+    from rich.table import Table
+
     was = told[0].was
     table = Table(box=None, header_style="bold")
     for name in (f"round {was.round}", "closes (s)", "takes (s)", "saved (s)", "delivered", "last"):
@@ -129,7 +132,10 @@ def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) ->
 
 def _seconds(told: Any, name: str) -> Table:
     """A table by client or group, in seconds but for counts of rounds; the first 20 of them."""
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+
     named = [column for column in ("rounds", "last", *_PHASES, "path_s", "saved_s") if column in told]
     columns = [column for column in named if column != "resend_s" or told[column].any()]
     for column in (name, *columns):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -77,11 +77,12 @@ def simulate(
     overwrite: bool = False,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
+    also: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """As `run`, for a simulation that is built already."""
+    """As `run`, for a simulation that is built already. `also`: further files that `after_round` writes into the folder."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     counts = label_counts(built)
-    files = files_of(scenario, counts)
+    files = [*files_of(scenario, counts), *also]
     check_run(out, overwrite, files)
     with stop_requests() as stop, made(out), locked(out):
         # Another process may have begun a run there since.

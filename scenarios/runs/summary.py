@@ -92,6 +92,8 @@ class Summing:
     def __init__(self, inner: Recorder, totals: Totals) -> None:
         self._inner = inner
         self.totals = totals
+        self.last: RoundRow | None = None
+        """The record of the last round; None: there is none yet."""
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
@@ -101,6 +103,7 @@ class Summing:
 
     def round(self, row: RoundRow) -> None:
         self.totals.add(row)
+        self.last = row
         self._inner.round(row)
 
     def detection(self, row: DetectionRow) -> None:

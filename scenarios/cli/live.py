@@ -1,0 +1,192 @@
+"""What a run looks like while it runs: a panel that changes in place on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.servers.loop import Alteration
+from scenarios.cli.output import err_console
+from scenarios.runs.summary import Summing
+
+if TYPE_CHECKING:
+    from netsim.servers.loop import ClosedRound
+    from netsim.simulation import Simulation
+
+_EVERY_S, _LINE_S = 0.1, 10.0
+"""Seconds of wall time between two looks at a run, on a terminal and elsewhere."""
+_RECENT = 20
+"""Rounds of which the mean length is shown."""
+
+
+class LastClients(Alteration):
+    """Counts which client alone ended as a round closed. It changes nothing."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def closed(self, closed: ClosedRound) -> None:
+        attempts = closed.attempts
+        last = np.flatnonzero(np.asarray(attempts.column("outcome_s"), np.float64) == closed.end_s)
+        if len(last) == 1:
+            self.counts[int(attempts.column("client")[last[0]])] += 1
+
+
+@dataclass
+class Look:
+    """A run as it stands."""
+
+    name: str
+    rounds: int
+    """How many there are at most."""
+    limit_s: float | None
+    """The simulated time at which it ends at the latest."""
+    began: float = field(default_factory=time.perf_counter)
+    first: int | None = None
+    """The rounds that were closed as this process began."""
+    first_s: float = 0.0
+    round: int = 0
+    time_s: float = 0.0
+    accuracy: float = math.nan
+    recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    counts: dict[str, int] = field(default_factory=dict)
+    last: LastClients = field(default_factory=LastClients)
+
+    def take(self, simulation: Simulation) -> None:
+        """A round has closed."""
+        recorder = simulation.recorder
+        assert isinstance(recorder, Summing)
+        row, totals = recorder.last, recorder.totals
+        if self.first is None:
+            # From the second round that is seen on, the loop tells who was last.
+            self.first, self.first_s = simulation.server.round - 1, 0.0 if row is None else row.start_s
+            server: Any = simulation.server
+            server.loop.alteration = self.last
+        self.round, self.time_s = simulation.server.round, simulation.clock.now
+        self.accuracy, self.counts = totals.accuracy, totals.counts
+        if row is not None:
+            self.recent_s.append(row.end_s - row.start_s)
+
+    @property
+    def done(self) -> float:
+        """The share of the run that is done, by rounds or by simulated time, whichever is nearer to its end."""
+        by_time = self.time_s / self.limit_s if self.limit_s else 0.0
+        return min(1.0, max(self.round / self.rounds, by_time))
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of wall time left, if it goes on as it went in this process; NaN: not known yet."""
+        if self.first is None:
+            return math.nan
+        before = max(self.first / self.rounds, self.first_s / self.limit_s if self.limit_s else 0.0)
+        gained, passed = self.done - before, time.perf_counter() - self.began
+        return passed * (1.0 - self.done) / gained if gained > 0.0 else math.nan
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values, as shown."""
+        limit = "" if self.limit_s is None else f" of {self.limit_s:,.10g}"
+        told = [("rounds", f"{self.round}/{self.rounds}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
+        if self.recent_s:
+            told.append((f"last {len(self.recent_s)} rounds", f"{sum(self.recent_s) / len(self.recent_s):.3f} s each"))
+        if not math.isnan(self.accuracy):
+            told.append(("accuracy", f"{self.accuracy:.4f}"))
+        told.append(("updates", ", ".join(f"{self.counts[name]:,} {name}" for name in _ENDS if self.counts.get(name))))
+        if self.last.counts:
+            named = ", ".join(f"client {client} ({count:,})" for client, count in self.last.counts.most_common(3))
+            told.append(("most often last", named))
+        if not math.isnan(self.left_s):
+            told.append(("time left", clock(self.left_s)))
+        return told
+
+    def line(self) -> str:
+        """All of it in a line."""
+        (_, rounds), *others = self.facts()
+        return f"{self.name}: {rounds} rounds; " + "; ".join(f"{name} {value}" for name, value in others if value)
+
+
+_ENDS = ("delivered", "lost", "late", "aborted")
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, or with hours."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def logged(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]:
+    """Log a run into its folder while the block lasts; yields what is to be called after each of its rounds."""
+    if not wanted:
+        yield lambda simulation: None
+        return
+    from scenarios.runs.event_log import EventLog
+
+    log = EventLog(folder)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+@contextmanager
+def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator[Callable[[Simulation], None]]:
+    """Show a run while the block lasts; yields what is to be called after each of its rounds."""
+    if quiet:
+        yield lambda simulation: None
+        return
+    look = Look(name, rounds, limit_s)
+    with _panel(look) if err_console.is_terminal else _lines(look) as shown:
+        yield shown
+
+
+@contextmanager
+def _lines(look: Look) -> Iterator[Callable[[Simulation], None]]:
+    said = [time.perf_counter()]
+
+    def told(simulation: Simulation) -> None:
+        look.take(simulation)
+        now = time.perf_counter()
+        if now - said[0] >= _LINE_S:
+            said[0] = now
+            err_console.print(look.line(), highlight=False, soft_wrap=True)
+
+    yield told
+    if look.first is not None:
+        err_console.print(look.line(), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _panel(look: Look) -> Iterator[Callable[[Simulation], None]]:
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    def drawn() -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_row(Text(look.name, style="bold"), ProgressBar(total=1.0, completed=look.done, width=40))
+        for name, value in look.facts():
+            table.add_row(name, Text(value))
+        return table
+
+    seen = [0.0]
+    with Live(drawn(), console=err_console, auto_refresh=False, transient=False) as shown:
+
+        def told(simulation: Simulation) -> None:
+            look.take(simulation)
+            now = time.perf_counter()
+            if now - seen[0] >= _EVERY_S:
+                seen[0] = now
+                shown.update(drawn(), refresh=True)
+
+        yield told
+        shown.update(drawn(), refresh=True)
