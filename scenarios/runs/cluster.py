@@ -197,12 +197,17 @@ def refuse_versions(who: str, wanted: dict[str, str | None], found: dict[str, st
 
 
 @contextmanager
-def opened(*, jobs: int | None, scheduler: str | None, runs: int, send_back: bool = False) -> Iterator[Workers]:
-    """Workers for so many `runs`: `jobs` processes of this machine (None: one a core), or those of a `scheduler`."""
+def opened(
+    *, jobs: int | None, scheduler: str | None, runs: int, send_back: bool = False, modules: Sequence[str] = ()
+) -> Iterator[Workers]:
+    """Workers for so many `runs`: `jobs` processes of this machine (None: one a core), or those of a `scheduler`.
+
+    `modules`: what the runs need, which processes of this machine import as they start.
+    """
     if scheduler is None:
         if send_back:
             raise UserError("--send-back: is for the workers of a --scheduler; those of this machine write into the folder")
-        with processes(min(jobs or os.cpu_count() or 1, runs), runs) as workers:
+        with processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
             yield workers
         return
     if jobs is not None:

@@ -87,7 +87,8 @@ def sweep_in_memory(
         failures.lost(runs[index], killed.reason, again)
 
     # What the runs leave travels back in any case.
-    elsewhere = opened(jobs=jobs, scheduler=scheduler, runs=len(runs), send_back=scheduler is not None)
+    modules = planned.modules("scenarios.runs.in_memory")
+    elsewhere = opened(jobs=jobs, scheduler=scheduler, runs=len(runs), send_back=scheduler is not None, modules=modules)
     with elsewhere as workers, watching(workers, progress, stop):
         done = attempt_all(workers, runs, lambda index: _InWorker(runs[index], given), stop, retries=RETRIES, lost=lost)
         for index, result in done:

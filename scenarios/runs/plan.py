@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,12 @@ class Plan:
     def one_each(self) -> list[Planned]:
         """The first run of every variant."""
         return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
+
+    def modules(self, *more: str) -> list[str]:
+        """What a worker imports for some of these runs, and `more`."""
+        # To plan the runs has built their laws, and with them what these import; what trains is built by workers.
+        special = [name for name in ("scipy.special",) if name in sys.modules]
+        return [*more, *special, *(["models.fl.build"] if any(p.scenario.learner is not None for p in self.runs) else [])]
 
 
 def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:

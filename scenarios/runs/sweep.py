@@ -65,7 +65,8 @@ def sweep(
         refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
     check_sweep(folder, overwrite or resume, paths)
     wanted_tables = check_tables(tables)
-    with opened(jobs=jobs, scheduler=scheduler, runs=planned.most_runs, send_back=send_back) as workers:
+    modules = planned.modules("scenarios.runs.one_of_many")
+    with opened(jobs=jobs, scheduler=scheduler, runs=planned.most_runs, send_back=send_back, modules=modules) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
         with made(folder), locked(folder):

@@ -9,16 +9,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
 
+from scenarios.runs.collector import resting
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
@@ -156,12 +158,12 @@ class _InFile:
 class Processes:
     """Processes of this machine, one for each run under way, so that one which is killed takes no other run with it."""
 
-    def __init__(self, count: int, runs: int, scratch: str) -> None:
+    def __init__(self, count: int, runs: int, scratch: str, modules: tuple[str, ...]) -> None:
         self.count = count
-        self._scratch = scratch
+        self._scratch, self._modules = scratch, modules
         self._file = str(Path(scratch) / "rounds")
         self._shown = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
-        self._free = [_waiting(count) or _started(count) for _ in range(count)]
+        self._free = [_waiting(count) or _started(count, modules) for _ in range(count)]
         self._busy: dict[int, Any] = {}
         self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
 
@@ -176,7 +178,7 @@ class Processes:
         try:
             future = executor.submit(*at_work)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
-            executor = _started(self.count)
+            executor = _started(self.count, self._modules)
             future = executor.submit(*at_work)
         self._busy[index] = executor
         future.add_done_callback(lambda future: self._done.put((index, future)))
@@ -191,7 +193,7 @@ class Processes:
                 found.append((index, future.result()))
             except BrokenProcessPool as error:
                 executor.shutdown(wait=False, kill_workers=True)
-                executor = _started(self.count)
+                executor = _started(self.count, self._modules)
                 found.append((index, Killed(_why(error))))
             self._free.append(executor)
         return found
@@ -234,13 +236,16 @@ def _why(error: BaseException) -> str:
 
 
 @contextmanager
-def processes(count: int, runs: int) -> Iterator[Workers]:
-    """`count` workers for so many `runs`: processes of this machine, or for one worker this process."""
+def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator[Workers]:
+    """`count` workers for so many `runs`: processes of this machine, or for one worker this process.
+
+    `modules`: what the runs need, which all processes import at once, as they start, and not each as its first run begins.
+    """
     if count == 1:
         yield InThisProcess(runs)
         return
     with scratch_folder() as scratch:
-        workers = Processes(count, runs, scratch)
+        workers = Processes(count, runs, scratch, tuple(modules))
         try:
             yield workers
         finally:
@@ -261,14 +266,22 @@ def _waiting(count: int) -> Any | None:
     return waiting.pop() if waiting else None
 
 
-def _started(count: int) -> Any:
-    """An executor with one process, which starts with its first run."""
+def _started(count: int, modules: tuple[str, ...]) -> Any:
+    """An executor with one process, which starts now, and imports `modules` first."""
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     # A worker's libraries take its share of the cores, no more.
     threads = str(max((os.cpu_count() or 1) // count, 1))
     env = {name: os.environ.get(name, threads) for name in _THREADS}
-    return ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
+    executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
+    executor.submit(_import, modules)
+    return executor
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    with resting():
+        for name in modules:
+            import_module(name)
 
 
 @dataclass(frozen=True)
