@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data import Dataset
-from models.fl.losses import Loss, bounded_sum
+from models.fl.losses import Loss, bounded_sum, finite_rows
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
 from models.fl.training import LocalTrainer
@@ -103,7 +103,7 @@ def measure(
     for scores, labels in batches:
         if into is not None:
             into.append(scores)
-        right.append((scores.argmax(1) == labels) & scores.isfinite().all(1))
+        right.append((scores.argmax(1) == labels) & finite_rows(scores))
         total += bounded_sum(loss.value(scores, labels))
     # One transfer from the device for all batches.
     return torch.cat(right).cpu().numpy(), float(total) / len(y)

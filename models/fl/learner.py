@@ -19,7 +19,7 @@ from models.fl.data import Dataset
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update
-from models.fl.losses import Loss, LossTally
+from models.fl.losses import Loss, LossTally, finite_rows
 from models.fl.memory import is_out_of_memory
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
@@ -222,13 +222,14 @@ class FederatedLearner:
         clients = np.array([update.client for update in updates])
         width = self._trainer.parameters
         self.trained_updates += len(updates)
-        accepted = content.isfinite().all(1).cpu().numpy()
-        refused = torch.from_numpy(~accepted).to(content.device)
-        content[refused] = 0.0
-        self.refused_updates += int((~accepted).sum())
-        if not accepted.any():
-            return computed
-        kept = slice(None) if accepted.all() else ~refused
+        accepted = finite_rows(content).cpu().numpy()
+        kept: slice | torch.Tensor = slice(None)
+        if not accepted.all():
+            kept = torch.from_numpy(accepted).to(content.device)
+            content[~kept] = 0.0
+            self.refused_updates += int((~accepted).sum())
+            if not accepted.any():
+                return computed
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         arrivals = Arrivals(

@@ -19,7 +19,7 @@ from models.fl.compression.bits import Generators
 from models.fl.compression.error_memory import ErrorMemory
 from models.fl.compression.messages import Messages
 from models.fl.evaluation import Randomness
-from models.fl.losses import FirstPass, LossTally
+from models.fl.losses import FirstPass, LossTally, finite_rows
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.own_training import OwnTraining
@@ -172,7 +172,7 @@ class LocalWork:
         columns = self._trainer.layout.columns
         sent = content[:, columns]
         left_out = self.left_out.copy()
-        usable = content.isfinite().all(1).tolist()
+        usable = finite_rows(content).tolist()
         for wave in _one_after_another(updates, self.up.error_feedback):
             rows = [row for row in wave if usable[row]]
             if not rows:
@@ -214,7 +214,9 @@ class LocalWork:
         losses: LossTally | None,
         first: FirstPass | None,
     ) -> Tensor:
-        seeds = [self._streams.integer_seed("network-draws", update.round, update.client) for update in updates]
+        # A network whose copies are trained at once draws nothing.
+        seeded = self._own is not None or not self._trainer.vectorised
+        seeds = [self._streams.integer_seed("network-draws", u.round, u.client) for u in updates] if seeded else []
         if self._own is not None:
             parts = [self._partition[update.client] for update in updates]
             generators = [self._streams.generator("local-training", update.round, update.client) for update in updates]

@@ -37,6 +37,10 @@ class HandStacked(Protocol):
         """
 
 
+# Layers of fewer outputs are computed the other way round: 784 to 10 takes 126 us for 5 clients and batches of 100, not 230.
+_NARROW = 16
+
+
 class Dense(nn.Module):
     """Fully connected layers with ReLU between them; without hidden layers a linear classifier."""
 
@@ -58,17 +62,24 @@ class Dense(nn.Module):
         inputs = [x.flatten(2)]
         last = len(parameters) - 2
         for i in range(0, last + 2, 2):
-            scores = torch.baddbmm(parameters[i + 1].unsqueeze(1), inputs[-1], parameters[i].transpose(1, 2))
+            scores = _layer(inputs[-1], parameters[i], parameters[i + 1])
             if i < last:
                 inputs.append(torch.relu_(scores))
-        slope = loss.slope(scores, y) * weights.unsqueeze(-1)
+        slope = loss.slope(scores, y).mul_(weights.unsqueeze(-1))
         for i in range(last, -1, -2):
             below = inputs[i // 2]
             torch.bmm(slope.transpose(1, 2), below, out=gradients[i])
             torch.sum(slope, 1, out=gradients[i + 1])
             if i:
-                slope = torch.bmm(slope, parameters[i]).mul_(below > 0)
+                slope = torch.ops.aten.threshold_backward(torch.bmm(slope, parameters[i]), below, 0.0)
         return scores
+
+
+def _layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (n, B, a) through n linear layers, weights (n, b, a) and biases (n, b): (n, B, b)."""
+    if weight.shape[1] < _NARROW:
+        return torch.baddbmm(bias.unsqueeze(2), weight, x.transpose(1, 2)).transpose(1, 2)
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
 
 
 class Cnn(nn.Module):

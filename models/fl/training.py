@@ -8,7 +8,7 @@ always the first rows: ragged step counts cost nothing and change nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import cast
 
 import numpy as np
@@ -160,11 +160,12 @@ class LocalTrainer:
     ) -> Tensor:
         """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
-        `seeds`: one a client, for networks that draw random numbers themselves (dropout). `moves`: how each client's samples are
-        cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None: not at all. `states`: from
-        where each client's optimizer goes on, changed in place to where it ended; None: all start without memory. `tally`: adds
-        up the losses of all samples, each before the step that it is used in, without the proximal term. `first`: takes those of
-        each client's first pass. Both are of the scores that the gradients are computed from: there is no further forward pass.
+        `seeds`: one a client, for networks that draw random numbers themselves (dropout); none where `vectorised`. `moves`: how
+        each client's samples are cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None:
+        not at all. `states`: from where each client's optimizer goes on, changed in place to where it ended; None: all start
+        without memory. `tally`: adds up the losses of all samples, each before the step that it is used in, without the proximal
+        term. `first`: takes those of each client's first pass. Both are of the scores that the gradients are computed from: there
+        is no further forward pass.
 
         Raises:
             MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
@@ -182,7 +183,7 @@ class LocalTrainer:
             part, first_of_rows = tally and tally.fresh(), first and first.fresh(rows)
             taken = np.zeros(len(rows), np.int64) if states is None else states.steps[rows]
             try:
-                with self._drawing(seeds[rows[0]]):
+                with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
                     trained, moments = self._train_chunk(
                         out[rows],
                         [batches[k] for k in rows],
@@ -220,10 +221,6 @@ class LocalTrainer:
         fewer = [batch[k] for batch, k in zip(batches, kept, strict=True)]
         return fewer, None if moves is None else [move[k] for move, k in zip(moves, kept, strict=True)]
 
-    def _drawing(self, seed: int) -> AbstractContextManager[None]:
-        # A stacked network draws nothing; one that does gets torch's global generators, seeded with its client's own seed.
-        return nullcontext() if self.vectorised else seeded(seed, self._x.device)
-
     def _halve(self, clients: int, error: RuntimeError) -> None:
         release(self.device)
         if clients == 1:
@@ -256,18 +253,21 @@ class LocalTrainer:
         if moments is None:
             moments = [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
         compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
-        active = 0
+        labels, active = self._y[chosen], 0
+        # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
+        inputs = self._x.new_empty((chosen[0].numel(), *self._x.shape[1:]))
         with torch.no_grad():
             for step in range(len(chosen)):
                 now = int((steps > step).sum())
                 if now != active:
                     active = now
                     views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
+                    kept = [moment[:active] for moment in moments]
                 index = chosen[step, :active]
-                x = self._x.index_select(0, index.flatten())
+                x = torch.index_select(self._x, 0, index.flatten(), out=inputs[: index.numel()])
                 if shifts is not None:
                     x = crop_flip(x, shifts[step, :active].flatten(0, 1))
-                y, weight = self._y[index], weights[step, :active]
+                y, weight = labels[step, :active], weights[step, :active]
                 scores = compute(views, slots, x.reshape(*index.shape, *self._x.shape[1:]), y, weight)
                 if tally is not None or first is not None:
                     real = weight > 0
@@ -279,7 +279,7 @@ class LocalTrainer:
                 part, slope = theta[:active, columns], gradient[:active, columns]
                 if self._proximal:
                     slope.add_(part - anchor[:active], alpha=self._proximal)
-                self._optimizer.step(part, slope, [moment[:active] for moment in moments], taken[:active] + step + 1)
+                self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
                 if not isinstance(columns, slice):  # indexed by a list of columns these are copies
                     theta[:active, columns] = part
         return rows, moments

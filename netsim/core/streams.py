@@ -8,10 +8,12 @@ for, and in which order, changes no draw, one more entity at the end changes nob
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.random import Generator, Philox
+from numpy.random import Generator, Philox, SeedSequence
+from numpy.random.bit_generator import ISeedSequence
 
 from netsim.core.errors import ParameterError
 
@@ -90,6 +92,16 @@ class RepeatedStream(Stream):
         super()._position(index + (self.times << _REPEATS_FROM), block)
 
 
+class _Key(ISeedSequence):
+    """A key that is known. As its argument `key` Philox first asks the system for a seed that nobody uses."""
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self._words = np.array(words, np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        return self._words
+
+
 class Streams:
     """The streams of one run, by name. A name is opened once and kept. `prefix`: what all names begin with."""
 
@@ -97,6 +109,7 @@ class Streams:
         self.seed = seed
         self.prefix = prefix
         self._open: dict[str, Stream] = {}
+        self._keys: dict[str, _Key] = {}
 
     def __getitem__(self, name: str) -> Stream:
         stream = self._open.get(name)
@@ -112,8 +125,10 @@ class Streams:
         if len(index) > 3:
             raise ParameterError("index", index, "at most 3 numbers are allowed")
         counter = [_APART, *(i & _WORD for i in index), *([0] * (3 - len(index)))]
-        key = np.array(_key(self.seed, self.prefix + name), np.uint64)
-        return Generator(Philox(key=key, counter=np.array(counter, np.uint64)))
+        key = self._keys.get(name)
+        if key is None:
+            key = self._keys[name] = _Key(_key(self.seed, self.prefix + name))
+        return Generator(Philox(cast("SeedSequence", key), counter=np.array(counter, np.uint64)))
 
     def integer_seed(self, name: str, *index: int) -> int:
         """A 63-bit seed at an address, for generators of other libraries (torch)."""

@@ -130,3 +130,13 @@ def test_generators_do_not_repeat_the_uniforms_of_their_address() -> None:
     uniforms = set(streams["a"].uniforms(5, 1000).tolist())
     assert uniforms.isdisjoint(streams.generator("a", 5).random(1000).tolist())
     assert uniforms.isdisjoint(streams["a"].generator(5).random(1000).tolist())
+
+
+def test_a_generator_is_philox_at_its_key_and_address() -> None:
+    streams = Streams(7, "run/")
+    digest = hashlib.blake2b(b"7/run/batches", digest_size=16).digest()
+    key = np.frombuffer(digest, np.uint64)
+    for address in ((), (3,), (3, 1, 4)):
+        counter = np.array([1 << 63, *address, *[0] * (3 - len(address))], np.uint64)
+        expected = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(5)
+        assert np.array_equal(streams.generator("batches", *address).random(5), expected)

@@ -1,0 +1,54 @@
+"""What training is written out in: the same numbers as torch's own functions give."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from models.fl.losses import CrossEntropy, Hinge, Loss, SquaredHinge, finite_rows
+from models.fl.networks import Dense
+
+FLOAT32 = torch.finfo(torch.float32)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge(), SquaredHinge()])
+@pytest.mark.parametrize("hidden", [[], [5], [16], [40, 15], [15, 16, 17]])
+def test_gradients_of_copies_are_those_of_autograd_copy_by_copy(loss: Loss, hidden: list[int]) -> None:
+    g = torch.Generator().manual_seed(len(hidden))
+    network, copies, batch = Dense(features=12, hidden=hidden, classes=4).double(), 3, 6
+    names = [name for name, _ in network.named_parameters()]
+    parameters = [torch.randn(copies, *p.shape, generator=g, dtype=torch.float64) for p in network.parameters()]
+    x, y = torch.randn(copies, batch, 3, 4, generator=g, dtype=torch.float64), torch.randint(0, 4, (copies, batch), generator=g)
+    # The last copy's batch is a short one: two of its samples stand in for nothing.
+    weights = torch.full((copies, batch), 1 / batch, dtype=torch.float64)
+    weights[2] = torch.tensor([0.25] * 4 + [0.0] * 2)
+    slots = [torch.full_like(p, math.nan) for p in parameters]
+    scores = network.stacked_gradients(parameters, slots, x, y, weights, loss)
+    assert scores.shape == (copies, batch, 4)
+    for copy in range(copies):
+        leaves = {name: p[copy].clone().requires_grad_() for name, p in zip(names, parameters, strict=True)}
+        alone = torch.func.functional_call(network, leaves, (x[copy],))
+        torch.testing.assert_close(scores[copy], alone.detach())
+        total = (loss.value(alone, y[copy]) * weights[copy]).sum()
+        for slot, expected in zip(slots, torch.autograd.grad(total, list(leaves.values())), strict=True):
+            torch.testing.assert_close(slot[copy], expected)
+
+
+def test_the_slope_of_cross_entropy_stands_large_scores() -> None:
+    scores = torch.tensor([[1e4, -1e4, 0.0], [-1e30, -1e30, -1e30]])
+    slope = CrossEntropy().slope(scores, torch.tensor([1, 0]))
+    torch.testing.assert_close(slope, torch.tensor([[1.0, -1.0, 0.0], [1 / 3 - 1, 1 / 3, 1 / 3]]))
+
+
+def test_rows_of_finite_numbers_are_told_from_others() -> None:
+    rows = torch.ones(6, 5)
+    rows[0] = FLOAT32.max  # their sum is not finite, they are
+    rows[1, 3] = math.inf
+    rows[2, 0], rows[2, 1] = math.inf, -math.inf
+    rows[3, 4] = math.nan
+    rows[4] = -FLOAT32.tiny
+    assert finite_rows(rows).tolist() == rows.isfinite().all(1).tolist() == [True, False, False, False, True, True]
+    assert finite_rows(torch.ones(2, 0)).tolist() == [True, True]
+
