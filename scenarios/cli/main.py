@@ -258,6 +258,7 @@ def list_components() -> None:
     """Show the scenarios that come with netsim, and what a scenario may name."""
     import tomllib
 
+    from analysis.metrics.registry import METRICS
     from models.fl.data_files import DATASETS
     from scenarios.registry.kinds import BUILT_IN, known
     from scenarios.runs.reading import FOLDER
@@ -272,10 +273,12 @@ def list_components() -> None:
         components.add_row(group, ", ".join(kinds) or "your own functions")
     components.add_row("data", ", ".join(DATASETS))
     components.add_row("server", ", ".join(KINDS))
+    components.add_row("metric", f"{', '.join(METRICS)}; and every column of rounds.parquet")
     out_console.print(scenarios)
     out_console.print()
     out_console.print(components)
-    out_console.print('\nEvery component but the server may also be your own: kind = "package.module:Name".', highlight=False)
+    words = 'Every component but servers and metrics may also be your own: kind = "package.module:Name".'
+    out_console.print(f"\n{words}", highlight=False)
 
 
 @app.command()
