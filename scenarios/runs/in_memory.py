@@ -25,7 +25,7 @@ from scenarios.runs.failures_listed import Failures
 from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
-from scenarios.runs.plan import Plan, Planned
+from scenarios.runs.plan import Plan, Planned, unpacked
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import identified, label_counts, partition_table, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
@@ -122,9 +122,11 @@ class _InWorker:
     given: dict[str, Any]
     """The classes that only the process knows that asks for it."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (self.given, self.planned.packed())
+
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
         """What the run leaves, or what went wrong in it by a mistake of the user's."""
-        adopt(self.given)
         planned = self.planned
         try:
             built = build(planned.scenario)
@@ -132,3 +134,9 @@ class _InWorker:
         except UserError as error:
             return f"variant {planned.variant}, seed {planned.seed}: {error}"
         return done.summary(), done.scenario_text(), done.tables
+
+
+def _unpacked(given: dict[str, Any], planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
+    """The same in another process, which must know the classes before it reads a scenario that names them."""
+    adopt(given)
+    return _InWorker(unpacked(*planned), given)

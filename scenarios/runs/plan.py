@@ -31,10 +31,22 @@ class Planned:
     seed: int
     scenario: Scenario
 
+    def packed(self) -> tuple[str, str, int, dict[str, Any]]:
+        """What another process makes the same of by `unpacked`: plain data, a thirtieth of what its classes would take."""
+        return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, self.packed()
+
     @property
     def path(self) -> str:
         """Its folder below the sweep's."""
         return f"{self.variant}/seed-{self.seed}"
+
+
+def unpacked(variant: str, label: str, seed: int, tables: dict[str, Any]) -> Planned:
+    """The run that was `packed`."""
+    return Planned(variant, label, seed, parse(tables))
 
 
 @dataclass(frozen=True)

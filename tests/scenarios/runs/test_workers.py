@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import time
 from pathlib import Path
@@ -86,3 +87,10 @@ def test_workers_end_where_the_process_is_killed_that_they_work_for(tmp_path: Pa
         time.sleep(0.1)
     assert living(started.pid) == []
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_run_goes_to_its_worker_as_plain_data(tmp_path: Path) -> None:
+    for p in plan(small_tables(), "small").runs:
+        sent = pickle.dumps(p)
+        assert len(sent) < 3000
+        assert pickle.loads(sent) == p

@@ -1,0 +1,48 @@
+"""The plan of large sweeps: by hand where there is one worker or no variation, by bounds otherwise."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from analysis.studies import scale
+from analysis.studies.scale import Costs, in_words, main, makespan_s, plan_rows
+
+
+def test_one_worker_and_as_many_as_there_are_runs_by_hand() -> None:
+    costs = Costs(run_s=2.0, task_s=0.5, start_s=3.0, cv=0.0)
+    assert makespan_s(costs, 10, 1) == pytest.approx(3.0 + 10 * 2.5)
+    assert makespan_s(costs, 10, 10) == pytest.approx(3.0 + 10 * 0.5 + 2.0)
+    # Two workers, 2.5 s a run each, the second half a second later: 5 runs each.
+    assert makespan_s(costs, 10, 2) == pytest.approx(3.0 + 0.5 + 5 * 2.5)
+
+
+def test_more_workers_than_keep_the_scheduler_busy_are_of_no_use() -> None:
+    costs = Costs(run_s=1.0, task_s=0.01)
+    assert costs.saturates_at == pytest.approx(101.0)
+    times = {workers: makespan_s(costs, 20_000, workers) for workers in (50, 200, 1000)}
+    assert times[50] == pytest.approx(20_000 * 1.01 / 50, rel=0.02)
+    assert times[200] == pytest.approx(20_000 * 0.01, rel=0.02)
+    assert times[1000] == pytest.approx(times[200], rel=0.01)
+
+
+@pytest.mark.parametrize("workers", [7, 100])
+def test_what_is_not_simulated_goes_on_at_the_same_rate(workers: int, monkeypatch: Any) -> None:
+    costs = Costs(run_s=1.0, task_s=0.005)
+    whole = makespan_s(costs, 60_000, workers)
+    monkeypatch.setattr(scale, "SIMULATED", 20_000)
+    assert makespan_s(costs, 60_000, workers) == pytest.approx(whole, rel=0.01)
+
+
+def test_the_table_is_printed(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(scale, "SIMULATED", 2000)
+    monkeypatch.setattr(sys, "argv", ["scale", "--run-s", "1", "--task-s", "0.01", "--run-bytes", "60000"])
+    main()
+    printed = capsys.readouterr().out
+    assert "saturated by 101 workers" in printed
+    assert "| 10,000,000 |" in printed
+    assert "| 600 GB |" in printed
+    assert all(0.0 < share < 1.05 for *_, share in plan_rows(Costs(1.0, 0.01), (1000,)))
+    assert [in_words(s) for s in (30.0, 600.0, 7200.0, 200_000.0, 1e9)] == ["30 s", "10 min", "2 h", "2.31 days", "31.7 years"]
