@@ -29,7 +29,7 @@ _LAWS = ("downlink", "compute", "uplink", "channels")
 def true_changes(run: Run) -> list[int]:
     """The first round of each change of a law, ascending: of the sub-channels' means, of `changes` of links and training, and
     of what a script changed."""
-    starts_s = run.rounds["start_s"].to_numpy()
+    starts_s = run.columns(["start_s"])["start_s"]
     found = set(change_rounds((run.summary.get("aoi") or {}).get("channels")) or ())
     for section in _LAWS:
         for change in _changes(run.scenario.get(section)):
@@ -49,8 +49,7 @@ def _changes(section: Any) -> Sequence[dict[str, Any]]:
 
 def regret_of_rounds(run: Run) -> FloatArray:
     """(n,) the regret of each round: of ages where there is an oracle of theirs, else of the reward; NaN: it is not measured."""
-    table = run.arrow("rounds", ["reward", "genie_reward", "sum_age", "oracle_sum_age"])
-    reward, genie, mine, oracle = (np.asarray(table.column(name).to_numpy(), np.float64) for name in table.column_names)
+    reward, genie, mine, oracle = run.columns(["reward", "genie_reward", "sum_age", "oracle_sum_age"]).values()
     of_ages = mine - oracle
     regret: FloatArray = of_ages if not np.isnan(of_ages).all() else genie - reward
     return regret
@@ -72,7 +71,7 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
 
     if window < 1:
         raise ValueError(f"window = {window!r}: must be >= 1 round")
-    starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("start_s", "end_s"))
+    starts_s, ends_s = run.columns(["start_s", "end_s"]).values()
     firsts = true_changes(run)
     regret = regret_of_rounds(run)
     declared = _declared(run, firsts)

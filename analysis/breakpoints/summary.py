@@ -97,9 +97,8 @@ def _answered(
     watched = frame[frame["watched_rounds"] > 0]
     declares = [run for run in runs if detects(run)]
     scores = [run_detections(run, true_changes(run)) for run in declares]
-    alarms = [
-        1000.0 * sum(score.false_alarms.values()) / max(1, len(run.rounds)) for run, score in zip(declares, scores, strict=True)
-    ]
+    rounds = [max(1, len(run.columns(["round"])["round"])) for run in declares]
+    alarms = [1000.0 * sum(score.false_alarms.values()) / count for count, score in zip(rounds, scores, strict=True)]
     length, looked_for = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
     delays = _by_seed(frame, f"delay_{suffix}", length, delay_horizon) if declares else []
     return Answered(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from analysis.breakpoints.sections import breakpoint_sections
 from analysis.figures.settings import PLAIN, Look
 from analysis.groups import Groups, group_runs
 from analysis.metrics.registry import metric
@@ -35,6 +36,7 @@ from analysis.report.tables import (
 from analysis.report.time import time_sections
 from analysis.results import OUTCOMES, Run, Sweep
 from analysis.statistics import RunMetrics
+from analysis.stragglers.sections import straggler_sections
 from analysis.studies.timing import MARGIN
 
 
@@ -67,6 +69,7 @@ def sweep_document(
         *_picture_sections(pictures),
         *participation_sections(groups),
         *_channel_sections(groups),
+        *breakpoint_sections(groups),
         *instance_sections(groups),
         *_guarantee_sections(groups),
         Section("What the numbers mean", [Bullets(told)]),
@@ -153,9 +156,10 @@ def run_document(
         Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
         Section("How sure", [Text(sure), *warned_of([run])]),
         *_picture_sections(pictures),
-        *(time_sections(run) if run.has_clients and len(run.clients) else []),
+        *([*time_sections(run), *straggler_sections(run)] if run.has_clients and len(run.clients) else []),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),
+        *breakpoint_sections(groups),
         *([Section("Privacy guarantee", [Text(_guarantee(run))])] if run.has_privacy else []),
         Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, mentioned))]),
         *settings_sections(run, [run], None, command),

@@ -55,6 +55,9 @@ def served(run: Run) -> Served:
     kind = str(server.get("kind", "synchronous"))
     attempts = run.arrow("clients", COLUMNS).to_pandas()
     attempts["outcome"] = attempts["outcome"].astype(str)
+    if len(run.rounds):
+        # What has no end was under way as the run ended.
+        attempts["outcome_s"] = attempts["outcome_s"].fillna(float(run.rounds["end_s"].iloc[-1]))
     rounds = run.rounds[["round", "start_s", "end_s"]]
     per_slot = (run.summary.get("slots") or {}).get("rounds_per_slot")
     if per_slot is not None:

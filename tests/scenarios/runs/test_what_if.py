@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import netsim
+from analysis.report.blocks import Table, Text
+from analysis.report.tables import format_number
 from analysis.stragglers.closers import closers
 from analysis.stragglers.savings import client_table, savings
+from analysis.stragglers.sections import straggler_sections
 from analysis.stragglers.served import served
 from scenarios.runs.reading import parse
 from scenarios.runs.what_if.answers import Answer, every_client, what_if
@@ -319,6 +322,27 @@ def test_the_commands_answer_and_keep_what_they_found_out(shell: Shell) -> None:
     assert f"without client {client}" in out
     assert "deadline 0.25 s" in out
     assert out.count(str(other_one)) >= 1
+
+
+def test_a_report_says_who_held_the_run_up(shell: Shell) -> None:
+    shell.run()
+    run = netsim.open_run(shell.out)
+    (section,) = straggler_sections(run)
+    words, table = section.blocks
+    assert isinstance(words, Text)
+    assert isinstance(table, Table)
+    assert "saved (s)" not in table.cells[0]
+    total_s = float(run.rounds["end_s"].iloc[-1])
+    assert f"took {format_number(total_s)} s" in words.text
+    shell("stragglers", shell.out, "--quiet")
+    (section,) = straggler_sections(netsim.open_run(shell.out))
+    table = section.blocks[1]
+    assert isinstance(table, Table)
+    assert table.cells[0][-1] == "saved (s)"
+    assert shell("report", shell.out)[0] == 0
+    report = next((shell.out / "report").glob("report.*")).read_text(encoding="utf-8")
+    assert "Who held the run up" in report
+    assert "What changes did" in report
 
 
 def test_what_cannot_be_asked_is_refused_and_nothing_is_written(shell: Shell) -> None:
