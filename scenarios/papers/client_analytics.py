@@ -65,20 +65,22 @@ def _level(per_cent: str) -> dict[str, str]:
     return {"final_accuracy": per_cent}
 
 
+_LATENCY, _ARRIVE = "peers.delay.mean_excess_s", "peers.channel.success"
 _MESSAGES = "Footnote 4 leaves out the time that messages take; the paper has no figure of it."
 
 
-def _messages(name: str, about: str, against: tuple[str, ...], rounds: int) -> Reproduction:
+def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reproduction:
+    """`few`: the values of `key` that the smallest size runs."""
     return Reproduction(
         name=name,
         paper=PAPER,
         shows=f"Footnote 4, up to where it holds: {about}",
         metrics=("agreed_s", "agreed_share", "disagreement", "messages", "regret"),
-        against=against,
+        against=(key,),
         notes=_MESSAGES,
         consensus=True,
         sizes={
-            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2",), cost="a minute"),
+            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {few}}}'), cost="seconds"),
             Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",), cost="minutes"),
             Size.PAPER: Setup(seeds=tuple(range(1, 11)), cost="10 minutes of one core"),
         },
@@ -203,7 +205,7 @@ REPRODUCTIONS = (
         notes=READING,
         sizes=_sizes(500, "weeks of a core: fewer seeds (--seeds), or a GPU"),
     ),
-    _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", ("mean_excess_s",), 100),
-    _messages("bp_ucb_timing_loss", "the same against the share of messages that arrive", ("peers.channel.success",), 100),
-    _messages("bp_ucb_timing_topology", "the same against the graph between the clients", ("mean_excess_s",), 200),
+    _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", _LATENCY, "[0.001, 0.1]", 100),
+    _messages("bp_ucb_timing_loss", "the same by the share of messages that arrive", _ARRIVE, "[1.0, 0.8]", 100),
+    _messages("bp_ucb_timing_topology", "the same against the graph between the clients", _LATENCY, "[0.03, 0.3]", 200),
 )
