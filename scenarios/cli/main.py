@@ -18,8 +18,8 @@ from scenarios.cli.output import (
     opened_sweep,
     out_console,
     print_comparison,
-    progress,
     seeds_of,
+    sweep_progress,
     tell,
     warn,
     warn_of,
@@ -32,7 +32,6 @@ from scenarios.schema.errors import DefectError, UserError, located
 if TYPE_CHECKING:
     from netsim.simulation import Simulation
 
-_FURTHER = "further seeds, at most"
 app = typer.Typer(
     help="A discrete-event simulator of federated learning over unreliable networks.",
     no_args_is_help=True,
@@ -181,22 +180,7 @@ def sweep(
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.cautions, every=len(planned.variants))
     folder = out or Path("runs") / planned.name
-    totals: dict[str, int] = {}
-    for p in planned.runs:
-        totals[p.label] = totals.get(p.label, 0) + p.scenario.rounds
-    if planned.until is not None:
-        totals[_FURTHER] = (planned.most_runs - len(planned.runs)) * planned.runs[0].scenario.rounds
-    with progress(totals, quiet) as advance:
-
-        def show(rounds: list[int]) -> None:
-            done = dict.fromkeys(totals, 0)
-            for p, count in zip(planned.runs, rounds, strict=False):
-                done[p.label] += count
-            if planned.until is not None:
-                done[_FURTHER] = sum(rounds[len(planned.runs) :])
-            for label, count in done.items():
-                advance(label, count)
-
+    with sweep_progress(planned, quiet) as show:
         try:
             run_sweep(
                 planned,

@@ -16,10 +16,14 @@ from rich.table import Table
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
+    from scenarios.runs.plan import Plan
     from scenarios.schema.cautions import Caution
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 MOST_SEEDS = 10_000
+_MOST_SHOWN = 12
+"""Variants of a sweep with a display of their own."""
+_ALL, _FURTHER = "all runs", "further seeds, at most"
 out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
 
@@ -176,6 +180,35 @@ def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int
     with Progress(*columns, console=err_console) as shown:
         tasks = {label: shown.add_task(label, total=total) for label, total in totals.items()}
         yield lambda label, rounds: shown.update(tasks[label], completed=rounds)
+
+
+@contextmanager
+def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[list[int]], None]]:
+    """A display of the rounds done of a sweep, with the time left: in all, and of every variant where they are few.
+
+    Yields what tells it of the rounds done of every run, those of further seeds behind those that were planned.
+    """
+    first = [p.label for p in planned.runs]
+    rounds_of: dict[str, int] = {}
+    for p in planned.runs:
+        rounds_of[p.label] = rounds_of.get(p.label, 0) + p.scenario.rounds
+    if planned.until is not None:
+        rounds_of[_FURTHER] = (planned.most_runs - len(first)) * planned.runs[0].scenario.rounds
+    single = {} if len(rounds_of) > _MOST_SHOWN else rounds_of
+    totals = single if len(single) == 1 else single | {_ALL: sum(rounds_of.values())}
+    with progress(totals, quiet) as advance:
+
+        def show(rounds: list[int]) -> None:
+            done = dict.fromkeys(rounds_of, 0)
+            for label, count in zip(first, rounds, strict=False):
+                done[label] += count
+            if planned.until is not None:
+                done[_FURTHER] = sum(rounds[len(first) :])
+            done[_ALL] = sum(rounds)
+            for label in totals:
+                advance(label, done[label])
+
+        yield show
 
 
 def complain(text: str) -> None:

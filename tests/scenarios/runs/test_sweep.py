@@ -15,7 +15,7 @@ from rich.console import Console
 
 from analysis import open_run, open_sweep
 from scenarios.cli.main import main
-from scenarios.cli.output import summary_table
+from scenarios.cli.output import summary_table, sweep_progress
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep, with_grid
@@ -265,9 +265,17 @@ def test_an_interrupted_sweep_keeps_the_complete_runs(tmp_path, whole_group):
     assert living(started.pid) == []
 
 
-def test_the_progress_display_has_a_line_for_every_variant(tmp_path):
+def test_the_progress_display_has_a_line_for_every_variant_and_one_for_all(tmp_path):
     (tmp_path / "small.toml").write_text(TEXT, encoding="utf-8")
     started = start(tmp_path, "sweep", "small.toml", "--jobs", "1", "--no-figures")
     _, err = started.communicate(timeout=60)
     assert started.returncode == 0
-    assert err.count("12/12 rounds") == 2
+    assert (err.count("12/12 rounds"), err.count("24/24 rounds")) == (2, 1)
+
+
+def test_the_progress_of_many_variants_is_one_line(capsys):
+    found = planned("sweep.variants=[]", grid={"policy.alpha": list(range(1, 15))}, seeds=[1])
+    with sweep_progress(found, quiet=False) as show:
+        show([6] * 13 + [3])
+    err = capsys.readouterr().err
+    assert err.count("rounds") == err.count("81/84 rounds") == 1
