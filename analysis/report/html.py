@@ -113,7 +113,7 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
             note = escape(f"{block.figure.note[:1].upper()}{block.figure.note[1:]}.") if block.figure.note else ""
             yield f"<h3>{title}</h3>"
             yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{title}">{svg(block)}</div>'
-            yield f"<figcaption>{escape(block.caption)}. {note}</figcaption></figure>"
+            yield f"<figcaption>{escape(block.caption[:1].upper() + block.caption[1:])}. {note}</figcaption></figure>"
         case Code():
             text = f'<pre tabindex="0"><code>{escape(block.text)}</code></pre>'
             yield f"<details><summary>{escape(block.summary)}</summary>{text}</details>" if block.summary else text

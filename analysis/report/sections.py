@@ -39,6 +39,9 @@ from analysis.statistics import RunMetrics
 from analysis.stragglers.sections import straggler_sections
 from analysis.studies.timing import MARGIN
 
+MOST_NAMED = 8
+"""Variants that a sentence names; of more, the first are named and the others counted."""
+
 
 def sweep_document(
     sweep: Sweep,
@@ -109,6 +112,7 @@ def _findings(comparison: Comparison) -> list[str]:
     """
     header, rows = difference_cells(comparison)
     sentences = []
+    without: list[str] = []
     for column, name in enumerate(comparison.shown(), start=1):
         sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
         for row, cells in zip(comparison.differences, rows, strict=True):
@@ -121,10 +125,20 @@ def _findings(comparison: Comparison) -> list[str]:
                 sides["more" if interval.low > 0.0 else "less"].append(f"{row.label} ({cells[column]})")
             else:
                 sides["no difference shown"].append(row.label)
-        told = [f"{side}: {', '.join(names)}" for side, names in sides.items() if names]
-        if told:
-            sentences.append(f"{header[column]}: {'; '.join(told)}.")
+        if not sides["more"] and not sides["less"]:
+            without += [header[column]] if sides["no difference shown"] else []
+            continue
+        told = [f"{side}: {_first(names)}" for side, names in sides.items() if names]
+        sentences.append(f"{header[column]}: {'; '.join(told)}.")
+    if without:
+        sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
     return sentences
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first few of `names`, and how many there are beside."""
+    further = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f", and {further} more" if further > 0 else "")
 
 
 def _how_sure(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from analysis.report.comparison import compare
 from analysis.results import open_sweep
 from analysis.sources import KEPT_BYTES
-from tests.helpers.result_folders import write_sweep
+from tests.helpers.result_folders import PARTS, write_run, write_sweep
 
 VARIANTS, SEEDS, ROUNDS = 20, 5, 1000
 
@@ -61,3 +63,23 @@ def test_a_comparison_costs_little_more_than_to_read_its_tables(benchmark: Bench
     print(f"  1,000 runs: {1000 * each_s:.1f} s; peak {peak / 1e6:.0f} MB")
     assert ratio < 4.0
     assert peak < KEPT_BYTES
+
+
+def test_a_report_of_a_small_run_takes_little_longer_than_what_it_imports(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    count = 300
+    ends = np.arange(1.0, count + 1.0)
+    rounds = {"round": list(range(1, count + 1)), "start_s": (ends - 1.0).tolist(), "end_s": ends.tolist()}
+    rounds |= {"delivered": [2] * count, "accuracy": np.linspace(0.1, 0.9, count).tolist(), "loss": (1.0 / ends).tolist()}
+    run = write_run(tmp_path / "run", rounds, PARTS)
+
+    def seconds(code: str) -> float:
+        start = perf_counter()
+        subprocess.run([sys.executable, "-c", code, "report", str(run)], check=True, capture_output=True)
+        return perf_counter() - start
+
+    report = "from scenarios.cli.main import main; main()"
+    imports = "import pandas, pyarrow.parquet, scipy.stats, matplotlib.figure, matplotlib.backends.backend_svg"
+    benchmark.pedantic(seconds, args=(report,), rounds=1)
+    report_s, imports_s = (min(seconds(code) for _ in range(3)) for code in (report, imports))
+    print(f"\nreport of a run of {count} rounds: {report_s:.2f} s, {report_s / imports_s:.1f} times what its imports take")
+    assert report_s < 4.0 * imports_s

@@ -125,6 +125,19 @@ def test_variants_say_how_they_differ(page: Page) -> None:
     assert dict(zip(page.text("dt"), page.text("dd"), strict=True))["clients"] == "7"
 
 
+def test_what_came_out_names_differences_first_and_counts_the_others(page: Page, tmp_path: Path) -> None:
+    # The variants of the page are equal in everything.
+    (without,) = [text for text in page.text("li") if text.startswith("No difference of any variant shown: ")]
+    assert "final accuracy (points)" in without
+    slow = {seed: ROUNDS | {"end_s": [2.0, 4.0, 7.0, 11.0, 16.0 + seed / 100]} for seed in (1, 2)}
+    runs = {"base": {1: ROUNDS, 2: ROUNDS}, **{f"v{index}": slow for index in range(10)}}
+    made = Page(write_report(write_sweep(tmp_path / "s", runs, baseline="base"), tmp_path / "p.html").read_text(encoding="utf-8"))
+    (told,) = [text for text in made.text("li") if text.startswith("mean round latency (s): more: v0 (+")]
+    assert "v7 (+" in told
+    assert "v8" not in told
+    assert told.endswith(", and 2 more.")
+
+
 def test_links_hold_the_tables(page: Page) -> None:
     held = {str(link["download"]): str(link["href"]) for link in page.attributes("a") if "download" in link}
     assert {"comparison.csv", "comparison.tex", "differences.csv", "variants.tex"} <= held.keys()
