@@ -37,7 +37,7 @@ def unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
     return inner
 
 
-def check_file(path: Path, digest: str) -> None:
+def check_file(path: Path, digest: str, remedy: str) -> None:
     """Raise DamagedFileError unless the SHA-256 of a file is `digest`; a file that stayed the same is read once only."""
     try:
         state = path.stat()
@@ -46,8 +46,8 @@ def check_file(path: Path, digest: str) -> None:
         raise DamagedFileError(f"{path}: cannot be read ({error.strerror or error})") from error
     if found != digest:
         raise DamagedFileError(
-            f"{path}: is damaged (its checksum is not the one in summary.json); restore it from a copy, or make it again: "
-            f"{make_again(path.parent)}"
+            f"{path}: is damaged (its checksum is not the one in summary.json); restore it from a copy, "
+            f"or make it again: {remedy}"
         )
 
 

@@ -174,6 +174,7 @@ class RunFolder:
         self.folder: Path | None = path
         self._path = path
         self._given = digests
+        self._remedy = make_again(path)
         self.place = str(path)
         self.kept = KeptColumns()
 
@@ -181,7 +182,10 @@ class RunFolder:
     def _digests(self) -> Mapping[str, str] | None:
         if self._given is not None or not (self._path / "summary.json").is_file():
             return self._given
-        digests = read_json(self._path / "summary.json", "a run's summary").get(FILES)
+        told = read_json(self._path / "summary.json", "a run's summary")
+        if told.get("ended") == "interrupted":
+            self._remedy = f"netsim resume {self._path}"  # which writes the tables once more
+        digests = told.get(FILES)
         return digests if isinstance(digests, dict) else None
 
     def summary(self) -> dict[str, Any]:
@@ -240,7 +244,7 @@ class RunFolder:
     def _check(self, path: Path) -> None:
         digest = (self._digests or {}).get(path.name)
         if digest is not None and path.is_file():
-            check_file(path, digest)
+            check_file(path, digest, self._remedy)
 
 
 class RunInMemory:

@@ -7,6 +7,7 @@ which are those of `scenarios.api`, imported when first asked for.
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,15 @@ def _command() -> None:
     """The command `netsim`: from here, so that a collision is told before anything else is imported, and without a traceback."""
     try:
         refuse_collisions()
+        from scenarios.cli.main import main
+
+        main()
     except NameCollisionError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    from scenarios.cli.main import main
-
-    main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    finally:
+        # What is left is to end: an interrupt would only add a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

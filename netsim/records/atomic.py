@@ -40,9 +40,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Without this a power cut can undo the renaming."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Without this a power cut can undo the renaming. Not every file system can; the file is there in any case."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

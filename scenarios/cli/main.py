@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from scenarios.cli.breakpoints import breakpoints
+from scenarios.cli.commands import command, interrupted
 from scenarios.cli.figure import figure
 from scenarios.cli.output import (
     Quiet,
@@ -70,6 +71,7 @@ EventLimit = Annotated[
 
 
 @app.command()
+@command
 def run(
     scenario: ScenarioFile,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results; default runs/NAME.")] = None,
@@ -112,6 +114,7 @@ def run(
 
 
 @app.command()
+@command
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was cut off.")],
     allow_changed_code: ChangedCode = False,
@@ -143,6 +146,7 @@ def resume(
 
 
 @app.command()
+@command
 def sweep(
     scenario: ScenarioFile,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results; default runs/NAME.")] = None,
@@ -206,11 +210,12 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for command in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
-    app.command()(command)
+for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
+    app.command()(command(function))
 
 
 @app.command()
+@command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario (all its variants, too) without running it, and tell what is doubtful about it."""
     from scenarios.runs.collector import resting
@@ -238,6 +243,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
 
 
 @app.command(name="list")
+@command
 def list_components() -> None:
     """Show the scenarios that come with netsim, and what a scenario may name."""
     import tomllib
@@ -266,6 +272,7 @@ def list_components() -> None:
 
 
 @app.command()
+@command
 def schema(
     markdown: Annotated[bool, typer.Option("--markdown", help="A page to read, in place of JSON Schema.")] = False,
 ) -> None:
@@ -316,6 +323,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
+    except KeyboardInterrupt as error:
+        interrupted(error)
     except UserError as error:
         complain(str(error))
         sys.exit(2)

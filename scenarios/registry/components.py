@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from scenarios.registry.arguments import Argument, arguments_of, gathered
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
 from scenarios.registry.in_process import spelled
-from scenarios.registry.kinds import FACTORIES, NESTED, POSITIONAL, injected, is_own, known, resolve
+from scenarios.registry.kinds import FACTORIES, NESTED, POSITIONAL, check_trusted, injected, is_own, known, resolve
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, did_you_mean, in_own_words
 from scenarios.schema.section import Section, problem, refusal
 
@@ -177,6 +177,7 @@ class _ComponentOf:
             return self.described[kind]
         if self.closed:
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
+        check_trusted(self.group, kind)  # models are kept: one that was made before must not be given out
         if self.innermost and not self._fits_within(kind):
             raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")
         if self.fits is not None and not self.fits(resolve(self.group, kind)):
@@ -290,7 +291,9 @@ def construct(
         raise UserError(f"{path}: {section.kind!r} refuses: {in_own_words(error)}") from error
     except (MemoryError, OverflowError) as error:
         raise UserError(f"{path}: a number is too large ({error}); give smaller ones") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit included
         if not own:
             raise
         raise UserError(f"{path}: {section.kind!r} cannot be built: {in_own_words(error)}; fix its constructor") from error

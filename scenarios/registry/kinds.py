@@ -20,6 +20,7 @@ from typing import Any
 
 from netsim.collisions import FOLDERS
 from scenarios.registry.in_process import found, registered
+from scenarios.registry.trust import own_code_refused, refuse_own_code
 from scenarios.schema.errors import UserError, did_you_mean, in_own_words
 
 INJECTED = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth", "labels", "generator"})
@@ -227,8 +228,9 @@ def shared(group: str) -> dict[str, str]:
 
 
 def known(group: str) -> dict[str, str]:
-    """Names of a group and where their classes are: built-in, of installed packages, and registered in this process."""
-    return registered(group) | shared(group)
+    """Names of a group and where their classes are: built-in and, where code of others may be imported, of installed packages
+    and registered in this process."""
+    return dict(BUILT_IN[group]) if own_code_refused() else registered(group) | shared(group)
 
 
 def injected(group: str) -> frozenset[str]:
@@ -243,6 +245,7 @@ def is_own(group: str, kind: str) -> bool:
 
 def resolve(group: str, kind: str) -> Any:
     """The class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is none."""
+    check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
     if place is None:  # to look through what packages register takes a while
         place = known(group).get(kind)
@@ -285,8 +288,15 @@ def _refuse_hidden(module_name: str) -> None:
             )
 
 
+def check_trusted(group: str, kind: str) -> None:
+    """Raise UserError where `kind` is code that is not netsim's, and such may not be imported."""
+    if is_own(group, kind) and (":" in kind or kind in registered(group) | shared(group)):
+        refuse_own_code(kind)
+
+
 def load_own(place: str) -> Any:
     """The user's own object at "package.module:Name"; raises UserError where it cannot be had."""
+    refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")
     held = found(place)
@@ -301,7 +311,9 @@ def load_own(place: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise UserError(f"{place!r} cannot be imported: {error}; check that the package is installed or on PYTHONPATH") from error
-    except Exception as error:  # whatever the user's module does when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's module does when it is imported, sys.exit included
         raise UserError(f"{place!r} cannot be imported: {in_own_words(error)}; fix the module") from error
     if not hasattr(module, name):
         raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")

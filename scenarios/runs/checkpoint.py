@@ -27,6 +27,10 @@ _TREE = "tree"
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
 
 
+class StateError(TypeError):
+    """A state holds something that a checkpoint cannot."""
+
+
 def save(folder: Path, state: dict[str, Any]) -> None:
     """Keep `state`, plain data, for a run in `folder`; the checkpoint before it stays until this one is complete."""
     arrays: dict[str, NDArray[Any]] = {}
@@ -81,7 +85,7 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return [kind, [_pack(item, arrays) for item in value]]
-    raise TypeError(f"state: {value!r} of type {type(value).__name__} is no plain data")
+    raise StateError(f"state: {value!r} of type {type(value).__name__} is no plain data")
 
 
 def _unpack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:

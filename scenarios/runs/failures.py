@@ -12,7 +12,7 @@ from typing import Any
 from netsim.simulation import Simulation
 from scenarios.registry.kinds import is_own
 from scenarios.runs.own_code import OwnComponent, own_components
-from scenarios.schema.errors import ANSWER_ERRORS, PARAMETER_ERRORS, UserError, users_line
+from scenarios.schema.errors import ANSWER_ERRORS, PARAMETER_ERRORS, UserError, first_line, users_line
 from scenarios.schema.scenario import Scenario
 
 _FOUND_LATE = {"engine": "slots.engine"}
@@ -31,18 +31,19 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         if refused is None:
             raise
         raise UserError(f"{refused} ({_when(scenario, simulation, f'learner.{error.role}')})") from error
-    except MemoryError as error:
-        raise UserError(f"learner.{error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit included
         own = _to_blame(scenario, error)
+        if own is None and isinstance(error, MemoryError):
+            raise UserError(f"learner.{error}") from error
         if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
             told = str(error.renamed(_FOUND_LATE[error.name]))
             raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None:
             raise
-        text = str(error).partition("\n")[0]
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
-        told = f"{path} = {own.kind!r}: {type(error).__name__}: {text}{users_line(error)}"
+        told = f"{path} = {own.kind!r}: {type(error).__name__}: {first_line(error)}{users_line(error)}"
         raise UserError(f"{told} ({_when(scenario, simulation, own.path)})") from error
 
 

@@ -159,7 +159,8 @@ def _simulate(
     effort = Effort(0.0 if state is None else state["wall_time_s"])
     if state is not None:
         # Before the tables of the earlier attempt make room for new ones.
-        simulation.load_state_dict(state["simulation"])
+        with refusing(scenario, simulation):
+            simulation.load_state_dict(state["simulation"])
         totals.load_state_dict(state["totals"])
     tables = ParquetRecorder(out, **tables_of(scenario))
     if state is not None:
@@ -171,13 +172,14 @@ def _simulate(
     def keep() -> None:
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
-        checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": effort.wall_s(), **now})
+        with _plain():
+            checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": effort.wall_s(), **now})
 
     try:
         with refusing(scenario, simulation), long_lived():
             how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
         stop.settle()
-        with _whole():
+        with refusing(scenario, simulation), _whole():
             simulation.close()
             place = RunFolder(out, tables.digests)
             present = {name: partial(place.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
@@ -236,6 +238,15 @@ def _rounds(
     except KeyboardInterrupt:
         return INTERRUPTED
     return simulation.ended or INTERRUPTED
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    """Raise UserError where a component has something else than plain data in its state."""
+    try:
+        yield
+    except checkpoint.StateError as error:
+        raise UserError(f"{error}; let the state_dict of your own component return numbers, texts, lists and arrays") from error
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def located(source: str) -> Iterator[None]:
         raise UserError(str(error) if str(error).startswith(f"{source}:") else f"{source}: {error}") from error
 
 
+_LONGEST = 500
 _ROOT = Path(__file__).resolve().parents[2]
 _NETSIM = ("netsim", "models", "analysis", "scenarios/build", "scenarios/schema", "scenarios/registry", "scenarios/runs")
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # not the library, whose scenarios have components of their own
@@ -65,5 +66,12 @@ def in_own_words(error: BaseException) -> str:
     # The first frame is where netsim called; without others there is no line of the user's to show.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames and frames[-1].filename[0] != "<" else ""
-    text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text}{place}"
+    return f"{type(error).__name__}: {first_line(error)}{place}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, or as much of it as a message can hold; the text is somebody else's code, too."""
+    try:
+        return str(error).partition("\n")[0][:_LONGEST]
+    except Exception:
+        return "(its text cannot be had)"

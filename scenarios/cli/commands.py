@@ -1,0 +1,56 @@
+"""What all commands have in common: the option --no-import, and one line where the user stops them or a file cannot be used."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn, get_type_hints
+
+import typer
+
+from scenarios.cli.output import complain
+from scenarios.registry.trust import without_own_code
+from scenarios.schema.errors import users_line
+
+_NO_IMPORT = Annotated[bool, typer.Option("--no-import", help="Refuse components that are not netsim's own; import none.")]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with the option --no-import; it leaves with code 130 where it is interrupted.
+
+    With code 2 it leaves where a file cannot be used, or a component of the user's own ends the program.
+    """
+
+    @functools.wraps(function)
+    def called(*, no_import: bool, **arguments: Any) -> None:
+        try:
+            with without_own_code(no_import):
+                function(**arguments)
+        except KeyboardInterrupt as error:
+            interrupted(error)
+        except SystemExit as error:  # netsim's own commands raise typer.Exit
+            told = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
+            complain(f"{told}; let it raise an exception")
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            raise  # who read the output has gone
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename is not None else ""
+            complain(f"{place}{error.strerror or error}; make room, or put right what is wrong there, and try again")
+            raise typer.Exit(2) from error
+
+    hints = get_type_hints(function, include_extras=True) | {"no_import": _NO_IMPORT}
+    own = inspect.signature(function).parameters.values()
+    added = inspect.Parameter("no_import", inspect.Parameter.KEYWORD_ONLY, default=False)
+    parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in (*own, added)]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = hints
+    return called
+
+
+def interrupted(error: KeyboardInterrupt) -> NoReturn:
+    """Say so in one line, and leave with code 130."""
+    complain(f"interrupted; {error}" if str(error) else "interrupted")
+    sys.exit(130)

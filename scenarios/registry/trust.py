@@ -1,0 +1,35 @@
+"""Whether code that is not netsim's may be imported: a scenario that names a class of somebody's is a program of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from scenarios.schema.errors import UserError
+
+_REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
+
+
+@contextmanager
+def without_own_code(refused: bool = True) -> Iterator[None]:
+    """Within the block no component but netsim's own can be named (`refused` False: they can)."""
+    before = _REFUSED.set(refused)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(before)
+
+
+def own_code_refused() -> bool:
+    """Whether only netsim's own components may be named here."""
+    return _REFUSED.get()
+
+
+def refuse_own_code(place: str) -> None:
+    """Raise UserError where `place`, code that is not netsim's, may not be imported."""
+    if own_code_refused():
+        raise UserError(
+            f"{place!r} is code that is not netsim's, and --no-import forbids to import it; read it, and leave the option out if "
+            "you trust it"
+        )
