@@ -2,9 +2,11 @@
 
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +23,11 @@ from scenarios.cli.output import (
     warn_of_missing,
 )
 from scenarios.schema.errors import UserError, located
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analysis import Bound, Run
 
 Horizon = Annotated[
     float | None,
@@ -93,26 +100,12 @@ def report(
     strict: Strict = False,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
-    from analysis import is_sweep, open_run, write_report
-    from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
+    from analysis import write_report
     from analysis.figures.settings import FigureSettings, Look
-    from scenarios.runs.bounds import aoi_bounds, theorem3_notes
 
-    try:
-        # Opened before the report is begun, so that a wrong folder is left as it was.
-        sweep = opened_sweep(folder) if is_sweep(folder) else None
-        if sweep is not None:
-            warn_of_missing(sweep, strict)
-        opened = [open_run(folder)] if sweep is None else list(sweep)
-        for run in opened:
-            run.arrow("rounds", ["round"])
-        if not opened:
-            raise ValueError(f"{folder}: the sweep has no complete run to report on; finish it with --resume")
-    except (ValueError, OSError) as error:
-        raise UserError(str(error)) from error
-    for note in (*regret_bound_notes(opened), *theorem3_notes(opened)) if bounds else ():
-        complain(note)
-    try:
+    opened = _opened(folder, strict)
+    regrets, ages = _bounds(opened) if bounds else ((), ())
+    with _writing_a_report():
         written = write_report(
             folder,
             out or folder / "report",
@@ -131,16 +124,51 @@ def report(
                 window=window,
                 over=None if over is None else over.value,
                 round=round,
-                regret_bounds=regret_bounds(opened) if bounds else (),
-                aoi_bounds=aoi_bounds(opened) if bounds else (),
+                regret_bounds=regrets,
+                aoi_bounds=ages,
                 look=Look(**look_settings(size, font, font_size)),
             ),
         )
+    out_console.print(f"report: {written}", soft_wrap=True)
+
+
+@contextmanager
+def _writing_a_report() -> Iterator[None]:
+    """Raise UserError for what a report refuses, or cannot write."""
+    try:
+        yield
     except ValueError as error:
         raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(f"the report cannot be written: {error}; name another folder with --out") from error
-    out_console.print(f"report: {written}", soft_wrap=True)
+
+
+def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
+    """The bounds on regrets and on AoI regrets that apply; says which do not, and why."""
+    from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
+    from scenarios.runs.bounds import aoi_bounds, theorem3_notes
+
+    for note in (*regret_bound_notes(opened), *theorem3_notes(opened)):
+        complain(note)
+    return regret_bounds(opened), aoi_bounds(opened)
+
+
+def _opened(folder: Path, strict: bool) -> "list[Run]":
+    """The runs in a folder, opened before a report is begun, so that a wrong one is left as it was; raises UserError."""
+    from analysis import is_sweep, open_run
+
+    try:
+        sweep = opened_sweep(folder) if is_sweep(folder) else None
+        if sweep is not None:
+            warn_of_missing(sweep, strict)
+        opened = [open_run(folder)] if sweep is None else list(sweep)
+        for run in opened:
+            run.arrow("rounds", ["round"])
+        if not opened:
+            raise ValueError(f"{folder}: the sweep has no complete run to report on; finish it with --resume")
+    except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+    return opened
 
 
 def compare(
