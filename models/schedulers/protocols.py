@@ -100,7 +100,7 @@ class Truth(Protocol):
     """The world as oracles know it."""
 
     def means(self, round: int) -> FloatArray:
-        """The probability of each channel to be Good in that round; (N,)."""
+        """The probability of each channel to be Good in that round; (N,), another array where it is another one."""
 
     def states(self, round: int) -> BoolArray:
         """Whether each channel is Good in that round; (N,)."""

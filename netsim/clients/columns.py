@@ -5,8 +5,8 @@ Their whole life is known as they begin, so that the columns hold what is still 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -48,17 +48,30 @@ _COUNTS = {
     "drawn_steps": DRAWN,
 }
 _OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
-_OUTCOMES = np.array(OUTCOMES, object)
 _EVER = np.inf
 
 
+class Groups(Protocol):
+    """The groups that clients belong to."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of all groups."""
+
+    def places_of(self, clients: IntArray) -> IntArray:
+        """The place among the groups of that of each of `clients` (n,)."""
+
+    def names_of(self, clients: IntArray) -> list[str]:
+        """The group of each of `clients` (n,)."""
+
+
 class Columns:
-    """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups_of`: the groups of clients (n,).
+    """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups`: those of clients, None: there are none.
 
     `times` (11, n), `counts` (14, n): rows as of the constants above.
     """
 
-    __slots__ = ("causes", "counts", "groups_of", "times")
+    __slots__ = ("causes", "counts", "groups", "times")
     updates = ()
     """None of them is an object of its own."""
 
@@ -67,29 +80,29 @@ class Columns:
         times: FloatArray,
         counts: IntArray,
         causes: Sequence[str],
-        groups_of: Callable[[IntArray], Sequence[str | None]] | None,
+        groups: Groups | None,
     ) -> None:
         self.times = times
         self.counts = counts
         self.causes = causes
-        self.groups_of = groups_of
+        self.groups = groups
 
     def __len__(self) -> int:
         return len(self.counts[0])
 
     def piece(self, first: int, last: int) -> Columns:
         """Those from place `first` up to `last`, not included; the same memory."""
-        return Columns(self.times[:, first:last], self.counts[:, first:last], self.causes, self.groups_of)
+        return Columns(self.times[:, first:last], self.counts[:, first:last], self.causes, self.groups)
 
     def at(self, places: IntArray) -> Columns:
         """Those at `places` (m,), in this order."""
-        return Columns(self.times.take(places, axis=1), self.counts.take(places, axis=1), self.causes, self.groups_of)
+        return Columns(self.times.take(places, axis=1), self.counts.take(places, axis=1), self.causes, self.groups)
 
     def with_others(self, others: Sequence[Columns]) -> Columns:
         """These, and then `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
-        return Columns(times, counts, self.causes, self.groups_of)
+        return Columns(times, counts, self.causes, self.groups)
 
     def column(self, name: str) -> Any:
         """The column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for null."""
@@ -97,13 +110,12 @@ class Columns:
             return self.times[_TIMES[name]]
         if name in _COUNTS:
             return self.counts[_COUNTS[name]]
-        if name == "outcome":
-            return _OUTCOMES[self.counts[OUTCOME]].tolist()
         if name == "censored":
             return self.counts[OUTCOME] != DELIVERED
-        if name == "cause":
-            causes = self.causes
-            return [None if place < 0 else causes[place] for place in self.counts[CAUSE].tolist()]
+        words = self.words(name)
+        if words is not None:
+            places, names = words
+            return [None if place < 0 else names[place] for place in places.tolist()]
         if name in _OF_TRAINING:
             # What training processes is told of those only that have come to it.
             values = self.counts[_OF_TRAINING[name]]
@@ -111,9 +123,17 @@ class Columns:
             if known.all():
                 return values
             return [amount if is_known else None for amount, is_known in zip(values.tolist(), known.tolist(), strict=True)]
-        if name == "group" and self.groups_of is not None:
-            return self.groups_of(self.counts[CLIENT])
         return [None] * len(self)
+
+    def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
+        """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
+        if name == "outcome":
+            return self.counts[OUTCOME], OUTCOMES
+        if name == "cause":
+            return self.counts[CAUSE], self.causes
+        if name == "group" and self.groups is not None:
+            return self.groups.places_of(self.counts[CLIENT]), self.groups.names
+        return None
 
     def rows(self) -> list[UpdateRow]:
         """The record of each."""
@@ -126,7 +146,7 @@ class Columns:
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
         counts[UP, np.isnan(times[UP_START])] = 0
-        return Columns(times, counts, self.causes, self.groups_of)
+        return Columns(times, counts, self.causes, self.groups)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
         """As they are once all of them are cut at `now_s`, before they end: the phase that each is in ends then."""
@@ -182,7 +202,10 @@ def plain(column: Any) -> list[Any]:
 
 
 class Selected:
-    """The attempts of one round as it closes, in the order of selection: at `places` (n,) of `table`."""
+    """The attempts of one round as it closes, in the order of selection: at `places` (n,) of `table`.
+
+    What comes after `closes_s` is not known of them; inf: nothing does.
+    """
 
     __slots__ = ("_all", "_closes_s", "_places")
     updates = ()
@@ -196,7 +219,7 @@ class Selected:
     def column(self, name: str) -> Any:
         """As of `Columns`."""
         column = self._all.column(name)
-        if SELECTED < _TIMES.get(name, SELECTED) <= END:
+        if self._closes_s < _EVER and SELECTED < _TIMES.get(name, SELECTED) <= END:
             column = np.where(column > self._closes_s, np.nan, column)
         return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
 

@@ -76,8 +76,10 @@ class Foreseen:
         away_s: FloatArray | None,
         models: ModelDraws,
         sends: SendDraws,
-    ) -> tuple[FloatArray, IntArray] | None:
+    ) -> tuple[FloatArray, IntArray, bool] | None:
         """What becomes of attempts of `chosen` (n,) if the round never closes, as rows of `Columns`; None: that is not known.
+
+        And whether all of them arrive.
 
         `ages` (n,) in rounds; `away_s` (n,) when each client goes away, None: nobody does; `steps` (n,) as of `ClientPool.start`.
         """
@@ -92,7 +94,7 @@ class Foreseen:
         self._work(counts, chosen, steps)
         life = _Lives(times, counts, away_s is not None, self)
         known = models.at_once or (life.download(models) and life.train(models))
-        return (times, counts) if known and life.send(sends) else None
+        return (times, counts, life.all_arrive) if known and life.send(sends) else None
 
     def places(self, count: int) -> IntArray:
         """0 .. `count` - 1; not to be changed."""
@@ -102,8 +104,11 @@ class Foreseen:
 
     def bytes_down(self, chosen: IntArray) -> int:
         """Bytes of the models sent to `chosen` (n,)."""
-        size = self.down_bytes
-        return int(size[chosen].sum()) if size.ndim else len(chosen) * int(size)
+        return _total(self.down_bytes, chosen)
+
+    def bytes_up(self, chosen: IntArray) -> int:
+        """Bytes of the updates sent by `chosen` (n,)."""
+        return _total(self.up_bytes, chosen)
 
     def _work(self, counts: IntArray, chosen: IntArray, steps: IntArray | None) -> None:
         if self.down_bytes.ndim:
@@ -118,15 +123,19 @@ class Foreseen:
             counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
 
 
+def _total(size: IntArray, chosen: IntArray) -> int:
+    return int(size[chosen].sum()) if size.ndim else len(chosen) * int(size)
+
+
 class _Lives:
     """The attempts while they are worked out, phase by phase. `leaves`: some client may go away."""
 
-    __slots__ = ("_all", "_counts", "_foreseen", "_leaves", "_times")
+    __slots__ = ("_counts", "_foreseen", "_leaves", "_times", "all_arrive")
 
     def __init__(self, times: FloatArray, counts: IntArray, leaves: bool, foreseen: Foreseen) -> None:
         self._times, self._counts, self._leaves, self._foreseen = times, counts, leaves, foreseen
-        self._all = True
-        """Whether all of them have come as far as this."""
+        self.all_arrive = True
+        """Whether nothing has come to a premature end."""
 
     def download(self, models: ModelDraws) -> bool:
         """The model is sent: False where that cannot be foreseen."""
@@ -181,7 +190,8 @@ class _Lives:
             return False
         self._lose(survives, UP_START, UP_END)
         times[END] = times[UP_END]
-        if not self._all:
+        if not self.all_arrive:
+            # Of those that did not come as far as this.
             over = np.isnan(start_s)
             times[END, over] = np.fmax(times[DOWN_END, over], times[TRAIN_END, over])
             counts[UP, over] = 0
@@ -204,13 +214,13 @@ class _Lives:
         if gone.any():
             times[end, gone] = times[AWAY, gone]
             counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
-            self._all = False
+            self.all_arrive = False
 
     def _go_on(self, following: int) -> None:
         """Whose way is not over begins the next phase, at row `following`, as the last one ends."""
         times = self._times
         times[following] = times[following - 1]
-        if not self._all:
+        if not self.all_arrive:
             times[following, self._counts[ARRIVES] == 0] = np.nan
 
     def _lose(self, survives: BoolArray | bool, start: int, end: int) -> None:
@@ -230,4 +240,4 @@ class _Lives:
                 if cause is not None:
                     counts[OUTCOME, place], counts[CAUSE, place] = LOST, self._foreseen.causes.index(cause)
                     counts[ARRIVES, place] = 0
-        self._all = False
+        self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())

@@ -19,7 +19,7 @@ from netsim.clients.whole_rounds import WholeRounds
 from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
-    from netsim.clients.columns import Columns
+    from netsim.clients.columns import Columns, Groups
     from netsim.clients.energy import Energy
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
@@ -31,7 +31,7 @@ _EVER = float("inf")
 
 class ClientPool(Tallies):
     """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took. `groups_of`: names of the groups of clients (n,); None: none.
+    the server how long each step of a delivered update took. `groups`: those of the clients; None: there are none.
     `foreseeable`: nothing acts on clients, links or laws but by what is known beforehand."""
 
     settled = False
@@ -55,12 +55,12 @@ class ClientPool(Tallies):
         instant: bool = False,
         reports_phases: bool = False,
         energy: Energy | None = None,
-        groups_of: Callable[[IntArray], Sequence[str | None]] | None = None,
+        groups: Groups | None = None,
         foreseeable: bool = True,
     ) -> None:
         super().__init__(clients)
         self.clock, self.medium = clock, medium
-        self.groups_of, self.reports_phases = groups_of, reports_phases
+        self.groups, self.reports_phases = groups, reports_phases
         self.presence, self.energy = availability, energy
         """Who is there; what clients draw, and their batteries (None: it is not counted)."""
         self.accountant = accountant
@@ -107,7 +107,7 @@ class ClientPool(Tallies):
     @property
     def under_way(self) -> int:
         """How many attempts have not ended."""
-        return len(self._in_flight) + len(self.whole_rounds)
+        return len(self._in_flight) + self.whole_rounds.left
 
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
         """Tell `each` of every attempt that ends; `together` of several, in their order, that were worked out together.
@@ -129,7 +129,7 @@ class ClientPool(Tallies):
         """Columns of an attempt's record that say nothing in this run."""
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
         work = [] if self.medium.work.samples is not None else ["samples", "steps"]
-        group = [] if self.groups_of is not None else ["group"]
+        group = [] if self.groups is not None else ["group"]
         return energy + work + group + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
@@ -147,7 +147,8 @@ class ClientPool(Tallies):
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
         self.advance()
-        self.whole_rounds.settle(self.clock.now)
+        if self.whole_rounds.left:
+            self.whole_rounds.settle(self.clock.now)
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
 
@@ -194,19 +195,20 @@ class ClientPool(Tallies):
         attempt has not ended drops its update, which ends as aborted.
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
-        whole.abort(chosen)
+        if whole.left:
+            whole.abort(chosen)
         if self._in_flight:
             self._end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
         send = SendDraws.drawn(medium, round, now, chosen)
         models = None
-        if whole.take(len(chosen)) and self.probes is None:
+        if whole.possible and self.probes is None and whole.take(len(chosen)):
             models = ModelDraws.drawn(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
                 return together
-        whole.release()
+            whole.release()
         return self._start_each(round, chosen, version, steps, holders, send, models)
 
     def _start_each(
@@ -233,7 +235,7 @@ class ClientPool(Tallies):
             self._create(models, version, asked)
             if medium.upload.looks_ahead and sent_to is chosen:
                 send.foresee(models, [alive[client] for client in fresh], now)
-        updates = Single()
+        updates, selections = Single(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]
@@ -244,9 +246,9 @@ class ClientPool(Tallies):
             if retry:
                 update.started_round = update.begun_round
             in_flight[client] = update
+            selections[client] += 1
             updates.append(update)
         self.busy[chosen] = True
-        self.selections[chosen] += 1
         self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
         if len(fresh) == len(listed) and not holders:
             self.life.begin_all(updates, now)
@@ -257,7 +259,7 @@ class ClientPool(Tallies):
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
         """The updates of the clients of `draws` (n,), each asked for so many steps."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
-        groups = [None] * len(clients) if self.groups_of is None else self.groups_of(clients)
+        groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
         for place, (client, work, group) in enumerate(zip(clients.tolist(), self._work(clients, steps), groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
 
@@ -368,9 +370,7 @@ class ClientPool(Tallies):
         updates = updates_state(self.alive.values())
         return {
             **self.tallies_state(),
-            "uploads": self.life.uploads,
-            "bytes_down": self.life.bytes_down,
-            "bytes_up": self.life.bytes_up,
+            **{name: getattr(self.life, name) for name in ("uploads", "bytes_down", "bytes_up")},
             **updates,
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
@@ -381,8 +381,8 @@ class ClientPool(Tallies):
     def load_state_dict(self, state: State) -> None:
         """Take the state over; what updates do next is put on the clock, in the order in which it was."""
         self.load_tallies(state)
-        self.life.uploads = state["uploads"]
-        self.life.bytes_down, self.life.bytes_up = state["bytes_down"], state["bytes_up"]
+        life = self.life
+        life.uploads, life.bytes_down, life.bytes_up = state["uploads"], state["bytes_down"], state["bytes_up"]
         self.presence.load_state_dict(state["availability"])
         if self.energy is not None:
             self.energy.load_state_dict(state["energy"])

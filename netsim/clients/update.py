@@ -72,12 +72,18 @@ class ModelDraws:
     def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
         """Drawn for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
+        if medium.ready_at_once is not None:
+            made.downlink, made.download, made.compute, made.sample = medium.ready_at_once
+            made.at_once = True
+            return made
         made.downlink = medium.downlink.draw(round, time_s, clients)
         made.download = medium.download.draw(round, time_s, clients)
         made.compute = medium.compute.draw(round, time_s, clients)
         made.sample = medium.sample.draw(round, time_s, clients)
         still = made.download.certain and made.compute.certain and made.sample.certain and not medium.down.carries
         made.at_once = still and made.downlink.certain and medium.outages is None
+        if made.at_once and medium.prepares_by_fixed_laws:
+            medium.ready_at_once = made.downlink, made.download, made.compute, made.sample
         return made
 
     def state_dict(self) -> State:

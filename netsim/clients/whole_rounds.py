@@ -31,6 +31,7 @@ from netsim.clients.columns import (
     UP,
     UP_START,
     Columns,
+    Groups,
     Selected,
 )
 from netsim.clients.foreseen import Foreseen
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Accountant, Availability, BoolArray, FloatArray, IntArray
     from netsim.network.medium import Medium
 
-FROM = 8
+FROM = 6
 """Attempts of a round from which on arrays are quicker than single updates."""
 _EVER = float("inf")
 
@@ -58,7 +59,7 @@ class Pool(Protocol):
     life: UpdateLifecycle
     settled: bool
     single_followers: int
-    groups_of: Callable[[IntArray], Sequence[str | None]] | None
+    groups: Groups | None
     alive_now: dict[int, Update]
     busy: BoolArray
     last_delivery: IntArray
@@ -82,7 +83,7 @@ class WholeRounds:
     def __init__(self, *, pool: Pool, possible: bool) -> None:
         life, medium = pool.life, pool.medium
         alone = medium.access.free and not (medium.down.carries or medium.up.carries)
-        self._possible = possible and alone and not (life.instant or life.retry)
+        self.possible = possible and alone and not (life.instant or life.retry)
         self._pool = pool
         self._foreseen = Foreseen(medium)
         self.terms: Callable[[], tuple[int | None, float]] | None = None
@@ -95,28 +96,27 @@ class WholeRounds:
         self._table: Columns | None = None
         self._ends_s: FloatArray = np.zeros(0)
         """(n,) when the attempts of the table end, ascending; the first of them may be over."""
-        self._over = 0
+        self.left = 0
+        """Attempts that have not ended."""
         self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
+        self._simple = False
+        """Whether the table is of one round, whose attempts are all delivered before it closes."""
         self._outlasting = False
         """Whether some outlast the round that closed last."""
-
-    def __len__(self) -> int:
-        """Attempts that have not ended."""
-        return len(self._ends_s) - self._over
 
     def take(self, count: int) -> bool:
         """Whether `count` attempts that begin now may be worked out together."""
         pool = self._pool
-        if not self._possible or self.terms is None or pool.alive_now or pool.single_followers:
+        if self.terms is None or pool.alive_now or pool.single_followers:
             return False
-        return count >= FROM or len(self) > 0
+        return count >= FROM or self.left > 0
 
     def begin(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
     ) -> Selected | None:
         """Begin the attempts of `chosen` (n,); None, and nothing is done, where the life of some is not known now."""
-        pool, old = self._pool, len(self)
-        lives = self._foreseen.lives(
+        pool, old = self._pool, self.left
+        known = self._foreseen.lives(
             chosen=chosen,
             version=version,
             steps=steps,
@@ -125,19 +125,22 @@ class WholeRounds:
             models=models,
             sends=sends,
         )
-        if lives is None:
+        if known is None:
             return None
-        table = Columns(*lives, self._foreseen.causes, pool.groups_of)
+        times, counts, all_arrive = known
+        table = Columns(times, counts, self._foreseen.causes, pool.groups)
         if old:
             table = self._rest().with_others([table])
         order = table.in_order_of_end()
         table = table.at(order)
         ends_s = table.times[END]
         mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
-        closes_s = self._close(table, ends_s, mine)
-        if closes_s is None:
+        close = self._close(table, ends_s, mine)
+        if close is None:
             return None
-        self._table, self._ends_s, self._over, self.closes_s = table, ends_s, 0, closes_s
+        closes_s, last = close
+        self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), closes_s
+        self._simple = all_arrive and not old and last == len(ends_s)
         self._draws[round] = models, sends
         pool.selections[chosen] += 1
         pool.started += len(chosen)
@@ -145,10 +148,10 @@ class WholeRounds:
         pool.life.bytes_down += self._foreseen.bytes_down(chosen)
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, mine]] = mine
-        return Selected(table, places, closes_s)
+        return Selected(table, places, _EVER if self._simple else closes_s)
 
-    def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> float | None:
-        """When the round closes, whose deliveries after that are late; None where what follows from it cannot be foreseen.
+    def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
+        """When the round closes, and the place of the first that ends after that, late; None where that cannot be foreseen.
 
         `ends_s` (n,): when the attempts of `table` end, ascending; `mine` (m,): the places of those of this round.
         """
@@ -178,24 +181,29 @@ class WholeRounds:
                 return None
             late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
             counts[OUTCOME, late] = LATE
-        return closes_s
+        return closes_s, following
 
     def settle(self, until_s: float) -> None:
         """Everything that happens up to `until_s`, that instant included, has happened."""
-        count = len(self)
+        count = self.left
         if not count:
             return
         table = self._rest()
+        if self._simple and count == len(self._ends_s) and self._ends_s[-1] <= until_s:
+            self.left = 0
+            self._deliver(table)
+            return
         self._count(table, until_s)
         over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
         if over:
-            self._over += over
+            self.left -= over
             self._end(table if over == count else table.piece(0, over))
 
     def _rest(self) -> Columns:
         """Those that have not ended, in the order in which they will."""
         assert self._table is not None
-        return self._table.piece(self._over, len(self._ends_s))
+        count = len(self._ends_s)
+        return self._table.piece(count - self.left, count) if self.left < count else self._table
 
     def _count(self, table: Columns, until_s: float) -> None:
         """Uploads begun up to `until_s` are counted, and charged for."""
@@ -213,6 +221,22 @@ class WholeRounds:
     def _charge(self, table: Columns, places: IntArray | slice) -> None:
         epsilon, leak = self._pool.accountant.charge_all(table.counts[CLIENT, places])
         table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
+
+    def _deliver(self, table: Columns) -> None:
+        """All that `_count` and `_end` do where everything in `table`, of one round, has been delivered by now."""
+        pool, counts, number = self._pool, table.counts, len(table)
+        clients = counts[CLIENT]
+        pool.life.uploads += number
+        pool.life.bytes_up += self._foreseen.bytes_up(clients)
+        self._charge(table, slice(None))
+        pool.ended["delivered"] += number
+        pool.last_delivery[clients] = counts.item(ROUND, 0)
+        pool.last_delivery_s[clients] = table.times[END]
+        pool.successes[clients] += 1
+        if self._outlasting:
+            pool.busy[clients] = False
+        for follow in self.followers:
+            follow(table)
 
     def _end(self, ended: Columns) -> None:
         """Attempts are over, in this order."""
@@ -240,7 +264,7 @@ class WholeRounds:
         assert self.closes_s is not None
         self.settle(self.closes_s)
         self.closes_s = None
-        self._outlasting = len(self) > 0
+        self._outlasting = self.left > 0
         if self._outlasting:
             rest = self._rest().counts
             self._pool.busy[rest[CLIENT]] = True
@@ -251,13 +275,13 @@ class WholeRounds:
 
     def cut(self) -> None:
         """The server no longer waits for any of them: they end as late, in the order of their selection."""
-        if len(self):
+        if self.left:
             counts = self._rest().counts
             self._leave_early(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
 
     def abort(self, clients: IntArray) -> None:
         """Those of `clients` (n,) that are at work end as aborted, in this order."""
-        if len(self):
+        if self.left:
             place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
             places = [place_of[client] for client in clients.tolist() if client in place_of]
             if places:
@@ -268,7 +292,8 @@ class WholeRounds:
         stay = np.ones(len(rest), np.bool_)
         stay[places] = False
         self._table = rest.at(np.flatnonzero(stay))
-        self._ends_s, self._over = self._table.times[END], 0
+        self._ends_s = self._table.times[END]
+        self.left = len(self._ends_s)
         ended = rest.at(places).cut(outcome, now)
         # Whoever has the round before him sees it, too.
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
@@ -276,11 +301,11 @@ class WholeRounds:
 
     def release(self) -> None:
         """Make single updates of those that have not ended: they go on step by step."""
-        if not len(self):
+        if not self.left:
             return
         pool, now = self._pool, self._pool.clock.now
         self.settle(now)
         rest, draws = self._rest(), self._draws
-        self._table, self._ends_s, self._over, self._draws = None, np.zeros(0), 0, {}
+        self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
         if len(rest):
             pool.add(*released(rest, now, draws))

@@ -361,17 +361,32 @@ class RewardMeter(Stateful, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
 class SlotView:
-    """What a channel scheduler may know as a round begins."""
+    """What a channel scheduler may know as a round begins. `draws`: makes the generator of a round, where `rng` is not given."""
 
-    round: int
-    ages: IntArray
-    """(K,) age of information of each client after the last round, in rounds (at the start: 1)."""
-    contribution: FloatArray
-    """(K,) each client's marginal contribution to the model, as far as the server knows it; ones where nothing is trained."""
-    rng: np.random.Generator
-    """The scheduler's own stream of this round; not to be kept."""
+    __slots__ = ("_draws", "_rng", "ages", "contribution", "round")
+
+    def __init__(
+        self,
+        round: int,
+        ages: IntArray,
+        contribution: FloatArray,
+        rng: np.random.Generator | None = None,
+        draws: Callable[[int], np.random.Generator] = np.random.default_rng,
+    ) -> None:
+        self.round = round
+        self.ages = ages
+        """(K,) age of information of each client after the last round, in rounds (at the start: 1)."""
+        self.contribution = contribution
+        """(K,) each client's marginal contribution to the model, as far as the server knows it; ones where nothing is trained."""
+        self._rng, self._draws = rng, draws
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The scheduler's own stream of this round; not to be kept. Made as it is first asked for, which most never do."""
+        if self._rng is None:
+            self._rng = self._draws(self.round)
+        return self._rng
 
 
 class ChannelScheduler(Stateful, Protocol):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from netsim.records.rows import UpdateRow
 
 
@@ -15,6 +18,9 @@ class Block(Protocol):
 
     def column(self, name: str) -> Any:
         """(n,) the column `name` of `UpdateRow`: an array, NaN for null, or a list with None for it."""
+
+    def words(self, name: str) -> tuple[NDArray[np.int64], Sequence[str]] | None:
+        """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
 
     def with_others(self, others: Sequence[Any]) -> Block:
         """These rows, and then those of `others`, blocks of the same kind."""

@@ -7,6 +7,7 @@ long as all else that a short run of a latency study imports.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,19 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
     if len(values) and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
         raise OverflowError(f"{numbers.min()} to {numbers.max()}: do not fit into {kind}")
     return _array(numbers.astype(wanted), there, kind)
+
+
+def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType) -> pa.Array:
+    """As `column`, of those of `words` that stand at `places` (n,), -1: null."""
+    found, first = np.unique(places, return_index=True)
+    used = found[np.argsort(first)]
+    used = used[used >= 0]
+    numbers = np.zeros(len(words) + 1, np.int64)
+    numbers[used] = np.arange(len(used))
+    return pa.DictionaryArray.from_arrays(
+        _array(numbers[places].astype(kind.index_type.to_pandas_dtype()), places >= 0, kind.index_type),
+        _words([words[place] for place in used.tolist()]),
+    )
 
 
 def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:

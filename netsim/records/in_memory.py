@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from netsim.records.attempts import AttemptTable, Block, NoTable
-from netsim.records.columns import column
+from netsim.records.columns import column, words_at
 from netsim.records.rows import (
     CLIENTS,
     DETECTIONS,
@@ -120,7 +120,16 @@ class TableRows:
             self._blocks, self._in_blocks = [rows.piece(first, len(rows))], len(rows) - first
 
     def _of_block(self, rows: Block) -> pa.Table:
-        return self._table({name: rows.column(name) for name in self._names})
+        arrays = []
+        for field in self._schema:
+            words = rows.words(field.name) if field.name in self._names else None
+            if words is not None:
+                arrays.append(words_at(*words, field.type))
+            elif field.name in self._names:
+                arrays.append(column(rows.column(field.name), field.type))
+            else:
+                arrays.append(pa.nulls(len(rows), field.type))
+        return pa.Table.from_arrays(arrays, schema=self._schema)
 
     def _table(self, columns: dict[str, Any]) -> pa.Table:
         count = len(next(iter(columns.values())))

@@ -30,7 +30,7 @@ class AgeOracle:
     def measure(self, round: int, good: BoolArray) -> float:
         """Sum of the oracle's ages after `round` on the states `good` (N,)."""
         self.scheduler.show(good)
-        view = SlotView(round, self.ages, self._contribution, self._draws.generator(round))
+        view = SlotView(round, self.ages, self._contribution, draws=self._draws.generator)
         channels = self.scheduler.assign(view)
         check_schedule(channels, len(self.ages), self._channels, False)
         arrived = good[channels]

@@ -109,7 +109,7 @@ class ScheduledAssignment:
         """The scheduler assigns the sub-channels of the round's places."""
         if not self._refill:
             self._taken = 0
-        self.view = SlotView(number, self._ages(number, chosen), self._worth(chosen), self._draws.generator(number))
+        self.view = SlotView(number, self._ages(number, chosen), self._worth(chosen), draws=self._draws.generator)
         assigned = self.scheduler.assign(self.view)
         self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
 

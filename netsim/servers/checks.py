@@ -62,8 +62,9 @@ def check_schedule(channels: IntArray, clients: int, count: int, contention: boo
     if channels.shape != (clients,) or channels.dtype.kind not in "iu":
         raise AnswerError("scheduler", "assign", channels, f"expected the sub-channel of each of {clients} clients")
     chosen: list[int] = channels.tolist()
-    if min(chosen) < 0 or max(chosen) >= count:
+    different = set(chosen)
+    if min(different) < 0 or max(different) >= count:
         raise AnswerError("scheduler", "assign", chosen, f"sub-channels count from 0 to {count - 1}")
-    if not contention and len(set(chosen)) < clients:
+    if not contention and len(different) < clients:
         raise AnswerError("scheduler", "assign", chosen, "two clients must not share a sub-channel (no contention)")
     return chosen

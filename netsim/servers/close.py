@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,10 +188,11 @@ class NothingOnTheAir(_OfOneRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._sent_before = self.pool.life.uploads
 
-    def wait(self) -> Generator[Any, Any, None]:
-        if not self._over():
-            self._closing = self.pool.clock.event()
-            yield self._closing
+    def wait(self) -> Iterable[Any]:
+        if self._over():
+            return ()
+        self._closing = self.pool.clock.event()
+        return (self._closing,)
 
     def _over(self) -> bool:
         pool = self.pool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,9 +189,9 @@ class MembersDispatch:
         need = len(self.members) if self.whole else 1
         self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), among, need)
 
-    def prepare(self, number: int) -> Generator[Any, Any, None]:
+    def prepare(self, number: int) -> Iterable[Any]:
         """Nobody is asked for anything."""
-        yield from ()
+        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         there = self._selectable[self.members]
@@ -256,13 +256,13 @@ class KeepAtWork:
         """As of `Dispatch`."""
         return _NOBODY
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
+    def wait(self, number: int) -> Iterable[Any]:
         """Nobody is waited for."""
-        yield from ()
+        return ()
 
-    def prepare(self, number: int) -> Generator[Any, Any, None]:
+    def prepare(self, number: int) -> Iterable[Any]:
         """Nobody is asked for anything."""
-        yield from ()
+        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number
@@ -348,11 +348,14 @@ class Everyone:
         """As of `Dispatch`."""
         return self._chosen
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
+    def wait(self, number: int) -> Iterable[Any]:
         """Until somebody is present; a round of fixed length does not wait past its end."""
+        if self._for_good and True not in self.pool.accountant.exhausted.tolist():
+            return ()
+        return self._wait(number)
+
+    def _wait(self, number: int) -> Generator[Any, Any, None]:
         pool = self.pool
-        if self._for_good and True not in pool.accountant.exhausted.tolist():
-            return
         present = self._present()
         while not present.any():
             next_s = float(pool.availability.next_change_s.min())
@@ -365,9 +368,9 @@ class Everyone:
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
-    def prepare(self, number: int) -> Generator[Any, Any, None]:
+    def prepare(self, number: int) -> Iterable[Any]:
         """Nobody is asked for anything."""
-        yield from ()
+        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         return self._chosen

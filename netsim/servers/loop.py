@@ -6,7 +6,7 @@ attempts it is then about). What is measured from outside are `Instrument`s, eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -107,10 +107,10 @@ class Dispatch(Stateful, Protocol):
     def selection(self) -> IntArray | Selection:
         """Who takes part in the present round from the beginning, as it was decided."""
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
-        """Let time pass until round `number` may open; raises NobodyLeftError where it never can."""
+    def wait(self, number: int) -> Iterable[Any]:
+        """Let time pass, by the events to wait for, until round `number` may open; raises NobodyLeftError where it never can."""
 
-    def prepare(self, number: int) -> Generator[Any, Any, None]:
+    def prepare(self, number: int) -> Iterable[Any]:
         """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -135,7 +135,7 @@ class CloseRule(Stateful, Protocol):
     def limit(self, deadline_s: float) -> None:
         """The round that opens next closes `deadline_s` after its start at the latest; raises ParameterError where none can."""
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Iterable[Any]:
         """Let time pass to the close; raises NobodyLeftError where it can never come."""
 
     def collect(self, attempts: Attempts) -> Attempts:

@@ -87,10 +87,18 @@ class Population:
             raise UserError(f"clients.groups: hold {end:g} clients, clients.count is {self.count}; make counts and shares add up")
         return members
 
+    @cached_property
+    def names(self) -> list[str]:
+        """Of all groups."""
+        return list(self.members)
+
+    def places_of(self, clients: IntArray) -> IntArray:
+        """The place among the groups of that of each of `clients` (n,)."""
+        return self._places[clients].astype(np.int64)
+
     def names_of(self, clients: IntArray) -> list[str]:
         """The group of each of `clients` (n,)."""
-        names = list(self.members)
-        return [names[place] for place in self._places[clients].tolist()]
+        return [self.names[place] for place in self._places[clients].tolist()]
 
     @cached_property
     def _places(self) -> NDArray[np.int32]:

@@ -84,7 +84,7 @@ class World:
             charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
             retry=retry,
             instant=instant,
-            groups_of=self.population.names_of if self.population.grouped else None,
+            groups=self.population if self.population.grouped else None,
             reports_phases=scenario.clients.report_phases,
             energy=self.energy,
             foreseeable=self.targets is None,

@@ -46,7 +46,7 @@ def test_tables_are_those_of_single_updates(seed: int, tmp_path: Path, monkeypat
     def state_and_tables(possible: bool) -> tuple[Any, str]:
         simulation, records = built(tables)
         whole = simulation.server.clients.whole_rounds
-        whole._possible &= possible
+        whole.possible &= possible
         simulation.run(until_round=ROUNDS // 2)
         state = copied(simulation.state_dict())
         simulation.run()
@@ -65,7 +65,7 @@ def test_most_rounds_of_such_worlds_are_worked_out_together(tmp_path: Path, monk
     begin = WholeRounds.begin
 
     def counted(whole: WholeRounds, *arguments: Any) -> Any:
-        before = len(whole)
+        before = whole.left
         begun = begin(whole, *arguments)
         if begun is not None:
             seen.update(begun.column("outcome"))
