@@ -71,7 +71,7 @@ def test_a_round_over_traces_costs_little_more_than_one_over_delays(benchmark: A
     lumped = round_s({})
     traced = benchmark.pedantic(round_s, args=({"bandwidth": {"kind": "trace", "offset": "random", **steps}},), rounds=1)
     benchmark.extra_info |= {"ratio": traced / lumped}
-    assert traced < 1.5 * lumped
+    assert traced < 2.0 * lumped
 
 
 def test_a_level_costs_a_few_steps_over_the_limits(benchmark: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,23 @@ def test_bad_values_are_refused() -> None:
             schedule.epsilon(0)
     with pytest.raises(ValueError, match=r"^mode = 'gauss'"):
         guarantee(mode="gauss", leak=1.0, dimensions=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", [GeometricSchedule(epsilon_total=5.0, eta=0.2), ExplicitSchedule(epsilons=[3.0, 2.0, 0.5])])
+def test_charging_many_is_charging_each(schedule: Any) -> None:
+    one, many = Ledger(clients=5, schedule=schedule), Ledger(clients=5, schedule=schedule)
+    for clients in ([0, 1, 2], [2, 4], [1, 2, 3], [0]):
+        expected = [one.charge(client) for client in clients]
+        budgets, leaks = many.charge_all(np.array(clients))
+        assert list(zip(budgets.tolist(), leaks.tolist(), strict=True)) == expected
+        assert np.array_equal(one.participations, many.participations)
+        assert np.array_equal(one.exhausted, many.exhausted)
+        assert one.max_leak() == many.max_leak()
+
+
+def test_none_of_many_is_charged_beyond_its_budget() -> None:
+    ledger = Ledger(clients=3, schedule=ExplicitSchedule(epsilons=[1.0]))
+    ledger.charge_all(np.array([1]))
+    with pytest.raises(ValueError, match=r"client = 1.*whole privacy budget in 1 releases"):
+        ledger.charge_all(np.array([0, 1]))
+    assert ledger.participations.tolist() == [0, 1, 0]
