@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.cli.output import Quiet, complain, out_console, progress, seeds_of
+from scenarios.cli.output import Quiet, complain, out_console, seeds_of, sweep_progress
 from scenarios.papers.study import Size
 from scenarios.schema.errors import UserError
 
@@ -39,18 +39,7 @@ def reproduce(
     asked = Asked(find(name), size, tuple(seeds_of(seeds)) if seeds else (), tuple(settings or ()))
     folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
     runs = planned(asked)
-    totals = {p.label: 0 for p in runs.runs}
-    for p in runs.runs:
-        totals[p.label] += p.scenario.rounds
-    with progress(totals, quiet) as advance:
-
-        def show(rounds: list[int]) -> None:
-            done = dict.fromkeys(totals, 0)
-            for p, count in zip(runs.runs, rounds, strict=True):
-                done[p.label] += count
-            for label, count in done.items():
-                advance(label, count)
-
+    with sweep_progress(runs, quiet) as show:
         try:
             document = run(asked, folder, runs, jobs=jobs, progress=show)
         except KeyboardInterrupt:
