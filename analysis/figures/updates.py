@@ -106,8 +106,7 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
 
 def _phase_means(run: Run) -> FloatArray:
     """Mean seconds of each phase over all rounds and the clients that each is about, in the order of `_PHASE_NAMES`."""
-    # What was still under way as the run ended has no phases that are known.
-    phases = decompose(served(run))[list(_PHASE_NAMES)].dropna()
+    phases = decompose(served(run))[list(_PHASE_NAMES)]
     return phases.to_numpy(np.float64).mean(axis=0) if len(phases) else np.zeros(len(_PHASE_NAMES))
 
 

@@ -105,8 +105,8 @@ def test_phases_add_up_to_the_rounds_of_clients(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
     figure = phases_figure({"a": [run]})
     assert figure is not None
-    # Rounds of 5, 4 and 1 s, with 3, 2 and 1 clients; one more was under way as the run ended.
-    assert sum(patch.get_width() for patch in figure.axes[0].patches) == pytest.approx((15.0 + 8.0 + 1.0) / 6)
+    # Rounds of 5, 4 and 1 s, with 3, 2 and 2 clients.
+    assert sum(patch.get_width() for patch in figure.axes[0].patches) == pytest.approx((15.0 + 8.0 + 2.0) / 7)
 
 
 def test_a_round_client_by_client(tmp_path: Path) -> None:
