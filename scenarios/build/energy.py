@@ -16,6 +16,9 @@ from scenarios.schema.energy import Battery
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
+_MOST_W = 1e6
+"""Beside a megawatt, what other clients draw would be lost in the sums over time."""
+
 
 def build_energy(scenario: Scenario, population: Population, streams: Streams, presence: Availability) -> Energy | None:
     """What `[energy]` describes, of clients that come and go as `presence` says; None without it; raises UserError."""
@@ -24,6 +27,9 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
         return None
     names = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
     watts = {name: _of_all(getattr(section, name), f"energy.{name}", population) for name in names}
+    for name, each in watts.items():
+        if each.max() > _MOST_W:
+            raise UserError(f"energy.{name} = {each.max():g} for client {each.argmax()}: must be at most {_MOST_W:g} watts")
     with refusals_at("energy", names):
         powers = Powers(**watts)
     # Not before: they may come from a table of devices.

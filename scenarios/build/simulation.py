@@ -88,7 +88,6 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = filled(scenario, population.devices)
-    count = population.count
     context = _context(scenario, population, streams)
 
     plan = build_plan(scenario, population)
@@ -104,7 +103,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
     timed = [*delays.items(), *(("compute", law) for law in worked)]
     carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
-    truth = _truth(scenario, timed, carried, count)
+    truth = _truth(scenario, timed, carried, population.count)
     private, schedule = _schedule(scenario)
     world = World(
         scenario=scenario,
@@ -114,7 +113,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
         availability=availability,
         energy=build_energy(scenario, population, streams, availability),
-        accountant=Ledger(clients=count, schedule=schedule) if private else NoPrivacy(clients=count),
+        accountant=_accountant(population.count, schedule, private),
         learner=trained if trained is not None else NoLearner(),
         trained=trained,
         sizes=sent,
@@ -144,6 +143,10 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         channels=composed.channels,
         cautions=tuple(before_run(scenario, population, delays, worked, besides_s)),
     )
+
+
+def _accountant(clients: int, schedule: Any, private: bool) -> Any:
+    return Ledger(clients=clients, schedule=schedule) if private else NoPrivacy(clients=clients)
 
 
 def _context(scenario: Scenario, population: Population, streams: Streams) -> Context:

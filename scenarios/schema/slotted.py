@@ -18,6 +18,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+Bytes = Annotated[int, Field(ge=0, le=10**12)]
 OPINION_POLICIES = ("super-arm-ucb", "quick-init-ucb", "round-robin", "random-set", "fixed-set")
 """Policies that select by opinions (fl-fa); random and all may stand beside them."""
 INDEX_POLICIES = ("bp-index",)
@@ -157,7 +158,7 @@ class OpinionKeys(Section):
     test_samples: Annotated[Any, BeforeValidator(_read_samples), WithJsonSchema(_SAMPLES_JSON)] | None = None
     """Samples of the test, each of which takes `work.forward_share` of the time of training on it, beside `test`; "local": all of
     the local test set (with `[learner]`). Needs a speed in `[compute]`. Absent: the test takes `test` alone."""
-    size_bytes: Whole = 8
+    size_bytes: Bytes = 8
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
     """How often a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
@@ -235,7 +236,7 @@ class Belief(Section):
     """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together.
     Asynchronous without it, every arrival is answered at once, and messages multiply until changes fall below the tolerance, up
     to max_exchanges an edge: a warning says where that threatens."""
-    message_bytes: Whole = 24
+    message_bytes: Bytes = 24
     """Size of a message."""
 
 
@@ -252,9 +253,9 @@ class Gossip(Section):
     """Most repetitions of push in a slot."""
     work_s: NonNegative = 0.0
     """What a client needs to forward (flooding)."""
-    header_bytes: Whole = 16
+    header_bytes: Bytes = 16
     """Size of a message without pairs."""
-    pair_bytes: Whole = 12
+    pair_bytes: Bytes = 12
     """Size of a pair in a message."""
     ties: Literal["random", "first"] = "random"
     """Of equal indices: a random one in each slot, or the lower client."""

@@ -41,6 +41,8 @@ def test_conservation(seed: int, tmp_path: Path) -> None:
     assert len({(row.round, row.client) for row in records.updates}) == len(found) == clients.started
     assert {name: found.count(name) for name in OUTCOMES} == clients.ended
     assert found.count("in_flight") == simulation.server.in_flight
+    delivered = [sum(row.client == k and row.outcome == "delivered" for row in records.updates) for k in range(clients.count)]
+    assert list(clients.successes) == delivered
     assert clients.life.uploads == sum(not np.isnan(row.upload_start_s) for row in records.updates)
     if "privacy" in tables:
         charged = [row for row in records.updates if not np.isnan(row.epsilon)]

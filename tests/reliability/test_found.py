@@ -144,6 +144,22 @@ def test_closed_forms_are_refused_where_they_never_hold() -> None:
             build(parse(override(tables, {key: value})))
 
 
+def test_messages_that_no_column_could_add_up_are_refused() -> None:
+    with pytest.raises(UserError, match=r"gossip\.header_bytes = 10+: must be"):
+        parse(override(other("policy", "bp-index"), {"gossip.header_bytes": 10**18}))
+
+
+def test_powers_beside_which_others_are_lost_are_refused() -> None:
+    tables = rough(energy={"idle_w": [2e11, *[0.5] * 11], "compute_w": 4.0})
+    with pytest.raises(UserError, match=r"energy\.idle_w = 2e\+11 for client 0: must be at most 1e\+06 watts"):
+        build(parse(tables))
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(UserError, match=r"availability\.path"):
+        build(parse(rough(availability={"kind": "trace", "path": "x" * 5000})))
+
+
 def test_an_index_that_no_square_holds_is_refused() -> None:
     with pytest.raises(UserError, match=r"policy\.mu = 1e\+200"):
         build(parse(override(other("policy", "bp-index"), {"policy.mu": 1e200})))

@@ -16,7 +16,7 @@ from netsim.core.protocols import SlotView
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.rough_scenarios import rough
-from tests.reliability import kills, swarm
+from tests.reliability import bits, kills, swarm
 
 GOOD = ("good", "refused")
 SURVIVED = ("resumed", "ended", "begun again")
@@ -47,6 +47,19 @@ def test_more_that_is_killed() -> None:
     found = [kills.killed(2026, number) for number in range(40)]
     assert [result for result in found if result["kind"] not in SURVIVED] == []
     assert sum(result["kind"] == "resumed" for result in found) > 10
+
+
+def test_flipped_bits_are_refused_or_harmless() -> None:
+    found = dict(bits.results(2026, list(range(40))))
+    assert {number: result for number, result in found.items() if result["kind"] not in ("refused", "harmless")} == {}
+    assert sum(result["kind"] == "refused" for result in found.values()) > 10
+
+
+def test_a_flip_that_is_read_as_something_else_is_wrong() -> None:
+    place, contents = bits.folders()
+    other = {kind: [*content, "more"] for kind, content in contents.items()}
+    assert bits._consequence("finished", place / "finished", place, contents)["kind"] == "harmless"
+    assert bits._consequence("finished", place / "finished", place, other)["kind"] == "wrong"
 
 
 @pytest.fixture(scope="module")
