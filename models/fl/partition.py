@@ -14,6 +14,7 @@ import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
+from models.data_files import refuse_special
 from models.errors import ParameterError
 from models.fl.keywords import check_options
 
@@ -238,8 +239,13 @@ def file(
 
 def _owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
     try:
-        owners = np.load(path, allow_pickle=False) if Path(path).suffix == ".npy" else np.loadtxt(path, dtype=np.int64, ndmin=1)
-    except (OSError, ValueError) as error:
+        refuse_special(path)
+        if Path(path).suffix == ".npy":
+            # Mapped: a header that claims more than the file holds is refused before memory is taken for it.
+            owners = np.array(np.lib.format.open_memmap(path, mode="r"))
+        else:
+            owners = np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except (OSError, ValueError, EOFError) as error:
         raise ParameterError("path", path, f"cannot be read as one integer a line, or as a .npy vector ({error})") from error
     if owners.shape != (samples,) or not np.issubdtype(owners.dtype, np.integer):
         raise ParameterError("path", path, f"must hold {samples} integers, one a training sample; it holds {owners.shape}")

@@ -255,7 +255,7 @@ class LocalTrainer:
         compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
         labels, active = self._y[chosen], 0
         # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
-        inputs = self._x.new_empty((chosen[0].numel(), *self._x.shape[1:]))
+        inputs = self._x.new_empty((chosen[:1].numel(), *self._x.shape[1:]))
         with torch.no_grad():
             for step in range(len(chosen)):
                 now = int((steps > step).sum())

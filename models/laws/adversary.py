@@ -14,6 +14,7 @@ import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
+from models.data_files import lines_of, refuse_special
 from models.errors import ParameterError
 from models.laws.sub_channels import PiecewiseStationary
 
@@ -209,6 +210,7 @@ def _positive(name: str, value: int) -> None:
 
 def _read_npy(path: str, channels: int) -> BoolArray:
     try:
+        refuse_special(path)
         values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise ParameterError("path", path, f"cannot be read as an array ({error})") from None
@@ -225,7 +227,7 @@ def _read_npy(path: str, channels: int) -> BoolArray:
 
 def _read_csv(path: str, channels: int) -> BoolArray:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
     rows: list[list[bool]] = []

@@ -6,12 +6,12 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.data_files import bytes_of
 from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
@@ -37,7 +37,7 @@ def refused(path: str, reason: str) -> ParameterError:
 def read_text(path: str) -> str:
     """The text of a file, UTF-8; raises ParameterError, for a pickle under any name with the command that converts it."""
     try:
-        data = Path(path).read_bytes()
+        data = bytes_of(path)
         if _PICKLE.match(data):
             raise refused(path, f"is a pickle, which can run any code as it is read; where you trust it, convert it: {CONVERT}")
         return data.decode("utf-8-sig")

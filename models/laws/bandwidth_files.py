@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from models.data_files import csv_rows, lines_of
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray
 
@@ -69,9 +69,16 @@ def _own(path: str, clients: int) -> list[str]:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8-sig").splitlines()
+        return lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
+
+
+def _rows(path: str) -> list[tuple[int, list[str]]]:
+    try:
+        return csv_rows(_lines(path))
+    except csv.Error as error:
+        raise ParameterError("path", path, f"cannot be read as a CSV file ({error})") from None
 
 
 Rows = tuple[list[float], list[float], int]
@@ -84,8 +91,8 @@ def _own_file(rows: dict[int | None, Rows], path: str, end_s: float | None) -> P
 
 def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
     """The lines of each client, or of all (None); `clients` None: there may be no column of clients."""
-    lines = csv.reader(_lines(path))
-    header = [name.strip() for name in next(lines, [])]
+    rows = _rows(path)
+    header = [name.strip() for name in rows[0][1]] if rows else []
     wanted = {"time_s", "bytes_per_s"}
     allowed = wanted if clients is None else wanted | {"client"}
     if not wanted <= set(header) <= allowed or len(set(header)) < len(header):
@@ -94,10 +101,9 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
     at_time, at_rate = header.index("time_s"), header.index("bytes_per_s")
     at_client = header.index("client") if "client" in header else None
     found: dict[int | None, Rows] = {}
-    for row in lines:
+    for number, row in rows[1:]:
         if not row:
             continue
-        number = lines.line_num
         if len(row) > len(header):
             told = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
             raise ParameterError("path", path, f"line {number}: {told}; write numbers without commas")

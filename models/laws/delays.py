@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
+from models.data_files import csv_rows, lines_of
 from models.errors import ParameterError
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -334,10 +334,10 @@ class SizeDependent(Plus):
 
 def _read_durations(path: str) -> FloatArray:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        found = csv_rows(lines_of(path))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
-    rows = [(n, row) for n, row in enumerate(csv.reader(lines), start=1) if any(row) and not row[0].lstrip().startswith("#")]
+    rows = [(number, row) for number, row in found if any(row) and not row[0].lstrip().startswith("#")]
     column = 0
     header = [name.strip() for name in rows[0][1]] if rows else []
     if "duration_s" in header:

@@ -8,13 +8,13 @@ follows a plan of its own, a reactive one what it heard.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
+from models.data_files import lines_of
 from models.errors import ParameterError
 
 IntArray = NDArray[np.int64]
@@ -141,7 +141,7 @@ class File(_Stateless):
         reachable: Sequence[int] | None = None,
     ) -> None:
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = lines_of(path)
         except (OSError, UnicodeDecodeError) as error:
             raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
         self._plan: list[IntArray] = []

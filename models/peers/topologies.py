@@ -17,6 +17,7 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 from annotated_doc import Doc
 
+from models.data_files import bytes_of, lines_of
 from models.errors import ParameterError
 from models.peers.graph import FloatArray, IntArray, PeerGraph
 
@@ -212,7 +213,13 @@ def graph_file(
 def _read_graphml(path: str) -> Any:
     import networkx as nx
 
-    graph = nx.read_graphml(path)
+    text = bytes_of(path)
+    if b"<!ENTITY" in text or b"<!DOCTYPE" in text:
+        raise ParameterError("path", path, "declares entities or a document type, which a graph has no need of; leave them out")
+    try:
+        graph = nx.parse_graphml(text.decode("utf-8-sig"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ParameterError("path", path, f"cannot be read as GraphML ({error}); check its keys and values") from None
     if graph.is_directed():
         raise ParameterError("path", path, "the graph is directed: must be undirected, peers hear each other")
     if graph.is_multigraph():
@@ -224,7 +231,7 @@ def _read_links(path: str) -> Any:
     import networkx as nx
 
     graph = nx.Graph()
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines_of(path), start=1):
         words = line.partition("#")[0].replace(",", " ").split()
         if len(words) > 3:
             raise ParameterError("path", path, f"line {number}: {line.strip()!r}: must be two clients and perhaps a distance")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.data_files import csv_rows, lines_of
 from scenarios.build.files import data_file
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import ByGroup
@@ -107,10 +108,10 @@ def read_devices(path: str) -> Devices:
     """The table in a file; raises UserError that names the file and the line."""
     place = data_file(path)
     try:
-        lines = place.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        found = csv_rows(lines_of(place))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"clients.devices = {path!r}: cannot be read as a text file ({error})") from error
-    cells = ((n, [cell.strip() for cell in row]) for n, row in enumerate(csv.reader(lines), start=1))
+    cells = ((n, [cell.strip() for cell in row]) for n, row in found)
     rows = [(n, row) for n, row in cells if any(row) and not row[0].startswith("#")]
     if len(rows) < 2:
         raise UserError(f"clients.devices = {path!r}: must hold a line of column names and at least one of a class or a client")

@@ -37,6 +37,8 @@ def writing(out: Path) -> Iterator[None]:
 
 def _check_place(out: Path) -> None:
     """Raise UserError unless `out` is a folder that can be written, or could be made one; writes nothing."""
+    if "\0" in str(out) or not _is_utf8(str(out.absolute())):
+        raise UserError(f"--out {str(out)!r}: tables can be written to folders only whose names are UTF-8; name another folder")
     place = out
     while not place.exists():
         place = place.parent
@@ -44,6 +46,14 @@ def _check_place(out: Path) -> None:
         raise UserError(f"--out {str(out)!r}: {place} is a file; name a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         raise UserError(f"--out {str(out)!r}: {place} cannot be written (permission denied); name another folder")
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _names(folder: Path) -> set[str]:

@@ -12,12 +12,14 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
+from models.data_files import text_of
 from scenarios.registry.in_process import named_in_text
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.scenario import Scenario
 
 FOLDER = Path(__file__).parents[1] / "library"
 _SHOWN = 5
+_DEEPEST = 32
 Changes = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
@@ -28,7 +30,7 @@ def read_file(path: str | Path) -> dict[str, Any]:
     try:
         if not place.is_file() and place.parent == Path():
             place = shipped.get(str(path).removesuffix(".toml"), place)
-        return tomllib.loads(place.read_text(encoding="utf-8-sig"))
+        return _not_too_deep(tomllib.loads(text_of(place)), str(path))
     except FileNotFoundError as error:
         nearby = [file.name for file in Path().glob("*.toml")]
         raise UserError(f"scenario file {str(path)!r} does not exist; {did_you_mean(place.name, [*shipped, *nearby])}") from error
@@ -40,12 +42,27 @@ def read_file(path: str | Path) -> dict[str, Any]:
         raise UserError(f"scenario file {str(path)!r} is not valid TOML: {error}; fix the file at that place") from error
 
 
+def _not_too_deep(tables: dict[str, Any], path: str) -> dict[str, Any]:
+    """`tables`, unless tables and lists stand within each other more often than any key does; raises UserError."""
+    level: list[Any] = [tables]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise UserError(f"scenario file {path!r} has tables within each other more than {_DEEPEST} times; no key has so many")
+        inner = [entry for table in level for entry in (table.values() if isinstance(table, dict) else table)]
+        level = [entry for entry in inner if isinstance(entry, dict | list)]
+    return tables
+
+
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     """`policy.alpha=10` as a key and a TOML value; a bare word is a string."""
     key, sign, value = text.partition("=")
     key = key.strip()
     if not sign or not all(key.split(".")):
         raise UserError(f"{option} {text!r}: must be of the form KEY=VALUE, such as policy.alpha=10")
+    if key.count(".") >= _DEEPEST:
+        raise UserError(f"{option} {key[:40]}..: has {key.count('.') + 1} levels; no key has more than {_DEEPEST}")
     return key, parse_value(value.strip())
 
 

@@ -1,0 +1,54 @@
+"""Reading the files that a user names: regular files only, of a size that memory holds, with errors that say what is wrong.
+
+Whoever asks catches OSError, UnicodeDecodeError and csv.Error, and names the key and the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 1 << 31
+"""Larger files are refused before they are read."""
+
+
+def refuse_special(path: str | Path) -> int:
+    """The size of a regular file; raises OSError for what is none: a folder, a device, a pipe."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "its name holds a NUL character")
+    found = os.stat(path)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return found.st_size
+
+
+def bytes_of(path: str | Path) -> bytes:
+    """The content of a regular file; raises OSError as `refuse_special`, and for a file that is too large."""
+    size = refuse_special(path)
+    if size > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it has {size} bytes, more than {MOST_BYTES}")
+    return Path(path).read_bytes()
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a file in UTF-8, without a byte order mark; raises OSError as `bytes_of`, and UnicodeDecodeError."""
+    return bytes_of(path).decode("utf-8-sig")
+
+
+def lines_of(path: str | Path) -> list[str]:
+    """Its lines; raises likewise."""
+    return text_of(path).splitlines()
+
+
+def csv_rows(lines: list[str]) -> list[tuple[int, list[str]]]:
+    """The rows of a CSV file with their numbers, from 1; raises csv.Error, which names the line, for what is none."""
+    reader = csv.reader(lines)
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise csv.Error(f"line {reader.line_num}: {error}") from None
