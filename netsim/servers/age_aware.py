@@ -19,7 +19,8 @@ from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import AgeMeter, Learner
+    from netsim.core.protocols import Learner
+    from netsim.core.scheduling import AgeMeter
     from netsim.servers.channels import ScheduledChannels
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.core.protocols import BoolArray, IntArray, OracleScheduler, SlotView, State
+from netsim.core.scheduling import OracleScheduler, SlotView
 from netsim.servers.checks import check_schedule
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, IntArray, State
     from netsim.core.streams import Streams
 
 

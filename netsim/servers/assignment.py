@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from netsim.core.errors import ParameterError
-from netsim.core.protocols import ChannelScheduler, FloatArray, IntArray, Learner, SlotView, State
+from netsim.core.scheduling import ChannelScheduler, SlotView
 from netsim.servers.checks import check_schedule
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.protocols import FloatArray, IntArray, Learner, State
     from netsim.core.streams import Stream
     from netsim.network.spectrum import Spectrum
 

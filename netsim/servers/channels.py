@@ -12,7 +12,8 @@ from netsim.servers.instruments import Detections, Jamming, Undisturbed
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import ChannelScheduler, Learner
+    from netsim.core.protocols import Learner
+    from netsim.core.scheduling import ChannelScheduler
     from netsim.core.streams import Streams
     from netsim.network.access import AssignedAccess
     from netsim.servers.loop import Instrument

@@ -10,7 +10,8 @@ from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import AgeMeter, ChannelScheduler, RewardMeter, State
+    from netsim.core.protocols import RewardMeter, State
+    from netsim.core.scheduling import AgeMeter, ChannelScheduler
     from netsim.network.jamming import Jammers
     from netsim.network.spectrum import Spectrum
     from netsim.records.sinks import Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netsim.core.null_objects import NoOracle
-from netsim.core.protocols import AgeMeter
+from netsim.core.scheduling import AgeMeter
 from netsim.core.streams import Streams
 from netsim.servers.age_aware import age_aware_server
 from netsim.servers.age_oracle import AgeOracle

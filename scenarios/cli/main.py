@@ -4,6 +4,8 @@ import json
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,6 +147,20 @@ def resume(
     tell(summary, folder)
 
 
+@contextmanager
+def _interrupted(folder: Path) -> Iterator[None]:
+    """Say what of the sweep in `folder` is complete where Ctrl-C ends it, and end with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from scenarios.runs.earlier import progress_of
+
+        complete, wanted = progress_of(folder)
+        done = f"{complete} of {wanted} runs are complete: {folder}"
+        complain(f"interrupted; {done}. To go on: the same command with --resume")
+        raise typer.Exit(130) from None
+
+
 @app.command()
 @command
 def sweep(
@@ -174,7 +190,7 @@ def sweep(
     figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
 ) -> None:
     """Run variants of a scenario with the same seeds, and compare them."""
-    from scenarios.runs.earlier import progress_of, told_until
+    from scenarios.runs.earlier import told_until
     from scenarios.runs.reading import read
     from scenarios.runs.sweep import later_cautions, plan, with_grid
     from scenarios.runs.sweep import sweep as run_sweep
@@ -184,26 +200,20 @@ def sweep(
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.cautions, every=len(planned.variants))
     folder = out or Path("runs") / planned.name
-    with sweep_progress(planned, quiet) as show:
-        try:
-            run_sweep(
-                planned,
-                folder,
-                overwrite=overwrite,
-                resume=resume,
-                jobs=jobs,
-                progress=show,
-                allow_changed_code=allow_changed_code,
-                scheduler=scheduler,
-                send_back=send_back,
-                retries=retries,
-                tables=() if gathered == "none" else gathered.split(","),
-            )
-        except KeyboardInterrupt:
-            complete, wanted = progress_of(folder)
-            done = f"{complete} of {wanted} runs are complete: {folder}"
-            complain(f"interrupted; {done}. To go on: the same command with --resume")
-            raise typer.Exit(130) from None
+    with sweep_progress(planned, quiet) as show, _interrupted(folder):
+        run_sweep(
+            planned,
+            folder,
+            overwrite=overwrite,
+            resume=resume,
+            jobs=jobs,
+            progress=show,
+            allow_changed_code=allow_changed_code,
+            scheduler=scheduler,
+            send_back=send_back,
+            retries=retries,
+            tables=() if gathered == "none" else gathered.split(","),
+        )
     _compare(folder, figures)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)

@@ -19,12 +19,12 @@ from netsim.core.protocols import (
     Availability,
     BandwidthLaw,
     ChannelLaw,
-    ChannelScheduler,
     ChannelStates,
     DelayLaw,
     RewardMeter,
     SelectionPolicy,
 )
+from netsim.core.scheduling import ChannelScheduler
 from netsim.servers.slotted import IndexPolicy, OpinionPolicy
 from scenarios.schema.errors import UserError
 

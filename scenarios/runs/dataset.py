@@ -63,6 +63,7 @@ def gather_tables(folder: Path, tables: Iterable[str]) -> list[Path]:
             if kept is None or kept["runs"] != list(part.ids) or not _same(folder / name, kept["sha256"]):
                 kept = _written(folder, table, part)
             files.append(kept)
+        (folder / DATASET).mkdir(exist_ok=True)  # where no run is complete there is nothing in it yet
         write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": files})
     return [folder / name for name in parts]
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.schedulers.m_exp3 import MExp3
-from netsim.core.protocols import SlotView
+from netsim.core.scheduling import SlotView
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.rough_scenarios import rough

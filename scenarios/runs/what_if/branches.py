@@ -217,7 +217,7 @@ class Replay:
         if state is not None:
             simulation.load_state_dict(state)
         dispatch: Any = loop.dispatch
-        if self.scenario.slots is None and self.scenario.server.kind in ("synchronous", "semi-synchronous"):
+        if self.scenario.server.probes:  # a policy selects the clients of a round all at once
             dispatch.policy = _Selected(dispatch.policy, self._watch.selected[number])
         simulation.time_limit_s = limit_s
         try:

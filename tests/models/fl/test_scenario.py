@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from analysis import draw_all, open_run
-from models.fl import aggregation, mechanisms, networks, optimizers, partition, server_optimizers
+from models.fl import aggregation, mechanisms, networks, optimizers, partition, robust, server_optimizers
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
@@ -47,7 +47,7 @@ def keys(section, *apart: str) -> dict[str, object]:
     [
         (described_networks.NETWORKS, networks.NETWORKS, ("input_shape", "classes", "seed")),
         (learning.OPTIMIZERS, optimizers.OPTIMIZERS, ()),
-        (learning.AGGREGATIONS, aggregation.AGGREGATIONS, ()),
+        (learning.AGGREGATIONS, aggregation.AGGREGATIONS | robust.ROBUST_AGGREGATIONS, ()),
         (learning.STALENESS, aggregation.STALENESS, ()),
         (learning.SERVER_OPTIMIZERS, server_optimizers.SERVER_OPTIMIZERS, ()),
     ],
@@ -64,9 +64,13 @@ def test_every_kind_has_the_same_keys_and_defaults_on_both_sides(described, buil
 def test_a_table_has_the_keys_of_the_options_their_defaults_and_their_meaning(section, options):
     assert list(section.model_fields) == [option.name for option in fields(options)]
     meaning = {name: text for base in options.__mro__ for name, text in attribute_docs(base).items()}
+    described = section.model_json_schema()
     for option in fields(options):
         key = section.model_fields[option.name]
-        assert key.description == meaning[option.name]
+        node = described["properties"][key.alias or option.name]
+        # Of a key that holds a table which says the same of itself, the table says it.
+        told = node.get("description") or described["$defs"][node["$ref"].rpartition("/")[2]]["description"]
+        assert told == meaning[option.name]
         assert key.is_required() == (option.default is MISSING and option.default_factory is MISSING)
     given = {"network": {"kind": "linear"}, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
     if section is learning.Learner:

@@ -22,7 +22,7 @@ from models.schedulers.random_matching import RandomMatching
 from models.schedulers.rotation import Rotation
 from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import cumulated_variance, regret, simulate
-from netsim.core.protocols import SlotView
+from netsim.core.scheduling import SlotView
 
 
 class InOrder:

@@ -30,7 +30,7 @@ from models.schedulers.random_matching import RandomMatching
 from models.schedulers.rotation import Rotation
 from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import regret, simulate
-from netsim.core.protocols import SlotView
+from netsim.core.scheduling import SlotView
 from netsim.core.streams import Streams
 from netsim.servers.age_oracle import AgeOracle
 

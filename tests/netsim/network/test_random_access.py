@@ -13,7 +13,7 @@ import pytest
 
 from models.laws.block_fading import BlockFading
 from models.schedulers.random_access import RandomAccess
-from netsim.core.protocols import SlotView
+from netsim.core.scheduling import SlotView
 from netsim.records.sinks import UpdateRow
 from scenarios.build.simulation import build
 from scenarios.runs.reading import load, parse

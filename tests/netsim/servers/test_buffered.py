@@ -17,7 +17,7 @@ from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from tests.helpers.random_worlds import built, copied, same, watch
-from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES
+from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED
 from tests.helpers.small_worlds import Script
 
 
@@ -265,10 +265,14 @@ def test_refusals(changes: dict[str, Any], message: str) -> None:
         build(parse(tables(**changes)))
 
 
-@pytest.mark.parametrize("kind", sorted(EXAMPLES["policy"]))
+# Those that ask clients before they select do not go with this server (tests/scenarios/test_methods.py).
+ASKING = {"power-of-choice", "fedcs", "refl", "tifl"}
+
+
+@pytest.mark.parametrize("kind", sorted(EXAMPLES["policy"].keys() - ASKING))
 def test_every_policy_goes_on_from_a_saved_state(kind: str) -> None:
     world = BUFFERED | {"rounds": 25, "policy": {"kind": kind} | EXAMPLES["policy"][kind]}
-    if kind == "clustered-by-similarity":
+    if kind in TRAINED:
         world["learner"] = {
             "data": {"kind": "digits", "samples": 200},
             "network": {"kind": "linear"},

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netsim.core.protocols import ChannelScheduler, ChannelStates, DelayLaw
+from netsim.core.protocols import ChannelStates, DelayLaw
+from netsim.core.scheduling import ChannelScheduler
 from netsim.servers.slotted import OpinionPolicy
 from scenarios.registry.kinds import BUILT_IN, resolve
 from scenarios.registry.protocols import PROTOCOLS, complete, defaults, members

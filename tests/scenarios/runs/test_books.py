@@ -202,7 +202,7 @@ def test_the_command_line_ends_with_an_error(
 ) -> None:
     shell = Shell(tmp_path, monkeypatch, capsys)
     code, _, told = getattr(shell, command)("--set", "uplink.channel.success=0.5")
-    assert code == 1
+    assert code == 1, told
     assert "do not balance" in told
     assert "are kept" in told
     assert "Traceback" not in told
