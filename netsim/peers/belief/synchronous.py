@@ -27,6 +27,11 @@ class Iterates:
         self.done = 0
         self.residual = math.inf
 
+    @property
+    def last_change(self) -> float:
+        """The largest change of a message in the last exchange; NaN where there was none."""
+        return self.residual if self.done else math.nan
+
     def advance(self, missing: Sequence[int] = ()) -> None:
         """One exchange; over the edges in `missing` nothing arrived, and the receiver keeps what it had."""
         old = self.messages
@@ -178,7 +183,7 @@ class SynchronousBelief(BeliefProtocol):
             iterates.advance(self._given_up.get(exchange, ()))
             there = stage >= exchange
             messages[there] = iterates.messages[there]
-        return Settled(messages, min(self._done), iterates.residual, False)
+        return Settled(messages, min(self._done), iterates.last_change, False)
 
     def _settled(self, iterates: Iterates) -> Settled:
-        return Settled(iterates.messages, iterates.done, iterates.residual, iterates.residual <= self.rules.tolerance)
+        return Settled(iterates.messages, iterates.done, iterates.last_change, iterates.residual <= self.rules.tolerance)
