@@ -28,7 +28,7 @@ from scenarios.cli.main import main
 from tests.golden.cases import INPUTS
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.grammar import mutant
-from tests.reliability.workers import DIED, HUNG, outcomes
+from tests.reliability.workers import answered
 
 # The command line is made again for every command, which is a third of what a mutant takes.
 typer.get_command = functools.cache(typer.get_command)
@@ -123,13 +123,7 @@ def _ours(filename: str) -> bool:
 
 def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]]]:
     """Of the mutants of these numbers."""
-    for number, answer in outcomes(partial(tried, seed), numbers, limit_s=LIMIT_S):
-        if answer == HUNG:
-            yield number, {"kind": "hung", "about": f"{LIMIT_S:.0f} s"}
-        elif isinstance(answer, tuple) and answer[0] == DIED:
-            yield number, {"kind": "died", "about": f"exit code {answer[1]}"}
-        else:
-            yield number, answer
+    return answered(partial(tried, seed), numbers, limit_s=LIMIT_S)
 
 
 def campaign() -> int:

@@ -34,7 +34,7 @@ from tests.golden.cases import INPUTS
 from tests.helpers.random_worlds import random_tables
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.grammar import bases
-from tests.reliability.workers import DIED, HUNG, outcomes
+from tests.reliability.workers import answered
 
 LIMIT_S = 60.0
 ROUNDS = 12
@@ -190,13 +190,7 @@ def unsound(folder: Path) -> str:
 
 def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]]]:
     """Of the worlds of these numbers."""
-    for number, answer in outcomes(partial(checked, seed), numbers, limit_s=LIMIT_S):
-        if answer == HUNG:
-            yield number, {"kind": "hung", "about": f"{LIMIT_S:.0f} s"}
-        elif isinstance(answer, tuple) and answer[0] == DIED:
-            yield number, {"kind": "died", "about": f"exit code {answer[1]}"}
-        else:
-            yield number, answer
+    return answered(partial(checked, seed), numbers, limit_s=LIMIT_S)
 
 
 def campaign() -> int:

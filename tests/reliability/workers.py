@@ -50,6 +50,19 @@ def outcomes(
         worker.join()
 
 
+def answered(
+    task: Callable[[int], dict[str, str]], numbers: Iterable[int], *, limit_s: float
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """What `task` says of each of `numbers`; of one that hung or whose process ended, that, as an answer of the same form."""
+    for number, answer in outcomes(task, numbers, limit_s=limit_s):
+        if answer == HUNG:
+            yield number, {"kind": "hung", "about": f"{limit_s:.0f} s"}
+        elif isinstance(answer, tuple) and answer[0] == DIED:
+            yield number, {"kind": "died", "about": f"exit code {answer[1]}"}
+        else:
+            yield number, answer
+
+
 def _answers(connection: Connection, process: int, limit_s: float) -> bool:
     """Whether an answer comes before the limit; other processes may keep ours from the processor."""
     started, before_s = time.monotonic(), cpu_s(process)

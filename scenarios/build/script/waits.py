@@ -7,6 +7,7 @@ A wait is made by a method of `World` and yielded by the script; it counts from 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -78,7 +79,7 @@ def _made(value: Any) -> Any:
     return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
 
 
-class Wait:
+class Wait(ABC):
     """What a script waits for: yield it. `a | b` waits for whichever comes first, and the yield then gives that one."""
 
     due_s: float = _EVER
@@ -90,6 +91,7 @@ class Wait:
 
     def begin(self) -> None:
         """A script waits for it from now on."""
+        return
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
         """Whether it is over as a script begins to wait: what it is for has been already."""
@@ -99,9 +101,9 @@ class Wait:
         """Something has happened: whether that is what it was for."""
         return False
 
+    @abstractmethod
     def plain(self) -> list[Any]:
         """What it is, as plain data."""
-        raise NotImplementedError
 
     def what_came(self) -> tuple[int, Any]:
         """Which of several has come (0: it alone), and what it was, as plain data."""
@@ -117,6 +119,7 @@ class Wait:
 
     def load_state_dict(self, state: Any) -> None:
         """Go on from there."""
+        return
 
     def __or__(self, other: Wait) -> Wait:
         return AnyOf([self, other])
