@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -13,8 +14,8 @@ from matplotlib.ticker import PercentFormatter
 from analysis.breakpoints.changes import WINDOW, Unit, detects, regret_of_rounds, true_changes
 from analysis.breakpoints.shading import disturbances
 from analysis.breakpoints.summary import share_over_time, tables
-from analysis.figures.lines import curve_note, curves_of, draw_lines
-from analysis.figures.settings import PLAIN
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines
+from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import FAINT, INK, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Groups
 from analysis.report.detections import run_detections
@@ -51,25 +52,36 @@ def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: in
     return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
 
 
-def regret_around_changes_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
-    """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none."""
+def regret_around_changes_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none.
+
+    `window`: the rounds that it is averaged over (None: `WINDOW`); `over`: as of `abscissa`.
+    """
+    window, unit = window or WINDOW, abscissa(groups, over).over
     curves = curves_of(groups, lambda run: aligned(run, window=window, unit=unit))
     if not any(curves.values()):
         return None
     reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
-    with PLAIN.applied():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
         axes.axvline(0.0, color=FAINT, linewidth=1.2, zorder=1)
         per = "round" if unit == "rounds" else "s"
         axes.set(xlabel=f"{unit} since the change", ylabel=f"regret per {per}")
         note = curve_note(curves, f"moving mean of {window} rounds, over the changes of a run")
-        headline(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")])
+        headline(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")], look=look)
     return figure
 
 
-def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
+def shares_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
     """The share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
+    window, unit = window or WINDOW, abscissa(groups, over).over
+    if not any(true_changes(run) for runs in groups.values() for run in runs):
+        return None
     told: Mapping[str, pd.DataFrame] = {label: tables(runs, window=window) for label, runs in groups.items()}
     shown = {
         what: {label: found for label, frame in told.items() if (found := share_over_time(frame, what, unit)) is not None}
@@ -80,50 +92,68 @@ def shares_figure(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds"
     panels = [what for what in shown if shown[what]]
     if not panels:
         return None
-    with PLAIN.applied():
-        figure, all_axes = new_figure((1.0,) * len(panels))
+    with look.applied():
+        figure, all_axes = new_figure((1.0,) * len(panels), look=look)
         lines = {}
         for axes, what in zip(all_axes, panels, strict=True):
             for label, found in shown[what].items():
                 style = line_style(list(groups).index(label))
                 (lines[label],) = axes.step(found.times_s, found.share, where="post", **style)
-                ends = np.interp(found.censored_s, found.times_s, found.share)
-                axes.plot(found.censored_s, ends, "|", color=style["color"], markersize=8)
+                at = np.searchsorted(found.times_s, found.censored_s, side="right") - 1
+                axes.plot(found.censored_s, found.share[at], "|", color=style["color"], markersize=8)
             axes.set(xlabel=f"{unit} since the change", ylabel=_SHARES[what])
             axes.set_ylim(0.0, 1.03)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         note = "Kaplan-Meier estimates over all changes and seeds; strokes: censored by the next change or the end of the run"
-        headline(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()])
+        headline(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()], look=look)
     return figure
 
 
-def course_figure(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> ShownFigure | None:
-    """The regret rate of one run with its changes and declarations; jamming and outages are shaded. None without a regret."""
-    regret = regret_of_rounds(run)
-    if not len(regret) or np.isnan(regret).any():
+def course_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """The regret rate of the first run with its changes and declarations; jamming and outages are shaded.
+
+    None where it has no regret, or neither a change nor anything to shade.
+    """
+    run = next((runs[0] for runs in groups.values() if runs), None)
+    regret = np.zeros(0) if run is None else regret_of_rounds(run)
+    if run is None or not len(regret) or np.isnan(regret).any():
         return None
-    position = np.arange(1.0, len(regret) + 1.0) if unit == "rounds" else run.rounds["end_s"].to_numpy(np.float64)
-    with PLAIN.applied():
-        figure, (axes,) = new_figure()
+    changes, shaded = true_changes(run), disturbances(run)
+    if not changes and not len(shaded):
+        return None
+    window, along = window or WINDOW, abscissa({run.label: [run]}, over)
+    (position,) = run.columns([along.column]).values()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]
-        for first in (changes := true_changes(run)):
+        for first in changes:
             axes.axvline(position[first - 1], color=FAINT, linewidth=1.2, zorder=1)
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
-        if run.has_detections and len(run.detections):
-            told = run.detections["round"].to_numpy(np.int64)
-            causes = run_detections(run, changes).causes
-            for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
-                at = told[[found == cause for found in causes]]
-                if len(at):
-                    axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
-                    lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
-        shaded = disturbances(run)
-        low, high = ("start_s", "end_s") if unit == "seconds" else ("first_round", "last_round")
+        lines += _declared(axes, run, changes, position)
+        low, high = ("start_s", "end_s") if along.over == "seconds" else ("first_round", "last_round")
         for kind, rows in shaded.groupby("kind"):
             for left, right in rows[[low, high]].to_numpy().tolist():
                 axes.axvspan(left, right, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
             lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
-        axes.set(xlabel="round" if unit == "rounds" else "simulated time (s)", ylabel="regret per round")
-        headline(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines)
+        axes.set_ylabel("regret per round")
+        along.label(axes)
+        headline(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines, look=look)
     return figure
+
+
+def _declared(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[object, str]]:
+    """Marks where `run` declared changes, by what they were put down to; what stands for them in a legend."""
+    if not run.has_detections or not len(run.detections):
+        return []
+    told = run.detections["round"].to_numpy(np.int64)
+    causes = run_detections(run, changes).causes
+    lines: list[tuple[object, str]] = []
+    for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
+        at = told[[found == cause for found in causes]]
+        if len(at):
+            axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
+            lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
+    return lines

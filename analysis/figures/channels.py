@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, thinned
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thinned
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import AXIS, FAINT, INK, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Bound, Groups
@@ -144,28 +144,31 @@ def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     return figure
 
 
-def detections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
     """Declared and true changes of each variant's first run, with the counts of all its runs; None where none is declared."""
     scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
     shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
     if not shown:
         return None
+    along = abscissa(groups, over)
+    edges = {label: round_edges(groups[label][0], along) for label in shown}
     with look.applied():
         figure, (axes,) = new_figure(size_in=(7.2, 1.7 + 0.42 * len(shown)), look=look)
         for place, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
-            axes.vlines(score.changes or (), place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
-            told = groups[label][0].detections["round"].to_numpy()
+            changed = edges[label][[first - 1 for first in score.changes or ()]]
+            axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
+            told = edges[label][groups[label][0].detections["round"].to_numpy(np.int64)]
             for cause, (marker, _) in MARKERS.items():
                 at = told[[found == cause for found in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
         axes.set_yticks(range(len(shown)), [f"{label}\n{_counts(scores[label])}" for label in shown], fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.set(xlabel="round", xlim=(0, max(int(groups[label][0].summary.get("rounds") or 0) for label in shown)))
+        along.label(axes)
+        axes.set_xlim(0.0, max(float(edge[-1]) for edge in edges.values()))
         axes.grid(visible=False)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
         used = {cause for label in shown for cause in scores[label][0].causes}
         lines = [(Line2D([], [], color=FAINT, lw=1.2), "change of means")] if any(scores[n][0].changes for n in shown) else []
         lines += [

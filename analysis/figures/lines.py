@@ -91,6 +91,14 @@ def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
     return Abscissa("seconds" if kinds == {"asynchronous"} and not _same_lengths(firsts) else "rounds")
 
 
+def round_edges(run: Run, along: Abscissa) -> FloatArray:
+    """Where each round of a run begins and ends below a figure, (n + 1,): half way between rounds, or at their closes."""
+    number, start_s, end_s = round_columns(run, "round", "start_s", "end_s")
+    if along.over == "rounds" or not number.size:
+        return np.arange(number.size + 1, dtype=np.float64) + 0.5
+    return np.concatenate([start_s[:1], end_s])
+
+
 def _same_lengths(runs: Sequence[Run]) -> bool:
     """Whether all rounds of all `runs` take the same time, such as none."""
     lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]

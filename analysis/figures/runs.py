@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.breakpoints.figures import course_figure, regret_around_changes_figure, shares_figure
 from analysis.figures.accuracy import accuracy_figure, reached_figure
 from analysis.figures.ages import ages_figure
 from analysis.figures.channels import aoi_regret_figure, aoi_variance_figure, deliveries_figure, detections_figure
 from analysis.figures.course import latency_figure, leak_figure, loss_figure, regret_figure
 from analysis.figures.gantt import gantt_figure
+from analysis.figures.leaks import client_leaks_figure
 from analysis.figures.partition import partition_figure
-from analysis.figures.settings import FigureSettings, ImageFormat
+from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat
 from analysis.figures.states import states_figure
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.figures.updates import delivered_figure, outcomes_figure, phases_figure, selections_figure
@@ -36,9 +38,6 @@ __all__ = [
     "leak_figure",
     "regret_figure",
 ]
-
-MOST_VARIANTS = 12
-"""Variants that one figure shows; of more, as many at equal steps through their list."""
 
 _OF_VARIANTS = frozenset({"accuracy_bytes"})
 """Figures that say something new only where variants are compared."""
@@ -71,6 +70,7 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
     "target": ("Share of runs that have reached the target accuracy against simulated time", _target),
     "loss": ("Loss on the test set and in training", lambda groups, its: loss_figure(groups, over=its.over, look=its.look)),
     "leak": ("Largest privacy leak over clients", lambda groups, its: leak_figure(groups, over=its.over, look=its.look)),
+    "client_leaks": ("Privacy leak of each client at the end", lambda groups, its: client_leaks_figure(groups, look=its.look)),
     "delivered": ("Updates delivered against simulated time", lambda groups, its: delivered_figure(groups, look=its.look)),
     "latency": (
         "Latency of a round over the run, and its distribution",
@@ -102,9 +102,24 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
     ),
     "states": (
         "States of the sub-channels, jams and declared changes",
-        lambda groups, its: states_figure(groups, look=its.look),
+        lambda groups, its: states_figure(groups, over=its.over, look=its.look),
     ),
-    "detections": ("Declared and true changes of the sub-channels", lambda groups, its: detections_figure(groups, look=its.look)),
+    "detections": (
+        "Declared and true changes of the sub-channels",
+        lambda groups, its: detections_figure(groups, over=its.over, look=its.look),
+    ),
+    "breakpoints": (
+        "Regret around changes",
+        lambda groups, its: regret_around_changes_figure(groups, window=its.window, over=its.over, look=its.look),
+    ),
+    "answered": (
+        "Share of changes declared, and recovered from, by the time since the change",
+        lambda groups, its: shares_figure(groups, window=its.window, over=its.over, look=its.look),
+    ),
+    "course": (
+        "The regret rate of one run, with its changes, jamming and outages",
+        lambda groups, its: course_figure(groups, window=its.window, over=its.over, look=its.look),
+    ),
     "partition": ("Training samples by client and label", lambda groups, its: partition_figure(groups, look=its.look)),
 }
 

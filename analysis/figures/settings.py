@@ -13,6 +13,8 @@ from analysis.names import did_you_mean
 Over = Literal["rounds", "seconds"]
 """What is below figures over the course of a run."""
 ImageFormat = Literal["png", "svg", "pdf"]
+MOST_VARIANTS = 12
+"""Variants that one figure shows; of more, as many at equal steps through their list."""
 OWN_FONT = "DejaVu Sans"
 """Comes with Matplotlib, and so is the same everywhere."""
 

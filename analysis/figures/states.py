@@ -9,23 +9,25 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from analysis.figures.channels import MARKERS
-from analysis.figures.lines import round_columns
-from analysis.figures.settings import PLAIN, Look
+from analysis.figures.lines import abscissa, round_columns, round_edges
+from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import INK, PAPER, ShownFigure, headline, new_figure
 from analysis.groups import Groups
 from analysis.report.detections import run_detections
 from analysis.results import Run
 from analysis.statistics import FloatArray
 
+IntArray = NDArray[np.int64]
 JAM = "#D55E00"
 _BINS = 120
 """Stretches of a run over which observed states are averaged."""
 
 
-def states_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """States of the sub-channels over the rounds of one run, with jams and declared changes; None without sub-channels.
+def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """States of the sub-channels over the course of one run, with jams and declared changes; None without sub-channels.
 
     The run is the first of the first variant that declares changes, or else of the first with sub-channels. Colours are the true
     means of segments where the run tells them, else the share of transmissions that found the sub-channel Good.
@@ -34,18 +36,18 @@ def states_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     if run is None:
         return None
     (number,) = round_columns(run, "round")
-    true, means = _means(run, number.size)
+    true, means, firsts = _means(run, number.size)
     if not means.size:
         return None
+    along = abscissa(groups, over)
+    edges = round_edges(run, along)
     with look.applied():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.3 * means.shape[0]), look=look)
-        extent = (0.5, number.size + 0.5, -0.5, means.shape[0] - 0.5)
-        image = axes.imshow(
-            means, aspect="auto", origin="lower", cmap="cividis", vmin=0.0, vmax=1.0, extent=extent, interpolation="nearest"
-        )
-        legend = [*_jams(axes, run), *_declared(axes, run)]
-        axes.set(xlabel="round", ylabel="sub-channel", xlim=extent[:2], ylim=extent[2:])
-        axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+        rows = np.arange(means.shape[0] + 1) - 0.5
+        image = axes.pcolorfast(edges[firsts], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
+        legend = [*_jams(axes, run, edges), *_declared(axes, run, edges)]
+        along.label(axes)
+        axes.set(ylabel="sub-channel", xlim=(edges[0], edges[-1]), ylim=(rows[0], rows[-1]))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
         axes.grid(visible=False)
         label = "true mean of the state" if true else "share of transmissions that found it Good"
@@ -66,30 +68,31 @@ def _chosen(groups: Groups) -> Run | None:
     return next(iter([*declaring, *having]), None)
 
 
-def _means(run: Run, rounds: int) -> tuple[bool, FloatArray]:
-    """Whether they are the true ones; and how good each sub-channel was over time, (N, stretches), NaN where nobody knows."""
+def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
+    """Whether they are the true ones; how good each sub-channel was over time, (N, stretches), NaN where nobody knows; and where
+    stretches begin, (stretches + 1,), as the number of rounds before, the last one's end included."""
     channels = run.summary.get("sub_channels") or {}
     segments = channels.get("channels") or {}
     if segments.get("means") and "first_rounds" in segments:
         starts = [1, *segments["first_rounds"]]
         edges = np.searchsorted(starts, np.arange(1, rounds + 1), side="right") - 1
         kept = np.unique(np.linspace(0, rounds - 1, min(rounds, 1000)).astype(np.int64))
-        return True, np.asarray(segments["means"], np.float64)[edges[kept]].T
+        return True, np.asarray(segments["means"], np.float64)[edges[kept]].T, np.append(kept, rounds)
     table = run.arrow("clients", ["round", "channel", "good"])
     channel, good = (np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in ("channel", "good"))
     seen = ~np.isnan(channel) & ~np.isnan(good)
     count = int((run.scenario.get("channels") or {}).get("count", 0))
     if not seen.any() or not count:
-        return False, np.empty(0)
+        return False, np.empty(0), np.zeros(1, np.int64)
     at = (np.asarray(table.column("round").to_numpy(), np.int64)[seen] - 1) * _BINS // max(1, rounds)
     cell = channel[seen].astype(np.int64) * _BINS + np.minimum(at, _BINS - 1)
     hits = np.bincount(cell, minlength=count * _BINS).astype(np.float64)
     with np.errstate(invalid="ignore"):
         share = np.bincount(cell, weights=good[seen], minlength=count * _BINS) / hits
-    return False, share.reshape(count, _BINS)
+    return False, share.reshape(count, _BINS), -(-np.arange(_BINS + 1) * rounds // _BINS)
 
 
-def _jams(axes: Axes, run: Run) -> list[tuple[Patch, str]]:
+def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     """Dwells of jammers, as bars within the row of their sub-channel."""
     if not run.source.has("jams"):
         return []
@@ -99,7 +102,8 @@ def _jams(axes: Axes, run: Run) -> list[tuple[Patch, str]]:
         return []
     for one in np.unique(channel):
         spans = _stretches(np.unique(number[channel == one]))
-        axes.broken_barh([(start - 0.5, length) for start, length in spans], (one - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
+        bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in spans]
+        axes.broken_barh(bars, (one - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
     return [(Patch(facecolor=JAM), "jammed")]
 
 
@@ -109,23 +113,24 @@ def _stretches(rounds: FloatArray | np.ndarray[tuple[int], np.dtype[np.int64]]) 
     return [(int(part[0]), len(part)) for part in np.split(rounds, cuts)]
 
 
-def _declared(axes: Axes, run: Run) -> list[tuple[Line2D, str]]:
+def _declared(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:
     """Declared changes by their cause, each in the row of the sub-channel that told, and true changes as lines."""
     legend: list[tuple[Line2D, str]] = []
     scored = run_detections(run)
     for first in scored.changes or ():
-        axes.axvline(first - 0.5, color=PAPER, linewidth=1.6)
-        axes.axvline(first - 0.5, color=INK, linewidth=1.0, linestyle=(0, (3, 2)))
+        axes.axvline(edges[first - 1], color=PAPER, linewidth=1.6)
+        axes.axvline(edges[first - 1], color=INK, linewidth=1.0, linestyle=(0, (3, 2)))
     if scored.changes:
         legend.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (3, 2))), "change of means"))
     if not scored.causes:
         return legend
     table = run.arrow("detections", ["round", "channel"])
-    number, channel = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("round", "channel"))
+    number, channel = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "channel"))
+    centres = (edges[number - 1] + edges[number]) / 2.0
     for cause, (marker, words) in MARKERS.items():
         at = np.array([found == cause for found in scored.causes])
         if at.any():
             faces = PAPER if cause == "jamming" else "#CC79A7"
-            axes.plot(number[at], channel[at], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
+            axes.plot(centres[at], channel[at], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
             legend.append((Line2D([], [], color=faces, mec=INK, marker=marker, ls="none"), words))
     return legend

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from analysis.figures.lines import curve_note, curves_of, draw_lines, round_axis, round_columns, thinned, time_axis
+from analysis.figures.by_client import client_lines
+from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thinned, time_axis
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.style import AXIS, ShownFigure, headline, line_style, new_figure, surface_style
 from analysis.groups import Groups
@@ -19,8 +20,6 @@ from analysis.statistics import Curve, FloatArray, mean_interval
 from analysis.stragglers.decomposition import decompose
 from analysis.stragglers.served import served
 
-MOST_NUMBERED = 60
-"""Clients that are shown by their numbers; more are shown from the one selected most often to the least."""
 _PHASE_NAMES = {
     "download_s": "download",
     "compute_s": "training",
@@ -142,29 +141,15 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     numbers where they are few, else from the one selected most often to the least.
     """
     counts = {label: [Facts(run).begun for run in runs] for label, runs in groups.items()}
-    most = max((count.size for several in counts.values() for count in several), default=0)
     if all(np.ptp(count) == 0.0 for several in counts.values() for count in several if count.size):
         return None
-    numbered = most <= MOST_NUMBERED
     by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
     names = list(dict.fromkeys(name for several in by_group.values() for one in several for name in one))
 
-    def curve(count: FloatArray) -> Curve:
-        shown = count if numbered else np.sort(count)[::-1]
-        return thinned((np.arange(shown.size, dtype=np.float64), shown))
-
-    curves = {label: [curve(count) for count in several if count.size] for label, several in counts.items()}
     with look.applied():
         widths = (min(1.2, 0.3 * len(names)), 2.0) if names else (1.0,)
         figure, panels = new_figure(widths, share_y=False, look=look)
-        lines = draw_lines(panels[-1], curves, np.arange(most, dtype=np.float64) if most <= 1000 else None)
-        if numbered:
-            for line, _ in lines:
-                line.set(marker="o", markersize=3.5)
-        xlabel = "client" if numbered else "clients, most selected first"
-        panels[-1].set(xlabel=xlabel, ylabel="times a client was selected")
-        panels[-1].set_ylim(bottom=0.0)
-        round_axis(panels[-1])
+        lines, curves = client_lines(panels[-1], counts, "times a client was selected", "most selected")
         if names:
             _group_bars(panels[0], by_group, names)
         seeds = curve_note(curves, "attempts begun")

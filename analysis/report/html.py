@@ -16,6 +16,8 @@ from analysis.report.blocks import Block, Bullets, Code, Document, Facts, Pictur
 from analysis.report.exports import WRITERS
 
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
+_FOLDED_ROWS = 20
+"""Tables of more rows are folded below their caption, so that a page on many variants can be overlooked."""
 _PROSE = 40
 """Letters from which on the cells of a column of words need room to be read."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -129,7 +131,10 @@ def _table(table: Table) -> Iterator[str]:
         prose = any(len(row[column]) > _PROSE for row in rows)
         return ' class="words prose"' if prose and column else ' class="words"'
 
-    yield '<div class="block">'
+    folded = len(rows) > _FOLDED_ROWS
+    yield f'<div class="block{" long" if folded else ""}">'
+    if folded:
+        yield f"<details><summary>{caption}: {len(rows):,} rows</summary>"
     yield f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
     yield f"<table><caption>{caption}</caption>"
     heads = "".join(f'<th scope="col"{kind(column)}>{escape(cell)}</th>' for column, cell in enumerate(header))
@@ -138,9 +143,12 @@ def _table(table: Table) -> Iterator[str]:
         cells = []
         for column, cell in enumerate(row):
             tag, scope = ("th", ' scope="row"') if column == 0 and 0 in table.words else ("td", "")
-            cells.append(f"<{tag}{scope}{kind(column)}>{escape(cell)}</{tag}>")
+            # Where a cell has to be broken, then before what is added and subtracted.
+            cells.append(f"<{tag}{scope}{kind(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
+    if folded:
+        yield "</details>"
     if table.note:
         yield f'<p class="note">{escape(table.note)}</p>'
     yield f'<p class="note files">{_downloads(table)}</p></div>'

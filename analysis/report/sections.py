@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.breakpoints.sections import breakpoint_sections
-from analysis.figures.settings import PLAIN, Look
+from analysis.figures.settings import MOST_VARIANTS, PLAIN, Look
 from analysis.groups import Groups, group_runs
 from analysis.metrics.registry import metric
 from analysis.report.asked import scenario_facts, settings_sections, variants_table, warned_of
@@ -39,8 +39,8 @@ from analysis.statistics import RunMetrics
 from analysis.stragglers.sections import straggler_sections
 from analysis.studies.timing import MARGIN
 
-MOST_NAMED = 8
-"""Variants that a sentence names; of more, the first are named and the others counted."""
+MOST_NAMED, FEW_NAMED = 8, 3
+"""Variants that a sentence names, of few and of more than `MOST_VARIANTS`; the others are counted."""
 
 
 def sweep_document(
@@ -111,6 +111,7 @@ def _findings(comparison: Comparison) -> list[str]:
     Decided by the intervals of all variants that hold together.
     """
     header, rows = difference_cells(comparison)
+    most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
     sentences = []
     without: list[str] = []
     for column, name in enumerate(comparison.shown(), start=1):
@@ -128,17 +129,17 @@ def _findings(comparison: Comparison) -> list[str]:
         if not sides["more"] and not sides["less"]:
             without += [header[column]] if sides["no difference shown"] else []
             continue
-        told = [f"{side}: {_first(names)}" for side, names in sides.items() if names]
+        told = [f"{side}: {_first(names, most)}" for side, names in sides.items() if names]
         sentences.append(f"{header[column]}: {'; '.join(told)}.")
     if without:
         sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
     return sentences
 
 
-def _first(names: Sequence[str]) -> str:
-    """The first few of `names`, and how many there are beside."""
-    further = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f", and {further} more" if further > 0 else "")
+def _first(names: Sequence[str], most: int) -> str:
+    """The first of `names`, `most` of them, and how many there are beside."""
+    further = len(names) - most
+    return ", ".join(names[:most]) + (f", and {further} more" if further > 0 else "")
 
 
 def _how_sure(

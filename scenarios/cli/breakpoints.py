@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scenarios.cli.figure import Font, FontSize, ImageOption, Size, look_settings
 from scenarios.cli.output import out_console
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis import Run
     from analysis.breakpoints.changes import Unit
+    from analysis.figures.settings import Look
 
 
 def breakpoints(
@@ -20,15 +23,21 @@ def breakpoints(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for figures and breakpoints.csv; default: none.")] = None,
     window: Annotated[int, typer.Option(min=1, help="Rounds over which the regret rate is averaged.")] = 50,
     seconds: Annotated[bool, typer.Option("--seconds", help="Times in simulated seconds, in place of rounds.")] = False,
+    figures: Annotated[list[ImageOption] | None, typer.Option("--figures", help="Formats of figures; default: png.")] = None,
+    size: Size = None,
+    font: Font = None,
+    font_size: FontSize = None,
 ) -> None:
     """Say how soon changes were declared, what was missed, and how long it took to recover."""
     from rich.table import Table
 
     from analysis import group_runs, is_sweep, open_run, open_sweep
     from analysis.breakpoints.sections import breakpoint_table
+    from analysis.figures.settings import Look
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:
+        look = Look(**look_settings(size, font, font_size))
         groups = group_runs(open_sweep(folder) if is_sweep(folder) else open_run(folder))
         told = breakpoint_table(groups, window=window, unit=unit)
         if told is None:
@@ -42,17 +51,18 @@ def breakpoints(
         out_console.print(table)
         out_console.print(told.note, soft_wrap=True)
         if out is not None:
-            _write(groups, out, window, unit)
+            _write(groups, out, window, unit, look, [one.value for one in figures or [ImageOption.PNG]])
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 
 
-def _write(groups: dict[str, list[Run]], out: Path, window: int, unit: Unit) -> None:
+def _write(
+    groups: dict[str, list[Run]], out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]
+) -> None:
     import pandas as pd
 
     from analysis.breakpoints.figures import course_figure, regret_around_changes_figure, shares_figure
     from analysis.breakpoints.summary import tables
-    from analysis.figures.settings import PLAIN
     from analysis.figures.style import save_figure
 
     out.mkdir(parents=True, exist_ok=True)
@@ -60,13 +70,12 @@ def _write(groups: dict[str, list[Run]], out: Path, window: int, unit: Unit) -> 
     whole = pd.concat([frame.assign(variant=label) for label, frame in frames.items()], ignore_index=True)
     whole.to_csv(out / "breakpoints.csv", index=False)
     out_console.print(f"written: {out / 'breakpoints.csv'}", soft_wrap=True)
-    first = next(iter(groups.values()))[0]
-    figures = {
-        "breakpoints": regret_around_changes_figure(groups, window=window, unit=unit),
-        "answered": shares_figure(groups, window=window, unit=unit),
-        "course": course_figure(first, window=window, unit=unit),
+    drawn = {
+        "breakpoints": regret_around_changes_figure(groups, window=window, over=unit, look=look),
+        "answered": shares_figure(groups, window=window, over=unit, look=look),
+        "course": course_figure(groups, window=window, over=unit, look=look),
     }
-    with PLAIN.applied():
-        for name, figure in figures.items():
-            if figure is not None:
-                out_console.print(f"written: {save_figure(figure, out / f'{name}.png')}", soft_wrap=True)
+    found = {name: figure for name, figure in drawn.items() if figure is not None}
+    for name, figure in found.items():
+        for format in formats:
+            out_console.print(f"written: {save_figure(figure, out / f'{name}.{format}')}", soft_wrap=True)

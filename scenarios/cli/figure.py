@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from analysis import Run, Sweep
 
 
+class ImageOption(StrEnum):
+    """What figures are written as."""
+
+    PNG = "png"
+    SVG = "svg"
+    PDF = "pdf"
+
+
 class OverOption(StrEnum):
     """What is below figures over the course of a run."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.cli.figure import Font, FontSize, OverRounds, RoundNumber, Size, Smoothing, Window, look_settings
+from scenarios.cli.figure import Font, FontSize, ImageOption, OverRounds, RoundNumber, Size, Smoothing, Window, look_settings
 from scenarios.cli.output import (
     Quiet,
     complain,
@@ -53,14 +53,6 @@ Equivalent = Annotated[
 EqualBytes = Annotated[
     bool, typer.Option("--equal-bytes", help="Compare final accuracies where as many bytes were sent, not at a common time.")
 ]
-
-
-class ImageOption(StrEnum):
-    """What figures are written as."""
-
-    PNG = "png"
-    SVG = "svg"
-    PDF = "pdf"
 
 
 class ReportFormat(StrEnum):

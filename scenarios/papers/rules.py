@@ -118,7 +118,8 @@ class Ratio:
             verdict = "as in the paper"
         elif high < self.low or low > self.high:
             verdict = "not as in the paper"
-        return Judgement(verdict, f"{math.exp(interval.mean):.2f} ({low:.2f} to {high:.2f})")
+        bounds = f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else ""
+        return Judgement(verdict, f"{math.exp(interval.mean):.2f}{bounds}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
     assert reached.share[-1] == pytest.approx(cusum.declared / 6)
     x, y = aligned(groups[cusum.label][0], window=20)
     assert (x[0], x[-1], len(y)) == (-49.5, 49.5, 241)
-    for figure in (regret_around_changes_figure(groups, window=20), shares_figure(groups), course_figure(sweep.run(*key(sweep)))):
+    for figure in (regret_around_changes_figure(groups, window=20), shares_figure(groups), course_figure(groups)):
         assert figure is not None
         assert all(axes.get_xlabel() for axes in figure.axes)
     shell = Shell(tmp_path, monkeypatch, capsys)
@@ -134,11 +134,19 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
     assert "restricted means" in out
     names = {path.name for path in (tmp_path / "drawn").iterdir()}
     assert names == {"breakpoints.csv", "breakpoints.png", "answered.png", "course.png"}
+    # The first failure to be censored lies on the line of its share.
+    drawn = shares_figure(groups, window=20)
+    assert drawn is not None
+    for axes in drawn.axes:
+        steps = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+        marks = [line for line in axes.lines if line.get_marker() == "|"]
+        for step, mark in zip(steps, marks, strict=True):
+            assert set(np.asarray(mark.get_ydata())) <= set(np.asarray(step.get_ydata()))
+    look = ("--figures", "svg", "--size", "4x3", "--font-size", "8", "--out", tmp_path / "small")
+    assert shell("breakpoints", tmp_path / "sweep", *look)[0] == 0
+    assert 'width="288pt"' in (tmp_path / "small" / "course.svg").read_text(encoding="utf-8")
+    assert shell("breakpoints", tmp_path / "sweep", "--size", "4")[0] == 2
     assert "95 % intervals" in breakpoint_sections(groups)[0].blocks[0].note  # type: ignore[union-attr]
-
-
-def key(sweep: Any) -> tuple[str, int]:
-    return sweep.variants[0], sweep.seeds[0]
 
 
 def test_a_run_without_changes_says_so(

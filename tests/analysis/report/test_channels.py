@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.figures.channels import aoi_regret_figure, aoi_variance_figure, deliveries_figure, detections_figure
-from analysis.figures.runs import draw_all, latency_figure
+from analysis.figures.runs import draw, draw_all, latency_figure
 from analysis.figures.states import states_figure
 from analysis.groups import Bound, group_runs
 from analysis.report.channels import age_table, declaration_tables, detection_table
@@ -34,7 +34,7 @@ from scenarios.runs.bounds import aoi_bounds, theorem3_notes
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
-from tests.helpers.result_folders import write_run, write_sweep
+from tests.helpers.result_folders import PARTS, write_run, write_sweep, write_table
 
 MEANS = [[0.9, 0.8, 0.1, 0.1], [0.1, 0.1, 0.8, 0.9]]
 STUDY: dict[str, Any] = {
@@ -191,6 +191,28 @@ def test_states_of_sub_channels_are_their_true_means_with_what_was_declared(play
     assert states_figure({"sync": []}) is None
 
 
+def test_over_seconds_states_and_declarations_lie_at_the_closes_of_their_rounds(tmp_path: Path) -> None:
+    # Rounds of 1, 2, 3, .. s; a change before round 3, declared after round 4, which closes at 10 s.
+    count = 6
+    ends = np.cumsum(np.arange(1.0, count + 1.0))
+    rounds = {"round": list(range(1, count + 1)), "start_s": [0.0, *ends[:-1].tolist()], "end_s": ends.tolist()}
+    known = {"first_rounds": [3], "means": [[0.9], [0.1]]}
+    path = write_run(tmp_path / "run", rounds, PARTS, aoi={"channels": known}, sub_channels={"channels": known})
+    declared = {"round": [4], "time_s": [10.0], "channel": [0], "observations": [1], "jammed": [0]}
+    write_table(path / "detections.parquet", "detections", declared)
+    with (path / "scenario.toml").open("a", encoding="utf-8") as file:
+        file.write("\n[channels]\ncount = 1\n")
+    groups = {"a": [open_run(path)]}
+    for over, changed, told, middle in (("rounds", 2.5, 4.5, 4.0), ("seconds", 3.0, 10.0, 8.0)):
+        states, detections = (draw(groups["a"], name, over=over) for name in ("states", "detections"))
+        axes = states.axes[0]
+        assert axes.get_xlim() == ((0.5, 6.5) if over == "rounds" else (0.0, 21.0))
+        assert axes.lines[0].get_xdata()[0] == changed
+        assert axes.lines[-1].get_xdata()[0] == middle  # of round 4
+        assert detections.axes[0].lines[0].get_xdata().tolist() == [told]
+        assert detections.axes[0].get_xlabel() == ("round" if over == "rounds" else "simulated time (s)")
+
+
 def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
     text = write_report(played.path, tmp_path / "sweep", format="md").read_text()
     for heading in ("## Age of information", "## Declared changes", "oracle `means`", "aoi_variance.png", "detections.png"):
@@ -199,7 +221,8 @@ def test_reports_hold_ages_and_changes(played: Sweep, tmp_path: Path) -> None:
     assert "AoI regret (oracle means)" in single
     assert "| round | time (s) | sub-channel |" in single
     names = [path.stem for path in draw_all(played, tmp_path / "figures")]
-    assert names == ["outcomes", "aoi_regret", "aoi_variance", "ages", "deliveries", "states", "detections"]
+    drawn = ["outcomes", "aoi_regret", "aoi_variance", "ages", "deliveries", "states", "detections"]
+    assert names == [*drawn, "breakpoints", "answered", "course"]
 
 
 def only(runs: list[Run], label: str) -> np.ndarray:

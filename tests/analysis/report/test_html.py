@@ -239,3 +239,15 @@ def test_an_svg_within_a_page_shares_no_id_and_follows_the_colours() -> None:
         '<path d="M 1.23 -2.33 L 3 4" style="stroke: var(--ink); fill: #d55e00" clip-path="url(#n-c)"/>'
         '<use href="#n-g"/></g></svg>'
     )
+
+
+def test_long_tables_are_folded_and_numbers_stay_with_their_signs() -> None:
+    def page(rows: int) -> Page:
+        cells = (["", "x"], [[f"v{i}", "1.0 ± 0.5"] for i in range(rows)])
+        return Page(html(Document("t", "", [Section("s", [Table("t", "Many variants", cells)])]), lambda it: ""))
+
+    short, long = page(20), page(21)
+    assert short.text("summary") == []
+    assert long.text("summary") == ["Many variants: 21 rows"]
+    assert long.text("td")[0] == "1.0 ±\u00a00.5"
+    assert {"class": "block long"} in long.attributes("div")
