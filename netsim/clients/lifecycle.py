@@ -75,6 +75,7 @@ class UpdateLifecycle:
         """Whether privacy is spent as an upload begins; otherwise as it arrives."""
         self._access: UplinkAccess[Update] = medium.access
         self._own_link, self._waits = medium.access.own_link, not medium.access.free
+        self._take, self._begin, self._loss = medium.access.take, medium.access.begin, medium.access.loss
         self._outages = medium.outages
         self._down_bytes, self._up_bytes = medium.sizes.of_models(medium.clients), medium.sizes.of_updates(medium.clients)
         self._down, self._up = medium.down, medium.up
@@ -128,8 +129,8 @@ class UpdateLifecycle:
         update.bytes_down = self._down_bytes[update.client]
         self.bytes_down += update.bytes_down
         if update.model_draws.at_once:
-            update.compute_from(now)
-            update.download_start_s = update.download_end_s = update.compute_end_s = now
+            update.download_start_s = update.download_end_s = update.compute_start_s = update.compute_end_s = now
+            update.samples, update.steps = update.work_samples, update.work_steps
             self._offer(update, now)
             return
         update.download_start_s = now
@@ -215,7 +216,7 @@ class UpdateLifecycle:
 
     def _offer(self, update: Update, now: float) -> None:
         """What is finished is sent, or waits for its turn."""
-        if not self._waits or self._access.take(update):
+        if not self._waits or self._take(update):
             self.transmit(update, now)
         else:
             update.phase, update.phase_start_s = WAIT, now
@@ -274,7 +275,7 @@ class UpdateLifecycle:
             self._charge(update)
         draws = update.send_draws
         # The access first: whoever jams in this instant does so before.
-        way_s = 0.0 if self._own_link else self._access.begin(update, now)
+        way_s = 0.0 if self._own_link else self._begin(update, now)
         # Asked now: after a change point that comes before the end, the law in force would be another.
         update.survives = draws.uplink.at(update.send_place, now)
         duration_s = way_s + draws.upload.at(update.send_place, now)
@@ -309,7 +310,7 @@ class UpdateLifecycle:
     def _uploaded(self, update: Update, now: float) -> None:
         cause = None if self._outages is None else self._outages.cause(update.client, update.upload_start_s, now)
         if cause is None and not self._own_link:
-            cause = self._access.loss(update)
+            cause = self._loss(update)
         if cause is None and not update.survives:
             cause = "channel"
         if cause is not None:

@@ -22,6 +22,8 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
 
     Raises TypeError for what is not of the type, OverflowError for what does not fit in.
     """
+    if isinstance(values, list) and values and values[0] is None and values.count(None) == len(values):
+        return pa.nulls(len(values), kind)
     if pa.types.is_dictionary(kind):
         return _words_by_number(list(values), kind)
     if pa.types.is_string(kind):
@@ -84,7 +86,7 @@ def _bitmap(there: NDArray[np.bool_]) -> pa.Buffer | None:
     return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
 
 
-def _words(values: list[str | None]) -> pa.Array:
+def _words(values: Sequence[str | None]) -> pa.Array:
     texts = [b"" if value is None else value.encode() for value in values]
     ends = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=ends[1:])
@@ -97,9 +99,15 @@ def _words(values: list[str | None]) -> pa.Array:
 
 
 def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
-    words = {word: number for number, word in enumerate(dict.fromkeys(value for value in values if value is not None))}
-    indices = column([None if value is None else words[value] for value in values], kind.index_type)
-    return pa.DictionaryArray.from_arrays(indices, _words(list(words)))
+    words = [word for word in dict.fromkeys(values) if word is not None]
+    if len(words) - 1 > np.iinfo(kind.index_type.to_pandas_dtype()).max:
+        raise OverflowError(f"{len(words)} words: do not fit into {kind}")
+    number_of: dict[str | None, int] = {word: number for number, word in enumerate(words)}
+    number_of[None] = -1
+    numbers = np.array([number_of[value] for value in values], kind.index_type.to_pandas_dtype())
+    there = numbers >= 0
+    numbers[~there] = 0
+    return pa.DictionaryArray.from_arrays(_array(numbers, there, kind.index_type), _words(words))
 
 
 def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -36,9 +36,10 @@ class AgeOracle:
         check_schedule(channels, len(self.ages), self._channels, False)
         arrived = good[channels]
         self.scheduler.observe(view, channels, arrived)
-        ages = self.ages = self.ages + 1
-        ages[arrived] = 1
-        return float(sum(ages.tolist()))
+        # Lists: there are few clients, and an operation on a small array costs more than all of them in a list.
+        ages = [1 if reset else age + 1 for age, reset in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
+        self.ages = np.array(ages, np.int64)
+        return float(sum(ages))
 
     def state_dict(self) -> State:
         """The oracle's ages and its scheduler's state."""

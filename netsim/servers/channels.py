@@ -57,7 +57,7 @@ class ScheduledChannels(OwnLinks):
             refill=refill,
             learner=learner,
         )
-        self.detections = Detections(scheduler=scheduler, recorder=NoRecorder())
+        self.detections = Detections(scheduler=scheduler, recorder=NoRecorder(), jammers=bool(access.jammers))
         disturbed = access.jammers or access.spectrum.contention
         self.instruments = [Jamming(jammers=access.jammers) if disturbed else Undisturbed(), self.detections]
         self.recording = [access.jammers, self.detections]

@@ -198,7 +198,7 @@ class NothingOnTheAir(_OfOneRound):
         pool = self.pool
         if pool.life.sending:
             return False
-        return not pool.in_flight or (not self.wait_for_compute and pool.life.uploads > self._sent_before)
+        return (not self.wait_for_compute and pool.life.uploads > self._sent_before) or not pool.in_flight
 
     def _ended(self, update: Update) -> None:
         # Not at once: who becomes ready in this very instant still belongs to the round.

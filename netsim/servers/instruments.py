@@ -57,7 +57,8 @@ class Ages(Instrument):
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
         pool = self.pool
-        ages = (closed.number + 1 - pool.last_delivery).tolist()
+        following = closed.number + 1
+        ages = [following - last for last in pool.last_delivery.tolist()]
         last_s = pool.last_delivery_s.tolist()
         for update in self.dispatch.attempts.updates:
             update.age_after_rounds = ages[update.client]
@@ -141,12 +142,11 @@ class Restarts(Instrument):
 
 
 class Detections(Instrument):
-    """The changes that a scheduler declares, each a record of its own."""
+    """The changes that a scheduler declares, each a record of its own. `jammers`: whether there are any."""
 
-    reads_ends = True
-
-    def __init__(self, *, scheduler: ChannelScheduler, recorder: Recorder) -> None:
+    def __init__(self, *, scheduler: ChannelScheduler, recorder: Recorder, jammers: bool = True) -> None:
         self.scheduler = scheduler
+        self.reads_ends = jammers
         self.recorder = recorder
         self.on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
         """Told of a round after which changes were declared, and of the sub-channels on which they were seen."""

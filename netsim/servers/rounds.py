@@ -58,7 +58,9 @@ class Book:
             said[name] = count - before.get(name, 0)
         self._before = now
         # In the order of the columns, which those that were there keep; a name that is none of theirs makes it too long.
-        return RoundRow._make(said.values())
+        if len(said) > len(_BLANK):
+            raise TypeError(f"{[*said][len(_BLANK) :]}: no columns of a round")
+        return tuple.__new__(RoundRow, said.values())
 
     def state_dict(self) -> State:
         """The counts at the last record."""
@@ -224,7 +226,8 @@ class RoundServer:
                 columns=columns,
             )
         )
-        record_metrics(self.recorder, number, end_s, learner.version, evaluation)
+        if evaluation is not None:
+            record_metrics(self.recorder, number, end_s, learner.version, evaluation)
 
     def counts(self) -> dict[str, int]:
         """What has begun and ended since the start of the run, the round under way included."""
