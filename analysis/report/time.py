@@ -19,6 +19,8 @@ NOT_WAITING = {
     "client, and none could be blamed.",
     "semi-synchronous": "A round of this server lasts as long as it is set to last: nobody is waited for, and nobody could be "
     "blamed for its length.",
+    "safa": "A round of this server closes once enough of what arrives is picked, or at its deadline; who is slower goes on and "
+    "arrives in a later one, so that no client holds a round up by itself.",
     "asynchronous": "Who held a round up is not said of this server: clients take their updates from round to round, and a round "
     "ends by the clock, or when nothing is being sent, whoever is still at work.",
 }

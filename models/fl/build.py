@@ -76,15 +76,16 @@ def build_learner(
     plan: WorkPlan | None = None,
     unprotected: Unprotected | None = None,
     compressions: tuple[Compression, Compression] | None = None,
+    cached: bool = False,
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `aggregation.AGGREGATIONS`, `robust.ROBUST_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
     `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `mechanism` goes by
-    "mode" to `mechanisms.MECHANISMS`; `plan` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws
-    are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a
-    CPU, results are the same bit for bit at the same number.
+    "mode" to `mechanisms.MECHANISMS`; `plan` and `cached` as of `FederatedLearner`; `compressions` are those of updates and
+    of models. Draws are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole
+    process: on a CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -119,6 +120,7 @@ def build_learner(
             streams=streams,
             options=options,
             plan=plan,
+            cached=cached,
         )
     except RuntimeError as error:
         if not is_out_of_memory(error):

@@ -13,6 +13,7 @@ from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation import Arrivals, checked_factors, checked_step
+from models.fl.cache import ModelCache
 from models.fl.compression.sign import NEEDS_VOTE
 from models.fl.contribution import on_validation
 from models.fl.data import Dataset
@@ -32,6 +33,7 @@ from models.laws.work import Work, WorkPlan
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 # Far above any model that classifies, and far enough below the largest float32 for sums of models to stay finite.
 _PARAMETER_LIMIT = 1e30
@@ -62,6 +64,10 @@ class Delivered(Protocol):
     def epsilon(self) -> FloatArray: ...
     @property
     def steps(self) -> IntArray | None: ...
+    @property
+    def held(self) -> BoolArray | None: ...
+    @property
+    def renewed(self) -> IntArray | None: ...
 
 
 class FederatedLearner:
@@ -78,7 +84,8 @@ class FederatedLearner:
     each client (Andreux et al. 2020), the server has none, and evaluates with those of the test batch. Contributions are measured
     on validation samples in the proportions of each client's labels.
     `plan`: how much work each client is asked for, where it is not what `options` say.
-    `versions_kept`: versions of the model that updates may start from, whatever `retain` says.
+    `versions_kept`: versions of the model that updates may start from, whatever `retain` says. `cached`: the step is that of a
+    cache of all clients' last models (`cache.ModelCache`) in place of `aggregation`.
     """
 
     aggregates = True
@@ -96,6 +103,7 @@ class FederatedLearner:
         options: TrainingOptions,
         plan: WorkPlan | None = None,
         versions_kept: int = 2,
+        cached: bool = False,
     ) -> None:
         self.data_sizes: IntArray = _sizes(partition)
         """(K,) samples of each client."""
@@ -139,6 +147,7 @@ class FederatedLearner:
         self._frozen = None if layout.all_move else (~layout.moves).to(self._device)
         """The columns that nobody trains, whatever aggregation and server optimizer make of a step of zeros."""
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
+        self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.model) if cached else None
         self.release = self._work.release
         """What of an update is sent, and how much of it is protected."""
         self.up_bytes, self.down_bytes = self._work.up.bytes, self._work.down.bytes
@@ -181,11 +190,13 @@ class FederatedLearner:
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         new = [Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
         wanted = want_updates or want_losses
-        if not new:
+        if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wanted else None
         computed: Computed | None = None
         try:
-            if len(self._waiting) + len(new) < self._buffer:
+            if self._cache is not None:
+                computed = self._cached(deliveries, new, want_losses)
+            elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self._versions.retain([update.version for update in self._waiting], holder="buffer")
                 computed = self._work.content(new, self._versions, want_losses=want_losses) if wanted else None
@@ -216,20 +227,12 @@ class FederatedLearner:
         )
 
     def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
-        computed = self._work.content(updates, self._versions, want_losses=want_losses)
-        self._work.keep(computed)
+        computed, accepted = self._offered(updates, want_losses)
+        if not accepted.any():
+            return computed
         starts, content = computed.starts, computed.content
         clients = np.array([update.client for update in updates])
-        width = self._trainer.parameters
-        self.trained_updates += len(updates)
-        accepted = finite_rows(content).cpu().numpy()
-        kept: slice | torch.Tensor = slice(None)
-        if not accepted.all():
-            kept = torch.from_numpy(accepted).to(content.device)
-            content[~kept] = 0.0
-            self.refused_updates += int((~accepted).sum())
-            if not accepted.any():
-                return computed
+        kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         arrivals = Arrivals(
@@ -238,15 +241,56 @@ class FederatedLearner:
         model = self._versions.model
         factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
         step = self._methods.aggregation.step(model, starts[kept], content[kept], arrivals, factors)
-        checked_step("aggregation", step, model)
+        if self._contributions is not None:
+            self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
+        self._take(checked_step("aggregation", step, model))
+        return computed
+
+    def _cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
+        """As `_fold`, by way of the cache, where what is held back is the last to enter; without any update, too."""
+        assert self._cache is not None
+        model = self._versions.model
+        if deliveries.renewed is not None:
+            self._cache.renew(deliveries.renewed, model)
+        if not updates:
+            self._take(self._cache.mean() - model)
+            return None
+        computed, accepted = self._offered(updates, want_losses)
+        held = np.zeros(len(updates), np.bool_) if deliveries.held is None else deliveries.held
+        models = computed.starts + computed.content
+        if self._contributions is not None:
+            rows = torch.from_numpy(np.flatnonzero(accepted)).to(models.device)
+            self._contributions.record(deliveries.clients[accepted], computed.content[rows], models[rows])
+
+        def enter(now: BoolArray) -> None:
+            rows = np.flatnonzero(now)
+            assert self._cache is not None
+            self._cache.put(deliveries.clients[rows], models[torch.from_numpy(rows).to(models.device)])
+
+        enter(accepted & ~held)
+        self._take(self._cache.mean() - model)
+        enter(accepted & held)
+        return computed
+
+    def _offered(self, updates: list[Update], want_losses: bool) -> tuple[Computed, BoolArray]:
+        """What the clients of `updates` send, and (n,) what of it is finite and so may enter a model; the rest is zeros."""
+        computed = self._work.content(updates, self._versions, want_losses=want_losses)
+        self._work.keep(computed)
+        self.trained_updates += len(updates)
+        accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
+        if not accepted.all():
+            computed.content[torch.from_numpy(~accepted).to(computed.content.device)] = 0.0
+            self.refused_updates += int((~accepted).sum())
+        return computed, accepted
+
+    def _take(self, step: torch.Tensor) -> None:
+        """Make the model that is `step` (d,) and what the server optimizer makes of it away from the present one."""
+        model, width = self._versions.model, self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         if self._frozen is not None:
             step[self._frozen] = 0.0
-        if self._contributions is not None:
-            self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
         self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
-        return computed
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.
@@ -289,6 +333,8 @@ class FederatedLearner:
             "waiting": [list(update) for update in self._waiting],
             "server_optimizer": self._methods.server_optimizer.state_dict(),
         }
+        if self._cache is not None:
+            state["cache"] = self._cache.state_dict()
         return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -300,6 +346,8 @@ class FederatedLearner:
         self._waiting = [Update(int(c), int(r), int(v), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
         self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
         self._work.load_state_dict(state, device)
+        if self._cache is not None:
+            self._cache.load_state_dict(state["cache"], device)
         if self._contributions is not None:
             self._contributions.load_state_dict(state["contributions"], device)
         self._evaluator.forget()

@@ -287,6 +287,10 @@ class Deliveries:
     """The privacy budget each update spends; inf: no noise."""
     steps: IntArray | None = None
     """The local steps that each update was asked for; 0: as planned. None: all are as planned."""
+    held: BoolArray | None = None
+    """(n,) which of them enter the model only at the next aggregation, where the server keeps a cache; None: none."""
+    renewed: IntArray | None = None
+    """(j,) the clients whose entries in that cache are given up for the present model, before the aggregation; None: none."""
 
 
 class Evaluation(Protocol):

@@ -94,6 +94,12 @@ class RoundRow(NamedTuple):
     """How much of `compute_j`, `send_j` and `receive_j` tests, opinions and messages drew."""
     batteries_empty: int | None = None
     """Clients whose battery is empty as the round closes, and that are off."""
+    picked: int | None = None
+    """Updates that were picked for the model of this round (server of SAFA)."""
+    picked_s: float | None = None
+    """Seconds from the round's start until the last of them arrived; null: there was none."""
+    renewed: int | None = None
+    """Clients that were forced to take the new model as the round opened, because theirs was too old."""
 
 
 class UpdateRow(NamedTuple):

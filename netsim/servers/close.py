@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netsim.clients.columns import Columns
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import State
+    from netsim.core.protocols import Deliveries, State
     from netsim.servers.dispatch import KeepAtWork
 
 _EVER = float("inf")
@@ -47,6 +47,8 @@ def _no_deadline(deadline_s: float) -> ParameterError:
 class _OfOneRound:
     """A round is about the attempts that were begun as it opened."""
 
+    folds_none = False
+
     def collect(self, attempts: Attempts) -> Attempts:
         """They themselves, in the order of selection."""
         return attempts
@@ -54,6 +56,10 @@ class _OfOneRound:
     def pending(self) -> Sequence[Attempt]:
         """None: what ends later is not counted for any round."""
         return ()
+
+    def folded(self, deliveries: Deliveries) -> Deliveries:
+        """All that was delivered."""
+        return deliveries
 
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
@@ -236,8 +242,10 @@ class End(NamedTuple):
     bytes_up: int
 
 
-class _Ends:
+class EndsOfRound:
     """A round is about the attempts that ended in it, whenever they began."""
+
+    folds_none = False
 
     def __init__(self) -> None:
         self.ends: list[Attempt] = []
@@ -252,6 +260,10 @@ class _Ends:
         """Those that count for a later round."""
         return self.ends
 
+    def folded(self, deliveries: Deliveries) -> Deliveries:
+        """All that was delivered."""
+        return deliveries
+
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
         raise _no_deadline(deadline_s)
@@ -264,7 +276,7 @@ class _Ends:
         self.ends = [End(**end) for end in state["ends"]]
 
 
-class FixedLengthCarryOver(_Ends):
+class FixedLengthCarryOver(EndsOfRound):
     """Round t ends at t times `round_s`; an attempt that misses a close counts for the round in which it ends."""
 
     def __init__(self, *, pool: ClientPool, round_s: float) -> None:
@@ -283,7 +295,7 @@ class FixedLengthCarryOver(_Ends):
         self.ends.append(update)
 
 
-class BufferFull(_Ends):
+class BufferFull(EndsOfRound):
     """A round closes at the b-th delivery; also when nobody is at work and everybody who could be asked has been.
 
     Whoever ends is followed by another client, as `dispatch` says. Raises ValueError for a buffer below 1.

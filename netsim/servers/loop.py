@@ -129,6 +129,9 @@ class Dispatch(Stateful, Protocol):
 class CloseRule(Stateful, Protocol):
     """When a round is over, and which attempts it is then about."""
 
+    folds_none: bool
+    """Whether the learner is also told of a round in which nothing was delivered."""
+
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Round `number` opens, with so many attempts from the beginning."""
 
@@ -143,6 +146,9 @@ class CloseRule(Stateful, Protocol):
 
     def pending(self) -> Sequence[Attempt]:
         """Attempts that have ended and count for a later round."""
+
+    def folded(self, deliveries: Deliveries) -> Deliveries:
+        """What the learner is told of the round's `deliveries`."""
 
 
 class Instrument:
@@ -266,21 +272,22 @@ class RoundLoop:
         if not self.learner.aggregates:
             return None
         delivered = ~np.asarray(attempts.column("censored"), np.bool_)
-        if not delivered.any():
+        if not delivered.any() and not self.close.folds_none:
             return None
 
         def of(name: str) -> Any:
             return np.asarray(attempts.column(name))[delivered]
 
+        deliveries = Deliveries(
+            round=number,
+            clients=of("client"),
+            rounds=of("begun_round"),
+            versions=of("version"),
+            epsilon=of("budget"),
+            steps=of("drawn_steps"),
+        )
         return self.learner.aggregate(
-            Deliveries(
-                round=number,
-                clients=of("client"),
-                rounds=of("begun_round"),
-                versions=of("version"),
-                epsilon=of("budget"),
-                steps=of("drawn_steps"),
-            ),
+            self.close.folded(deliveries),
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,
         )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
@@ -70,6 +73,34 @@ def semi_synchronous(world: World) -> Composed:
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
+def safa(world: World) -> Composed:
+    """`server.kind = "safa"`."""
+    from netsim.servers.safa import safa_server
+
+    section = world.scenario.server
+    everyone = np.arange(world.population.count)
+    channels, pool = channels_and_pool(world, len(everyone), refill=True)
+    sample = world.training.sample
+
+    def speed_s(number: int) -> FloatArray:
+        assert sample is not None
+        law: DelayLaw = sample.at(number, world.clock.now)[0]
+        return law.mean_s(everyone)
+
+    server = safa_server(
+        pool=pool,
+        learner=world.learner,
+        per_round=section.per_round,
+        lag_tolerance=section.lag_tolerance,
+        deadline_s=section.deadline_s,
+        selection=section.selection,
+        speed_s=speed_s if section.order == "speed" else None,
+        channels=channels,
+        retain=world.learner.retain,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
 def asynchronous(world: World) -> Composed:
     """`server.kind = "asynchronous"`."""
     from scenarios.build import age_aware
@@ -95,6 +126,7 @@ COMPOSERS: dict[str, Callable[[World], Composed]] = {
     "synchronous": synchronous,
     "buffered": buffered,
     "semi-synchronous": semi_synchronous,
+    "safa": safa,
     "asynchronous": asynchronous,
     "fl-fa": fl_fa,
     "fl-da": fl_da,

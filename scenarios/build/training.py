@@ -93,6 +93,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             unprotected=unprotected,
             streams=streams,
             compressions=build_compressions(scenario),
+            cached=scenario.server.caches,
         )
 
 

@@ -199,7 +199,7 @@ class Scenario(Section):
     @property
     def method(self) -> Any:
         """The component that decides: who is selected, or who is given which sub-channel."""
-        return self.scheduler if self.server.decider == "scheduler" else self.policy
+        return {"policy": self.policy, "scheduler": self.scheduler, "server": self.server}[self.server.decider]
 
     @property
     def probes(self) -> bool:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 class Server(Component):
     """The base of all kinds: a kind overrides what differs, and nobody else tests `server.kind`."""
 
-    decider: ClassVar[Literal["policy", "scheduler"]] = "policy"
-    """The table that decides: who takes part, or who is given which sub-channel."""
+    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "policy"
+    """The table that decides: who takes part, or who is given which sub-channel; itself, where it leaves nothing to decide."""
+    caches: ClassVar[bool] = False
+    """Whether the model is made of a cache with an entry for every client."""
     slotted: ClassVar[bool] = False
     """Whether a round of the run is a slot of several communication rounds, after which all clients test the model."""
     peer_to_peer: ClassVar[bool] = False
@@ -99,6 +101,26 @@ def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
     if m > scenario.clients.count:
         raise problem(("server", key), m, f"must be at most the {scenario.clients.count} clients of clients.count")
     return scenario.policy
+
+
+def refuse_policy(scenario: "Scenario") -> None:
+    """Refuse a policy, where all clients take part."""
+    if scenario.policy is not None:
+        why = f"server.kind = {scenario.server.kind!r} selects nobody: all clients take part; leave it out"
+        raise problem(("policy", "kind"), scenario.policy.kind, why)
+
+
+def refuse_aggregation(scenario: "Scenario", why: str) -> None:
+    """Refuse another aggregation than the default, weights of staleness and a buffer of the learner's, for this reason."""
+    learner = scenario.learner
+    if learner is None:
+        return
+    for name, default in (("aggregation", "size"), ("staleness", "none")):
+        kind = getattr(learner, name).kind
+        if kind != default:
+            raise problem(("learner", name, "kind"), kind, f"leave it out: {why}")
+    if learner.buffer > 1:
+        raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
 
 
 def refuse_reward(scenario: "Scenario", why: str) -> None:

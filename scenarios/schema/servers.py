@@ -9,8 +9,17 @@ from pydantic_core import CoreSchema, core_schema
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.section import Section, missing, problem
-from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
+from scenarios.schema.server import (
+    Server,
+    check_channels,
+    refuse_aggregation,
+    refuse_oracle,
+    refuse_policy,
+    refuse_reward,
+    require_policy,
+)
 from scenarios.schema.slotted import SLOT_KINDS
+from scenarios.schema.world import SPEEDS
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -77,7 +86,7 @@ class Asynchronous(Server):
     contention: bool = False
     """Two clients may be given one sub-channel; where they meet on it, both updates are lost. Else this is refused."""
 
-    decider: ClassVar[Literal["policy", "scheduler"]] = "scheduler"
+    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "scheduler"
     limit_key: ClassVar[str] = "round_s"
     limits: ClassVar[Literal["update", "transmission"]] = "transmission"
 
@@ -183,6 +192,69 @@ class SemiSynchronous(Server):
         return self.round_s
 
 
+class Safa(Server):
+    """All clients train all the time; of the updates that arrive in a round so many are picked for its model (SAFA).
+
+    A round begins with a distribution by version: who has delivered is sent the new model; whoever works on a model more than
+    `lag_tolerance` rounds old is forced to take it, and its update ends as aborted; the others go on. The model is the mean of a
+    cache that holds the last update of every client, weighted by their samples; what arrived and was not picked enters it for the
+    next round. Updates of clients that were not picked in the last round have priority.
+    """
+
+    kind: Literal["safa"] = "safa"
+    """safa: semi-asynchronous, every client at work, a share of what arrives picked, a cache of all."""
+    per_round: Count
+    """Updates picked a round: the share C of K clients."""
+    lag_tolerance: Whole = 5
+    """Rounds that a model may be behind for its client to go on with it."""
+    deadline_s: Positive | None = None
+    """Close a round this long after its start; what arrives later counts for a later round. Absent: no deadline."""
+    selection: Literal["first-come", "after-all"] = "first-come"
+    """first-come: a round closes once so many updates are there that the picks are settled, and the others go on. after-all: it
+    waits for everyone, or the deadline, and picks then, as the authors' simulator does; its length up to the last of the picked
+    is the column picked_s; an update that began in an earlier round is not picked."""
+    order: Literal["arrival", "speed"] = "arrival"
+    """With after-all, who is picked first: who arrived first, or who trains fastest by the speed in `[compute]`."""
+    contention: bool = False
+    """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
+    later one waits until the sub-channel is free."""
+
+    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
+    caches: ClassVar[bool] = True
+    why_no_probes: ClassVar[str] = "the server of SAFA selects nobody; leave it out"
+
+    @property
+    def limit_s(self) -> float | None:
+        """None: what misses a close counts for a later round."""
+        return None
+
+    def check(self, scenario: "Scenario") -> None:
+        """It selects nobody, and aggregates by its cache."""
+        refuse_oracle(scenario)
+        refuse_policy(scenario)
+        refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
+        count = scenario.clients.count
+        check_channels(scenario, self.contention, "clients.count", count)
+        if self.per_round > count:
+            raise problem(("server", "per_round"), self.per_round, f"must be at most the {count} clients of clients.count")
+        if self.order == "speed":
+            if self.selection != "after-all":
+                why = "goes with selection = 'after-all'; otherwise who comes first is picked"
+                raise problem(("server", "order"), "speed", why)
+            if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
+                why = f"nothing says how fast clients train; give one of {', '.join(SPEEDS)} in [compute]"
+                raise problem(("server", "order"), "speed", why)
+        refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
+
+    def in_words(self, scenario: "Scenario") -> str:
+        """Everyone, and how many are picked."""
+        return f"all at work, {self.per_round} picked a round"
+
+    def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
+        """Unknown: what was begun earlier may arrive at once."""
+        return 0.0
+
+
 class Jammer(Section):
     """One jammer: what it does, what it can reach, and what it may spend."""
 
@@ -238,6 +310,7 @@ KINDS: dict[str, type[Server]] = {
     "semi-synchronous": SemiSynchronous,
     "asynchronous": Asynchronous,
     "buffered": Buffered,
+    "safa": Safa,
     **SLOT_KINDS,
 }
 

@@ -128,6 +128,8 @@ BUFFERED: dict[str, Any] = {
     "privacy": {"sensitivity": 0.1, "schedule": {"kind": "geometric", "epsilon_total": 10.0, "eta": 0.1}},
 }
 """Clients at work all the time for a buffered server."""
+NOBODY_SELECTS: dict[str, Any] = {key: table for key, table in BUFFERED.items() if key != "policy"}
+"""The same for a server under which all clients take part."""
 
 
 def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> dict[str, Any]:

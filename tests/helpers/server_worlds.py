@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.rough_scenarios import BUFFERED, other, rough
+from tests.helpers.rough_scenarios import BUFFERED, NOBODY_SELECTS, other, rough
 
 LEARNER = {
     "data": {"kind": "digits", "samples": 200},
@@ -19,6 +19,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "asynchronous, m-exp3": other("scheduler", "m-exp3"),
     "asynchronous, glr-cucb": other("scheduler", "glr-cucb"),
     "semi-synchronous": rough(rounds=30, server={"kind": "semi-synchronous", "per_round": 4, "round_s": 2.0}),
+    "safa, training": NOBODY_SELECTS
+    | {"rounds": 30, "server": {"kind": "safa", "per_round": 3, "lag_tolerance": 2, "deadline_s": 1.5}, "learner": LEARNER},
     "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
     "fl-fa": other("policy", "quick-init-ucb"),
     "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True}, "rounds": 12},

@@ -34,6 +34,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"server": {"per_round": 4, "when_short": "proceed", "deadline_s": 1.6}, "policy": {"kind": "random"}},
     "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "policy": {"kind": "random"}},
+    "safa": {"server": {"kind": "safa", "per_round": 4, "deadline_s": 1.6}},
     "asynchronous": {"server": {"kind": "asynchronous", "round_s": 0.9}, **CHANNELS},
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 4, "when_short": "proceed"}, "policy": {"kind": "round-robin"}, **SLOTS},
     "fl-da": {

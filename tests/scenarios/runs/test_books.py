@@ -84,6 +84,7 @@ SERVERS: dict[str, dict[str, Any]] = {
         "server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "payload": {"down_bytes": 10, "up_bytes": 10},
         "policy": {"kind": "random"},
     },
+    "safa": {"server": {"kind": "safa", "per_round": 3, "deadline_s": 1.5, "lag_tolerance": 1}},
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 3}, "policy": {"kind": "round-robin"}, **OPINIONS},
     "fl-da": {
         "server": {"kind": "fl-da", "per_round": 3, "deadline_s": 2.5},

@@ -39,6 +39,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"server": {"per_round": 3}, "policy": {"kind": "random"}},
     "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.5}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 3, "buffer": 2}, "policy": {"kind": "random"}},
+    "safa": {"server": {"kind": "safa", "per_round": 3}},
     "asynchronous": {"server": {"kind": "asynchronous", "round_s": 2.0}},
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 4, "when_short": "proceed"}, "policy": {"kind": "random-set"}, **SLOTS},
     "fl-da": {
@@ -87,7 +88,7 @@ def test_clients_that_are_taken_away_are_aborted_and_come_back(server: str) -> N
     ended = [row for row in taken if row.outcome_s == 5.05]
     assert all(row.outcome == "aborted" for row in ended)
     # Under most servers it is at work then; the others show it at another time.
-    assert ended or server in ("synchronous", "semi-synchronous", "buffered", "fl-fa", "fl-da")
+    assert ended or server in ("synchronous", "semi-synchronous", "buffered", "safa", "fl-fa", "fl-da")
     assert any(row.selected_s >= 9.05 for row in taken)
     assert [act.action for act in rows.acts] == ["take_away", "bring_back"]
     others = [row for row in rows.updates if row.client != 2 and 5.05 < row.selected_s < 9.05]

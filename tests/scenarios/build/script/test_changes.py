@@ -178,6 +178,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"kind": "synchronous", "per_round": 3, "first": 2},
     "semi-synchronous": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.0},
     "buffered": {"kind": "buffered", "concurrency": 3, "buffer": 2},
+    "safa": {"kind": "safa", "per_round": 3},
     "asynchronous": {"kind": "asynchronous", "round_s": 1.5},
 }
 LAWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -195,7 +196,7 @@ def _study(server: str) -> dict[str, Any]:
     tables = RANDOM | {"server": SERVERS[server]}
     tables["downlink"] = RANDOM["downlink"] | {"channel": {"kind": "bernoulli", "success": 0.95}}
     tables |= CHANNELS
-    if server == "asynchronous":
+    if server in ("safa", "asynchronous"):
         tables.pop("policy")
     return tables
 

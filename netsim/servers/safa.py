@@ -1,0 +1,321 @@
+"""The server of SAFA: semi-asynchronous, with a cache and a tolerance of lag (Wu, He, Lin, Mao, Maple and Jarvis 2021).
+
+All clients train all the time. A round begins with a distribution by version: whoever has delivered since it was sent its model
+gets the new one, whoever holds a model that is more than `lag_tolerance` rounds old is forced to take it, and the others go on
+with what they have. Of the updates that arrive so many are picked, those of clients that were not picked in the last round first
+(CFCFM, Algorithm 1). The picked enter the model of this round, the others that of the next; the cache is the learner's
+(`models.fl.cache`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from simpy.events import Event
+
+from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.core.clock import LAST
+from netsim.core.errors import ParameterError
+from netsim.records.sinks import NoRecorder
+from netsim.servers.channels import OwnLinks
+from netsim.servers.close import EndsOfRound
+from netsim.servers.loop import Attempt, ClosedRound, Instrument, RoundLoop
+from netsim.servers.presence import Presence
+from netsim.servers.rounds import RoundServer
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection, State
+
+_EVER = float("inf")
+_NAN = float("nan")
+
+
+class ByVersion:
+    """Everyone present takes part, each from the model that its version entitles it to.
+
+    `lag_tolerance`: rounds by which a model may be old for its client to go on with it; who is at work on an older one drops it,
+    which ends as aborted. A client that lost what it trained, or came back, trains again from the model it holds, without a
+    download; the model that was lost on its way is sent again, as the newest. Raises ValueError for a tolerance below 0.
+    """
+
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, *, pool: ClientPool, learner: Learner, lag_tolerance: int) -> None:
+        if lag_tolerance < 0:
+            raise ParameterError("lag_tolerance", lag_tolerance, "must be at least 0 rounds")
+        self.pool = pool
+        self.learner = learner
+        self.lag_tolerance = lag_tolerance
+        self.attempts: Attempts = Single()
+        self.renewed: IntArray = np.zeros(0, np.int64)
+        """Who was forced to take the present model as the round opened."""
+        self._wants: BoolArray = np.ones(pool.count, np.bool_)
+        """(K,) who has nothing to train on: has delivered, or was never sent a model."""
+        self._made_round: IntArray = np.zeros(pool.count, np.int64)
+        """(K,) after which round the model was made that each client holds, and its version."""
+        self._version: IntArray = np.zeros(pool.count, np.int64)
+        self._begun: IntArray = np.zeros(pool.count, np.int64)
+        """(K,) the round in which each client last began anything."""
+        self._chosen: IntArray = np.zeros(0, np.int64)
+        self._sent_to: IntArray = np.zeros(0, np.int64)
+        self._presence = Presence(pool)
+        pool.follow(self._ended)
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen
+
+    def wait(self, number: int) -> Generator[Any, Any, None]:
+        """Until somebody is present or at work."""
+        pool = self.pool
+        if not pool.in_flight:
+            yield from self._presence.until(lambda: pool.selectable(busy_too=False), None, 1)
+
+    def prepare(self, number: int) -> Sequence[Any]:
+        """Nobody is asked for anything."""
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        able, busy = self.pool.selectable(busy_too=True), self.pool.busy
+        old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
+        self.renewed = np.flatnonzero(able & old)
+        self._sent_to = np.flatnonzero(able & (old | self._wants))
+        self._chosen = np.flatnonzero(able & (old | ~busy))
+        return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """It begins nothing; what it is at work on it goes on with."""
+        self._chosen, self._sent_to, self.renewed = (
+            group[group != client] for group in (self._chosen, self._sent_to, self.renewed)
+        )
+
+    def send(self, number: int) -> None:
+        pool, version = self.pool, self.learner.version
+        self.attempts = Single()
+        if not len(self._chosen):
+            return
+        # Before anything begins: where nothing takes time, it may end within the call.
+        self._begun[self._chosen] = number
+        self._wants[self._sent_to] = False
+        self._made_round[self._sent_to], self._version[self._sent_to] = number - 1, version
+        begun: dict[int, Update] = {}
+        going_on = self._chosen[~np.isin(self._chosen, self._sent_to)]
+        if len(self._sent_to):
+            begun |= {update.client: update for update in pool.start(number, self._sent_to, version).updates}
+        for held in sorted(set(self._version[going_on].tolist())):
+            group = going_on[self._version[going_on] == held]
+            started = pool.start(number, group, held, holders=frozenset(group.tolist()))
+            begun |= {update.client: update for update in started.updates}
+        self.attempts = Single(begun[client] for client in self._chosen.tolist())
+
+    def _ended(self, update: Update) -> None:
+        if update.begun_round < self._begun[update.client]:
+            return  # it was dropped for the new model
+        sent_it = self._made_round[update.client] == update.begun_round - 1
+        no_model = sent_it and not update.compute_start_s >= 0.0
+        if not update.censored or no_model:
+            self._wants[update.client] = True
+
+    def held_versions(self, number: int) -> list[int]:
+        """Versions from which clients may still begin in round `number`."""
+        may = ~self._wants & (number - 1 - self._made_round <= self.lag_tolerance)
+        return sorted(set(self._version[may].tolist()))
+
+    def tell(self, closed: ClosedRound) -> None:
+        """Nobody decides by a round."""
+
+    def state_dict(self) -> State:
+        """Which model each client holds."""
+        arrays = {"wants": self._wants, "begun": self._begun, "made_round": self._made_round, "version": self._version}
+        return {name: array.copy() for name, array in arrays.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._wants = np.array(state["wants"], np.bool_)
+        self._begun = np.array(state["begun"], np.int64)
+        self._made_round = np.array(state["made_round"], np.int64)
+        self._version = np.array(state["version"], np.int64)
+
+
+class PickedArrived(EndsOfRound):
+    """A round closes once so many updates are picked (`per_round`), at a deadline, or when nobody is at work any more.
+
+    `selection`: "first-come": as soon as so many updates of clients that were not picked in the last round have arrived, or so
+    many updates of whomever and none of theirs can arrive any more; "after-all": once nobody is at work. Then those are picked
+    that were not picked in the last round, in the ascending order of `speed_s` (round) -> (K,) (None: of arrival), and the
+    others in the same order. After all, an update that began in an earlier round is not picked. Raises ValueError for fewer than
+    one update, and a deadline that is not > 0.
+    """
+
+    folds_none = True
+
+    def __init__(
+        self,
+        *,
+        pool: ClientPool,
+        dispatch: ByVersion,
+        per_round: int,
+        deadline_s: float | None = None,
+        selection: Literal["first-come", "after-all"] = "first-come",
+        speed_s: Callable[[int], FloatArray] | None = None,
+    ) -> None:
+        super().__init__()
+        if per_round < 1:
+            raise ParameterError("per_round", per_round, "must be at least 1 update")
+        if deadline_s is not None and not deadline_s > 0:
+            raise ParameterError("deadline_s", deadline_s, "must be > 0 seconds")
+        self.pool = pool
+        self.dispatch = dispatch
+        self.per_round = per_round
+        self.deadline_s = _EVER if deadline_s is None else deadline_s
+        self.picked: list[Attempt] = []
+        """What was picked as the last round closed, in order."""
+        self._after_all = selection == "after-all"
+        self._speed_s = speed_s
+        self._last: set[int] = set()
+        """Whose updates were picked in the last round."""
+        self._arrived = self._first = 0
+        self._number, self._due_s = 0, _EVER
+        self._woken: Event | None = None
+        self._called_s, self._alarm_set = -1.0, False
+        pool.life.takes_all = True
+        pool.follow(self._ended)
+
+    def limit(self, deadline_s: float) -> None:
+        """From the next round on."""
+        self.deadline_s = deadline_s
+
+    def open(self, number: int, start_s: float, expected: int) -> None:
+        self._number, self._due_s = number, start_s + self.deadline_s
+        self._arrived = self._first = 0
+        for end in self.ends:
+            self._count(end)
+
+    def wait(self) -> Generator[Any, Any, None]:
+        pool = self.pool
+        if self._due_s < _EVER:
+            self._set_alarm()
+        while pool.in_flight and pool.clock.now < self._due_s and not self._settled():
+            self._woken = pool.clock.event()
+            yield self._woken
+
+    def _settled(self) -> bool:
+        if self._after_all:
+            return False
+        if self._first >= self.per_round:
+            return True
+        at_work = self.pool.in_flight
+        return self._arrived >= self.per_round and sum(client in at_work for client in self._last) == len(at_work)
+
+    def _set_alarm(self) -> None:
+        # One at a time: that of a round that closed early rings into a later one, and is then set again.
+        if not self._alarm_set:
+            self._alarm_set = True
+            # After everything else of that instant: who arrives exactly at the deadline is in time.
+            self.pool.clock.call_at(self._due_s, self._ring, priority=LAST)
+
+    def _ring(self, payload: None) -> None:
+        self._alarm_set = False
+        if self.pool.clock.now >= self._due_s:
+            self._wake()
+        else:
+            self._set_alarm()
+
+    def _ended(self, update: Update) -> None:
+        self.ends.append(update)
+        self._count(update)
+        clock = self.pool.clock
+        if self._called_s != clock.now:
+            # After everything else of that instant: who arrives in it has arrived.
+            self._called_s = clock.now
+            clock.call_at(clock.now, self._wake, priority=LAST)
+
+    def _count(self, end: Attempt) -> None:
+        if not end.censored:
+            self._arrived += 1
+            self._first += end.client not in self._last
+
+    def _wake(self, payload: None = None) -> None:
+        self._called_s = -1.0
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            woken.succeed()
+
+    def collect(self, attempts: Attempts) -> Attempts:
+        """All that ended since the last close, in order; the picks are made."""
+        ends, self.ends = self.ends, []
+        arrived = [end for end in ends if not end.censored]
+        may = [end for end in arrived if not self._after_all or end.begun_round == self._number]
+        speed_s = None if self._speed_s is None else self._speed_s(self._number)
+        ranked = sorted(may, key=lambda end: (end.client in self._last, 0.0 if speed_s is None else speed_s[end.client]))
+        self.picked = ranked[: self.per_round]
+        self._last = {one.client for one in self.picked}
+        return Ended(ends)
+
+    def folded(self, deliveries: Deliveries) -> Deliveries:
+        """With what is held back for the next model, and whose entries are renewed."""
+        picked = {(one.client, one.begun_round) for one in self.picked}
+        whose = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)
+        held = np.array([one not in picked for one in whose], np.bool_)
+        return replace(deliveries, held=held, renewed=self.dispatch.renewed)
+
+    def state_dict(self) -> State:
+        """Who was picked last, too."""
+        return {**super().state_dict(), "last": sorted(self._last)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._last = set(state["last"])
+
+
+class Picks(Instrument):
+    """How many updates were picked, when the last of them arrived, and how many clients were forced to take the new model."""
+
+    def __init__(self, *, dispatch: ByVersion, close: PickedArrived) -> None:
+        self.dispatch = dispatch
+        self.close = close
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """`picked`, `picked_s` and `renewed`."""
+        picked = self.close.picked
+        last_s = max((one.outcome_s for one in picked), default=_NAN)
+        return {"picked": len(picked), "picked_s": last_s - closed.start_s, "renewed": len(self.dispatch.renewed)}
+
+
+def safa_server(
+    *,
+    pool: ClientPool,
+    learner: Learner,
+    per_round: int,
+    lag_tolerance: int = 5,
+    deadline_s: float | None = None,
+    selection: Literal["first-come", "after-all"] = "first-come",
+    speed_s: Callable[[int], FloatArray] | None = None,
+    channels: OwnLinks | None = None,
+    retain: Callable[[list[int]], None] | None = None,
+) -> RoundServer:
+    """Rounds one after the other. Parameters as of `ByVersion` and `PickedArrived`; `retain` as of `RoundLoop`."""
+    channels = channels or OwnLinks()
+    dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
+    close = PickedArrived(
+        pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s
+    )
+    loop = RoundLoop(
+        clock=pool.clock,
+        pool=pool,
+        dispatch=dispatch,
+        close=close,
+        learner=learner,
+        instruments=[Picks(dispatch=dispatch, close=close), *channels.instruments],
+        assignment=channels.assignment,
+    )
+    if retain is not None:
+        # Whoever is not at work may begin again from the model it holds.
+        loop.retain = lambda versions: retain([*versions, *dispatch.held_versions(loop.round + 1)])
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
