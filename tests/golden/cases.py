@@ -18,6 +18,10 @@ INPUTS = HERE / "inputs"
 
 MADE = {"mnist": "grey", "fashion-mnist": "grey", "cifar-10": "colour", "cifar-100": "colour_100"}
 MOST_CLIENTS = 1000
+MOST_TRAINED = 24
+"""Of a study that trains more variants, those at the first value of each list of its grid are run."""
+MOST_TEST_SAMPLES = 200
+"""As many as made data sets have."""
 _CONVOLUTIONS = ("cnn", "cnn8", "resnet18")
 
 
@@ -42,7 +46,12 @@ def case(name: str) -> Case:
         file = FEATURES / f"{name.removeprefix('feature-')}.toml"
         variants = adapter.variants(_tables(file), name)
         return Case(name, variants, frozenset(key for key, tables in variants.items() if tables["rounds"] > 1))
-    variants = {key: cut(tables) for key, tables in adapter.variants(_tables(_library()[name]), name).items()}
+    study = _tables(_library()[name])
+    whole = adapter.variants(study, name)
+    if "learner" in study and len(whole) > MOST_TRAINED:
+        first = {key: values[:1] for key, values in study["sweep"]["grid"].items()}
+        whole = adapter.variants(study | {"sweep": study["sweep"] | {"grid": first}}, name)
+    variants = {key: cut(tables) for key, tables in whole.items()}
     return Case(name, variants, frozenset(list(variants)[:1]))
 
 
@@ -84,6 +93,8 @@ def _small_learner(learner: dict[str, Any], clients: int) -> dict[str, Any]:
     data = dict(learner.get("data", {}))
     if data.get("kind") in MADE:
         data["kind"] = f"tests.golden.made_data:{MADE[data['kind']]}"
+        if "test_samples" in data:
+            data["test_samples"] = min(data["test_samples"], MOST_TEST_SAMPLES)
     data.pop("samples", None)
     if "unused_samples" in data:
         data["unused_samples"] = min(data["unused_samples"], 20)
