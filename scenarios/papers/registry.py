@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from scenarios.papers import channels, client_analytics, pause
+from scenarios.papers import channels, client_analytics, pause, validation
 from scenarios.papers.study import Reproduction
 from scenarios.schema.errors import UserError, did_you_mean
 
-REPRODUCTIONS: dict[str, Reproduction] = {
-    one.name: one for one in (*pause.REPRODUCTIONS, *channels.REPRODUCTIONS, *client_analytics.REPRODUCTIONS)
-}
+_MODULES = (pause, channels, client_analytics, validation)
+REPRODUCTIONS: dict[str, Reproduction] = {one.name: one for module in _MODULES for one in module.REPRODUCTIONS}
 _ALIASES = {alias: one.name for one in REPRODUCTIONS.values() for alias in one.aliases}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,9 +53,15 @@ def planned(asked: Asked) -> Plan:
         if asked.seeds or asked.settings:
             raise UserError(f"{asked.what.name}: simulates nothing, so that it takes neither --seeds nor --set")
         return Plan(asked.what.name, [], "", None)
-    changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
-    tables = override(read_file(asked.what.name), changes)
+    tables = _tables(asked)
+    if asked.what.cells:
+        return Plan(asked.what.name, [], "", None)
     return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
+
+
+def _tables(asked: Asked) -> dict[str, Any]:
+    changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
+    return override(read_file(asked.what.name), changes)
 
 
 def reproduce(
@@ -69,6 +75,12 @@ def reproduce(
 
         out.mkdir(parents=True, exist_ok=True)
         return _document(asked, sections(measure(asked.size)), 0, ())
+    if asked.what.cells:
+        from scenarios.papers import safa
+
+        out.mkdir(parents=True, exist_ok=True)
+        seeds = asked.seeds or asked.setup.seeds
+        return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
     if asked.what.beliefs:
         return _beliefs(asked, out, runs, progress)
     sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)

@@ -63,4 +63,6 @@ class Reproduction:
     """Whether it shows beliefs slot by slot, which no table of a run holds: its runs are listened to, one after the other."""
     solvers: bool = False
     """Whether it measures what searches cost, and simulates nothing."""
+    cells: bool = False
+    """Whether it is SAFA's table of round lengths, whose world is drawn anew for each seed and simulated cell by cell."""
     sizes: Mapping[Size, Setup]

@@ -1,0 +1,1 @@
+"""Scenarios of tables that others published, for external validation."""

@@ -1,0 +1,35 @@
+"""A component of safa_table.toml: clients that fail in a round, in a way that their server does not notice."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_doc import Doc
+from numpy.typing import NDArray
+
+from models.errors import ParameterError
+
+FloatArray = NDArray[np.float64]
+
+
+class Crash:
+    """A law of durations: with a probability, drawn for each update, its client stands still for so long; else no time."""
+
+    def __init__(
+        self,
+        *,
+        probability: Annotated[float, Doc("How likely it is.")],
+        lasts_s: Annotated[float, Doc("How long it takes; longer than the server waits.")] = 1e6,
+    ) -> None:
+        if not 0.0 <= probability <= 1.0:
+            raise ParameterError("probability", probability, "must be in [0, 1]")
+        self.probability, self.lasts_s = probability, lasts_s
+        self.constant = probability in (0.0, 1.0)
+
+    def quantile(self, u: FloatArray, entities: NDArray[np.int64]) -> FloatArray:
+        """Durations at uniforms `u` (n,), which they do not fall with."""
+        return np.where(u >= 1.0 - self.probability, self.lasts_s, 0.0)
+
+    def mean_s(self, entities: NDArray[np.int64]) -> FloatArray:
+        return np.full(len(entities), self.probability * self.lasts_s)
