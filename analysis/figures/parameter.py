@@ -10,7 +10,7 @@ from analysis.figures.settings import PLAIN, Look
 from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.metrics.registry import metric
 from analysis.statistics import FloatArray
-from analysis.studies.parameters import AgainstOne, AgainstTwo, unit_of
+from analysis.studies.parameters import AgainstOne, AgainstTwo, with_unit
 
 LOGARITHMIC = 10.0
 """An axis is logarithmic where its values are positive and span this ratio."""
@@ -72,18 +72,13 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, look: Look = PLA
                 shown.set_bbox(frame)
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
         axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
-        axes.set(xlabel=_with_unit(study.columns), ylabel=_with_unit(study.rows))
+        axes.set(xlabel=with_unit(study.columns), ylabel=with_unit(study.rows))
         figure.colorbar(image, ax=axes, label=one.heading)
         note = "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
         headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [], look=look)
     return figure
-
-
-def _with_unit(key: str) -> str:
-    unit = unit_of(key)
-    return f"{key} ({unit})" if unit else key
 
 
 def _value_axis(axes: Axes, values: FloatArray) -> None:

@@ -43,6 +43,7 @@ def write_report(
     equal: Equal = "time",
     metrics: Sequence[str] = (),
     against: Sequence[str] = (),
+    within: Sequence[str] = (),
     margin: float = MARGIN,
     equivalent: Sequence[str] = (),
     images: Sequence[ImageFormat] = (),
@@ -64,7 +65,9 @@ def write_report(
     source = open_sweep(path).without_damaged()[0] if is_sweep(path) else open_run(path)
     margins = margins_of(equivalent)
     its = replace(figures, target_accuracy=target_accuracy, smoothing_s=smoothing_s, horizon_s=horizon_s)
-    command = _command(Path(path), its, equal=equal, metrics=metrics, against=against, margin=margin, equivalent=equivalent)
+    command = _command(
+        Path(path), its, equal=equal, metrics=metrics, against=against, within=within, margin=margin, equivalent=equivalent
+    )
     for name in metrics:
         metric(name)
     if isinstance(source, Run):
@@ -87,7 +90,15 @@ def write_report(
 
         def draft(pictures: Sequence[Picture], look: Look) -> Document:
             return sweep_document(
-                source, comparison, command, pictures, against=against, margin=margin, equivalent=margins, look=look
+                source,
+                comparison,
+                command,
+                pictures,
+                against=against,
+                within=within,
+                margin=margin,
+                equivalent=margins,
+                look=look,
             )
 
     def drawn(look: Look) -> Document:
@@ -133,6 +144,7 @@ def _command(
     equal: Equal,
     metrics: Sequence[str],
     against: Sequence[str],
+    within: Sequence[str],
     margin: float,
     equivalent: Sequence[str],
 ) -> str:
@@ -151,6 +163,7 @@ def _command(
     words += ["--equal-bytes"] if equal == "bytes" else []
     words += [word for name in metrics for word in ("--metric", shlex.quote(name))]
     words += [word for key in against for word in ("--against", shlex.quote(key))]
+    words += [word for key in within for word in ("--within", shlex.quote(key))]
     words += [word for text in equivalent for word in ("--equivalent", shlex.quote(text))]
     words += ["--margin", f"{margin:.10g}"] if margin != MARGIN else []
     words += ["--bounds"] if its.regret_bounds or its.aoi_bounds else []

@@ -13,6 +13,7 @@ from analysis.groups import Groups, group_runs
 from analysis.metrics.registry import metric
 from analysis.report.asked import scenario_facts, settings_sections, variants_table, warned_of
 from analysis.report.blocks import Block, Bullets, Document, Picture, Section, Table, Text
+from analysis.report.cells import cell_sections
 from analysis.report.channels import age_table, declaration_tables, detection_table, instance_sections
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.consensus import consensus_sections
@@ -50,11 +51,14 @@ def sweep_document(
     pictures: Sequence[Picture],
     *,
     against: Sequence[str] = (),
+    within: Sequence[str] = (),
     margin: float = MARGIN,
     equivalent: Mapping[str, float] | None = None,
     look: Look = PLAIN,
 ) -> Document:
     """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves.
+
+    `within`: the keys within each value of which variants are compared, none: those of a grid of two with several methods.
 
     `margin`: regret a slot that counts as none, of clients that decide among themselves; `equivalent`: metric to
     the difference that counts as none, in its own unit. `look`: of figures that are drawn here.
@@ -67,6 +71,7 @@ def sweep_document(
         Section("What was asked and run", _asked(sweep, first)),
         Section("What came out", _came_out(sweep, comparison)),
         Section("How sure", _how_sure(sweep, comparison, runs, equivalent or {})),
+        *cell_sections(sweep, comparison, within=within, look=look),
         *parameter_sections(sweep, comparison, against=against, look=look),
         *consensus_sections(sweep, margin, look=look),
         *_picture_sections(pictures),

@@ -48,8 +48,7 @@ class AgainstOne:
     @property
     def axis(self) -> str:
         """The key with its unit, as the label of an axis."""
-        unit = unit_of(self.key)
-        return f"{self.key} ({unit})" if unit else self.key
+        return with_unit(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,12 @@ class AgainstTwo:
 def unit_of(key: str) -> str:
     """The unit that the name of a key ends in; empty: none."""
     return next((unit for end, unit in sorted(UNITS.items(), key=lambda item: -len(item[0])) if key.endswith(end)), "")
+
+
+def with_unit(key: str) -> str:
+    """A key with its unit, as the label of an axis."""
+    unit = unit_of(key)
+    return f"{key} ({unit})" if unit else key
 
 
 def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
@@ -114,14 +119,14 @@ def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
     return groups
 
 
-def check_key(settings: Mapping[str, Settings], key: str) -> str:
-    """`key` in full, which may be given by its last words; ValueError where no grid of numbers varies it."""
+def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
+    """`key` in full, which may be given by its last words; ValueError, with the `option`, where no grid of numbers varies it."""
     known = numeric_keys(settings)
     named = [one for one in known if one == key or one.endswith(f".{key}")]
     if len(named) != 1:
         none = "no numeric key varies by itself: make a grid, such as --grid KEY=[1, 2, 5]"
         remedy = did_you_mean(key, known) if known else none
-        raise ValueError(f"against {key!r}: is not varied alone by this sweep; {remedy}")
+        raise ValueError(f"{option} {key!r}: is not varied alone by this sweep; {remedy}")
     return named[0]
 
 
@@ -134,7 +139,7 @@ def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Set
         ordered = sorted(group, key=lambda variant: float(settings[variant][key]))
         lines.append(
             Line(
-                label=_label([sweep.labels[variant] for variant in ordered], key) if len(groups) > 1 else "",
+                label=shared_label([sweep.labels[variant] for variant in ordered], [key]) if len(groups) > 1 else "",
                 at=np.array([float(settings[variant][key]) for variant in ordered]),
                 variants=tuple(ordered),
                 intervals=tuple(rows[variant][name] for variant in ordered),
@@ -184,9 +189,9 @@ def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> Flo
     return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values
 
 
-def _label(labels: Sequence[str], key: str) -> str:
-    """The words that the labels of a line's variants share, without that of the key."""
-    short = (f"{key}=", f"{key.rpartition('.')[2]}=")
+def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
+    """The words that the labels of several variants share, without those of `keys`."""
+    short = tuple(f"{name}=" for key in keys for name in (key, key.rpartition(".")[2]))
     kept = [word for word in labels[0].split(", ") if not word.startswith(short)]
     shared = [word for word in kept if all(word in label.split(", ") for label in labels)]
     return ", ".join(shared) or labels[0]

@@ -135,21 +135,41 @@ def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any
     return comparison
 
 
-def print_against(done: Any, comparison: Any, keys: Sequence[str]) -> list[Any]:
-    """Show the metrics of a comparison against keys of the scenario, and return the figures, as pictures of a report."""
-    from analysis.report.blocks import Bullets, Picture
+def print_against(done: Any, comparison: Any, against: Sequence[str], within: Sequence[str]) -> list[Any]:
+    """Show the metrics of a comparison against keys of the scenario, or who is best within values of keys.
+
+    Returns the figures, as pictures of a report.
+    """
+    from analysis.report.blocks import Bullets, Picture, Text
     from analysis.report.blocks import Table as Shown
+    from analysis.report.cells import cell_sections, named_keys
     from analysis.report.parameters import parameter_sections
     from analysis.report.tables import terminal_table
+    from analysis.studies.parameters import settings_of
 
-    blocks = [block for section in parameter_sections(done, comparison, against=keys) for block in section.blocks]
-    for block in blocks:
+    sections = parameter_sections(done, comparison, against=against) if against else []
+    cells = cell_sections(done, comparison, within=within) if within else []
+    told = [(block, 1) for section in sections for block in section.blocks]
+    keys = len(named_keys(settings_of(done), within)) if within else 0
+    told += [(block, keys) for section in cells for block in section.blocks]
+    for block, kept in told:
         if isinstance(block, Shown):
-            out_console.print(terminal_table(block.caption, block.note, block.cells))
-        elif isinstance(block, Bullets):
-            for sentence in block.items:
+            for narrow in _side_by_side(block.cells, kept):
+                out_console.print(terminal_table(block.caption, block.note, narrow))
+        elif isinstance(block, Bullets | Text):
+            for sentence in block.items if isinstance(block, Bullets) else [block.text]:
                 out_console.print(sentence, highlight=False, soft_wrap=True)
-    return [block for block in blocks if isinstance(block, Picture)]
+    return [block for block, _ in told if isinstance(block, Picture)]
+
+
+def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """A table as several, each with the first `kept` columns and no more of the others than a terminal shows."""
+    from analysis.report.tables import MOST_COLUMNS
+
+    header, rows = cells
+    for first in range(kept, len(header), MOST_COLUMNS):
+        shown = [*range(kept), *range(first, min(first + MOST_COLUMNS, len(header)))]
+        yield [header[index] for index in shown], [[row[index] for index in shown] for row in rows]
 
 
 def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:

@@ -42,6 +42,12 @@ Against = Annotated[
     list[str] | None,
     typer.Option("--against", metavar="KEY", help="Show metrics against this key of a numeric grid; may be repeated."),
 ]
+Within = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--within", metavar="KEY", help="Say who is best within each value of this key of a numeric grid; twice: of two keys."
+    ),
+]
 Equivalent = Annotated[
     list[str] | None,
     typer.Option(
@@ -62,11 +68,17 @@ class ReportFormat(StrEnum):
     MD = "md"
 
 
+ReportOut = Annotated[
+    Path | None, typer.Option("--out", help="The file (.html, .md), or a folder for it; default: FOLDER/report.")
+]
+Images = Annotated[
+    list[ImageOption] | None, typer.Option("--figures", help="Write every figure as a file of this format, too.")
+]
+
+
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The file (.html, .md), or a folder for it; default: FOLDER/report.")
-    ] = None,
+    out: ReportOut = None,
     format: Annotated[ReportFormat, typer.Option(help="html: one file that holds everything; md: Markdown and figures.")] = (
         ReportFormat.HTML
     ),
@@ -76,12 +88,11 @@ def report(
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
     against: Against = None,
+    within: Within = None,
     equivalent: Equivalent = None,
     margin: Annotated[float, typer.Option(min=0.0, help="Regret a slot that counts as none, where messages take time.")] = 0.005,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
-    figures: Annotated[
-        list[ImageOption] | None, typer.Option("--figures", help="Write every figure as a file of this format, too.")
-    ] = None,
+    figures: Images = None,
     size: Size = None,
     font: Font = None,
     font_size: FontSize = None,
@@ -108,6 +119,7 @@ def report(
             equal="bytes" if equal_bytes else "time",
             metrics=metric or (),
             against=against or (),
+            within=within or (),
             margin=margin,
             equivalent=equivalent or (),
             smoothing_s=smoothing_s,
@@ -171,6 +183,7 @@ def compare(
     equal_bytes: EqualBytes = False,
     metric: Metrics = None,
     against: Against = None,
+    within: Within = None,
     equivalent: Equivalent = None,
     strict: Strict = False,
 ) -> None:
@@ -189,7 +202,7 @@ def compare(
         )
         if equivalent:
             print_intervals(comparison, equivalent)
-        shown = print_against(gathered, comparison, against) if against else []
+        shown = print_against(gathered, comparison, against or (), within or ()) if against or within else []
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             written = [

@@ -70,6 +70,10 @@ def a_key_that_is_not_varied(path: Path) -> list[str]:
     return [str(sweep(path / "sweep")), "--against", "server.deadline_s"]
 
 
+def a_key_within_that_is_not_varied(path: Path) -> list[str]:
+    return [str(sweep(path / "sweep")), "--within", "server.deadline_s"]
+
+
 def a_margin_without_a_value(path: Path) -> list[str]:
     return [str(sweep(path / "sweep")), "--equivalent", "regret"]
 
@@ -85,6 +89,7 @@ CASES: dict[Callable[[Path], list[str]], str] = {
     a_list_without_runs: "sweep.json",
     a_metric_that_is_none: "did you mean 'final_accuracy'",
     a_key_that_is_not_varied: "make a grid",
+    a_key_within_that_is_not_varied: "within 'server.deadline_s'",
     a_margin_without_a_value: "METRIC=VALUE",
 }
 

@@ -1,0 +1,148 @@
+"""The section of a report on which method is best where: the variants of a grid, compared within each of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.figures.settings import PLAIN, Look
+from analysis.inference import simultaneous_interval
+from analysis.metrics.registry import metric
+from analysis.report.blocks import Block, Bullets, Picture, Section, Table, Text
+from analysis.report.comparison import TARGETS, Comparison
+from analysis.report.parameters import metrics_shown
+from analysis.report.sureness import paired
+from analysis.report.tables import MISSING, format_interval, format_percent, heading
+from analysis.results import Sweep
+from analysis.studies.cells import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
+from analysis.studies.parameters import Settings, check_key, settings_of, with_unit
+
+MOST_KEYS = 2
+
+
+def cell_sections(
+    sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN
+) -> list[Section]:
+    """A section on who is best in which cell of `within`, one numeric key or two.
+
+    None given: of the two keys of a grid with several methods, where there is one.
+    ValueError: a key that is not varied by itself, more than two, or nothing to compare within their values.
+    """
+    settings = settings_of(sweep) if len(sweep) else {}
+    keys = named_keys(settings, within) or grid_keys(settings)
+    if len(keys) > MOST_KEYS:
+        raise ValueError(f"within {', '.join(keys)}: name at most {MOST_KEYS} keys")
+    study = cells_of(sweep, comparison, settings, keys) if keys else None
+    if study is None:
+        if within:
+            raise ValueError(f"within {', '.join(keys)}: nothing else is varied, so that there is nothing to compare there")
+        return []
+    blocks = [block for name in metrics_shown(comparison) for block in _blocks(study, name, look)]
+    where = " and ".join(study.keys)
+    return [Section(f"Best where, within {where}", [Text(_introduction(study)), *blocks])]
+
+
+def named_keys(settings: Mapping[str, Settings], within: Sequence[str]) -> list[str]:
+    """The keys that `within` names, in full, each once; ValueError as of `check_key`."""
+    return list(dict.fromkeys(check_key(settings, key, "within") for key in within))
+
+
+def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
+    """In how many cells each method is best, as a sentence."""
+    counts: dict[tuple[int, ...], int] = {}
+    for one in found:
+        counts[one.winners] = counts.get(one.winners, 0) + 1
+    told = [
+        f"{' = '.join(study.methods[index] for index in winners)} in {count}"
+        for winners, count in sorted(counts.items(), key=lambda item: -item[1])
+        if winners
+    ]
+    none = counts.get((), 0)
+    told += [f"no difference shown in {none}"] if none else []
+    return f"{title}, best of {len(study.methods)} in {len(found)} cells: {'; '.join(told)}."
+
+
+def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Table:
+    """A row for each cell, a column for each method; a star where it may be the best of its row."""
+    title = heading(study.cells[0].comparison, name)
+    header = [*map(with_unit, study.keys), *study.methods]
+    rows = []
+    for one in found:
+        by_variant = {row.variant: row[name] for row in one.cell.comparison.rows}
+        cells = [f"{value:g}" for value in one.cell.at]
+        for index, variant in enumerate(one.cell.variants):
+            star = " *" if one.best.members[index] else ""
+            cells.append(MISSING if variant is None else format_interval(by_variant[variant], scale=metric(name).scale) + star)
+        rows.append(cells)
+    level = format_percent(study.confidence)
+    note = (
+        f"Mean ± half-width of the {level} interval over seeds, each by itself. *: may be the best of its row ({level} sets of "
+        "best of all rows together)."
+    )
+    if name in TARGETS:
+        note += " Runs that missed the target count with the horizon of their row."
+    return Table(f"{_slug(name)}-within", title, (header, rows), note=note, words=())
+
+
+def differences_table(study: CellStudy, name: str) -> Table | None:
+    """Each method minus the baseline within each cell, at equal seeds; the intervals of the whole table hold together."""
+    together = sum(len(cell.comparison.differences) for cell in study.cells)
+    baselines = [_baseline(cell) for cell in study.cells]
+    base = baselines[0]
+    if not together or any(one != base for one in baselines):
+        return None
+    title = heading(study.cells[0].comparison, name)
+    others = [index for index in range(len(study.methods)) if index != base]
+    rows = []
+    for cell in study.cells:
+        cells = [f"{value:g}" for value in cell.at]
+        for index in others:
+            variant = cell.variants[index]
+            if variant is None:
+                cells.append(MISSING)
+                continue
+            differences = paired(cell.comparison, variant, name)
+            interval = simultaneous_interval(differences, together, study.confidence)
+            shown = bool(np.isfinite(interval.half_width)) and (interval.low > 0.0 or interval.high < 0.0)
+            cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if shown else ""))
+        rows.append(cells)
+    level = format_percent(study.confidence)
+    note = f"Paired at equal seeds; the {together} intervals hold together with {level} (Bonferroni). *: without zero."
+    header = [*map(with_unit, study.keys), *(study.methods[index] for index in others)]
+    caption = f"{title}, minus {study.methods[base]}"
+    return Table(f"{_slug(name)}-within-differences", caption, (header, rows), note=note, words=())
+
+
+def _baseline(cell: Cell) -> int:
+    return cell.variants.index(cell.comparison.baseline)
+
+
+def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
+    from analysis.figures.best import best_figure
+
+    found = best_in_cells(study, name)
+    title = heading(study.cells[0].comparison, name)
+    blocks: list[Block] = [Bullets([best_words(study, found, title)])]
+    figure = best_figure(study, found, name, title, look=look)
+    if figure is not None:
+        blocks.append(Picture(f"{_slug(name)}-best-where", f"Who is best where: {title}", figure))
+    blocks.append(means_table(study, found, name))
+    differences = differences_table(study, name)
+    return [*blocks, *([] if differences is None else [differences])]
+
+
+def _introduction(study: CellStudy) -> str:
+    ends = [cell.comparison.horizon_s for cell in study.cells]
+    where = " and ".join(study.keys)
+    words = f"{len(study.methods)} methods within each of {len(study.cells)} cells: a cell is a value of {where}. "
+    if not np.isfinite(ends).all():
+        return f"{words}Runs of a cell are compared up to the end of the shortest of them."
+    return (
+        f"{words}Runs of a cell are compared up to the end of the shortest of them, which lies between {min(ends):,.4g} and "
+        f"{max(ends):,.4g} s; times to a target are restricted to it."
+    )
+
+
+def _slug(name: str) -> str:
+    return name.replace("_", "-")
