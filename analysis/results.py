@@ -94,6 +94,18 @@ class Run:
         return table
 
     @cached_property
+    def beliefs(self) -> pd.DataFrame:
+        """One row for each client and slot; ValueError where `output.beliefs_table` did not ask for them."""
+        table: pd.DataFrame = self.arrow("beliefs").to_pandas()
+        return table
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """One row for each link between clients; ValueError likewise."""
+        table: pd.DataFrame = self.arrow("links").to_pandas()
+        return table
+
+    @cached_property
     def probes(self) -> pd.DataFrame:
         """One row for each client that was asked for its loss; ValueError where the policy asks nobody."""
         table: pd.DataFrame = self.arrow("probes").to_pandas()

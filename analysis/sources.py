@@ -21,7 +21,18 @@ FORMAT = 1
 """The newest format version this reader knows."""
 
 TableName = Literal[
-    "rounds", "clients", "jams", "detections", "messages", "partition", "probes", "script", "evaluations", "what_ifs"
+    "rounds",
+    "clients",
+    "jams",
+    "detections",
+    "messages",
+    "beliefs",
+    "links",
+    "partition",
+    "probes",
+    "script",
+    "evaluations",
+    "what_ifs",
 ]
 
 ADDED: tuple[TableName, ...] = ("what_ifs",)
@@ -50,6 +61,8 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
     ),
+    "beliefs": ("round", "client", "opinion", "belief", "index_value", "member"),
+    "links": ("source", "target", "distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"),
     "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
     "probes": (

@@ -20,6 +20,7 @@ from analysis.figures.partition import partition_figure
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat
 from analysis.figures.states import states_figure
 from analysis.figures.style import ShownFigure, add_note, save_figure
+from analysis.figures.topology import topology_figure
 from analysis.figures.updates import delivered_figure, outcomes_figure, phases_figure, selections_figure
 from analysis.groups import Groups, group_runs
 from analysis.names import did_you_mean
@@ -119,6 +120,10 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
     "course": (
         "The regret rate of one run, with its changes, jamming and outages",
         lambda groups, its: course_figure(groups, window=its.window, over=its.over, look=its.look),
+    ),
+    "topology": (
+        "The graph between clients, with what each of them believes",
+        lambda groups, its: topology_figure(groups, round=its.round, look=its.look),
     ),
     "partition": ("Training samples by client and label", lambda groups, its: partition_figure(groups, look=its.look)),
 }

@@ -8,9 +8,11 @@ the top m. A client that has heard of fewer than m better ones believes so: cut 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
@@ -19,6 +21,7 @@ from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.draws import PeerDraws
 from netsim.peers.gossip.flooding import Flooding
 from netsim.peers.gossip.push import Push
+from netsim.records.rows import BeliefRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
@@ -72,6 +75,14 @@ class ConsensusOutcome:
     residual: float
     disagreement: float
     """Share of clients that did not name the true top m when training started."""
+
+    def rows(self, slot: int, opinions: FloatArray) -> Iterator[BeliefRow]:
+        """What each client thinks now, having begun with `opinions` (K,)."""
+        member = np.zeros(opinions.size, bool)
+        member[self.members] = True
+        columns = (opinions.tolist(), self.beliefs.tolist(), self.index.tolist(), member.tolist())
+        for client, values in enumerate(zip(*columns, strict=True)):
+            yield BeliefRow(slot, client, *values)
 
 
 def _check_wave(links: PeerLinks, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:

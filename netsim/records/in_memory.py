@@ -10,6 +10,7 @@ import pyarrow as pa
 from netsim.records.attempts import AttemptTable, Block, NoTable
 from netsim.records.columns import column, words_at
 from netsim.records.rows import (
+    BELIEFS,
     CLIENTS,
     DETECTIONS,
     EVALUATIONS,
@@ -18,6 +19,7 @@ from netsim.records.rows import (
     PROBES,
     ROUNDS,
     SCRIPT,
+    BeliefRow,
     DetectionRow,
     EvaluationRow,
     JamRow,
@@ -153,6 +155,7 @@ class ArrowRecorder:
         jams: bool = False,
         detections: bool = False,
         messages: bool = False,
+        beliefs: bool = False,
         probes: bool = False,
         script: bool = False,
         evaluations: bool = False,
@@ -164,6 +167,7 @@ class ArrowRecorder:
             "jams": jams,
             "detections": detections,
             "messages": messages,
+            "beliefs": beliefs,
             "probes": probes,
             "script": script,
             "evaluations": evaluations,
@@ -174,6 +178,7 @@ class ArrowRecorder:
             "jams": JAMS,
             "detections": DETECTIONS,
             "messages": MESSAGES,
+            "beliefs": BELIEFS,
             "probes": PROBES,
             "script": SCRIPT,
             "evaluations": EVALUATIONS,
@@ -200,6 +205,9 @@ class ArrowRecorder:
 
     def message(self, row: MessageRow) -> None:
         self._keep("messages", row)
+
+    def belief(self, row: BeliefRow) -> None:
+        self._keep("beliefs", row)
 
     def probe(self, row: ProbeRow) -> None:
         self._keep("probes", row)

@@ -250,6 +250,22 @@ class MessageRow(NamedTuple):
     size_bytes: int
 
 
+class BeliefRow(NamedTuple):
+    """What one client thinks at the end of one consensus phase."""
+
+    round: int
+    """The slot."""
+    client: int
+    opinion: float
+    """Its own test of the model, which the phase began with."""
+    belief: float
+    """Its probability that it should be selected, as it computed it."""
+    index_value: float
+    """What it told the others."""
+    member: bool
+    """Whether it takes part."""
+
+
 class EvaluationRow(NamedTuple):
     """What one metric of the user's own says of the model as a round, or a slot, ends."""
 
@@ -304,5 +320,6 @@ PROBES = _schema("probes", ProbeRow, {"outcome": _NAMES, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
 MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
+BELIEFS = _schema("beliefs", BeliefRow, {})
 EVALUATIONS = _schema("evaluations", EvaluationRow, {"metric": _NAMES})
 SCRIPT = _schema("script", ScriptRow, {"action": _NAMES})

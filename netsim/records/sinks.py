@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from netsim.records.attempts import AttemptTable, NoTable, RowList
 from netsim.records.rows import (
+    BELIEFS,
     CLIENTS,
     DETECTIONS,
     EVALUATIONS,
@@ -17,6 +18,7 @@ from netsim.records.rows import (
     PROBES,
     ROUNDS,
     SCRIPT,
+    BeliefRow,
     DetectionRow,
     EvaluationRow,
     JamRow,
@@ -76,6 +78,9 @@ class Recorder(Protocol):
     def message(self, row: MessageRow) -> None:
         """A message between clients has ended, or the run has ended before it."""
 
+    def belief(self, row: BeliefRow) -> None:
+        """A consensus phase has ended, for one client."""
+
     def probe(self, row: ProbeRow) -> None:
         """A probe has ended, or the run has ended before it."""
 
@@ -107,6 +112,9 @@ class NoRecorder:
     def message(self, row: MessageRow) -> None:
         return None
 
+    def belief(self, row: BeliefRow) -> None:
+        return None
+
     def probe(self, row: ProbeRow) -> None:
         return None
 
@@ -129,6 +137,7 @@ class MemoryRecorder:
         self.jams: list[JamRow] = []
         self.detections: list[DetectionRow] = []
         self.messages: list[MessageRow] = []
+        self.beliefs: list[BeliefRow] = []
         self.probes: list[ProbeRow] = []
         self.acts: list[ScriptRow] = []
         self.evaluations: list[EvaluationRow] = []
@@ -147,6 +156,9 @@ class MemoryRecorder:
 
     def message(self, row: MessageRow) -> None:
         self.messages.append(row)
+
+    def belief(self, row: BeliefRow) -> None:
+        self.beliefs.append(row)
 
     def probe(self, row: ProbeRow) -> None:
         self.probes.append(row)
@@ -167,6 +179,7 @@ def table_files(
     jams: bool = False,
     detections: bool = False,
     messages: bool = False,
+    beliefs: bool = False,
     probes: bool = False,
     script: bool = False,
     evaluations: bool = False,
@@ -178,6 +191,7 @@ def table_files(
         "jams": jams,
         "detections": detections,
         "messages": messages,
+        "beliefs": beliefs,
         "probes": probes,
         "script": script,
         "evaluations": evaluations,
@@ -187,8 +201,8 @@ def table_files(
 
 class ParquetRecorder:
     """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
-    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `probes.parquet` if `probes`; `script.parquet`
-    if `script`; `evaluations.parquet` if `evaluations`.
+    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `beliefs.parquet` if `beliefs`; `probes.parquet`
+    if `probes`; `script.parquet` if `script`; `evaluations.parquet` if `evaluations`.
 
     `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
     needs no checkpoint any more removes.
@@ -202,6 +216,7 @@ class ParquetRecorder:
         jams: bool = False,
         detections: bool = False,
         messages: bool = False,
+        beliefs: bool = False,
         probes: bool = False,
         script: bool = False,
         evaluations: bool = False,
@@ -211,10 +226,12 @@ class ParquetRecorder:
         dwells = Table(folder, "jams", JAMS) if jams else None
         declared = Table(folder, "detections", DETECTIONS) if detections else None
         sent = Table(folder, "messages", MESSAGES) if messages else None
+        thought = Table(folder, "beliefs", BELIEFS) if beliefs else None
         asked = Table(folder, "probes", PROBES) if probes else None
         acts = Table(folder, "script", SCRIPT) if script else None
         metrics = Table(folder, "evaluations", EVALUATIONS) if evaluations else None
-        self._tables = [table for table in (rounds, updates, dwells, declared, sent, asked, acts, metrics) if table is not None]
+        tables = (rounds, updates, dwells, declared, sent, thought, asked, acts, metrics)
+        self._tables = [table for table in tables if table is not None]
         self.digests: dict[str, str] = {}
         """The SHA-256 of each file, once the recorder is closed."""
         self.round = rounds.rows.append
@@ -222,6 +239,7 @@ class ParquetRecorder:
         self.jam = dwells.rows.append if dwells else NoRecorder().jam
         self.detection = declared.rows.append if declared else NoRecorder().detection
         self.message = sent.rows.append if sent else NoRecorder().message
+        self.belief = thought.rows.append if thought else NoRecorder().belief
         self.probe = asked.rows.append if asked else NoRecorder().probe
         self.evaluation = metrics.rows.append if metrics else NoRecorder().evaluation
         self.script = acts.rows.append if acts else NoRecorder().script

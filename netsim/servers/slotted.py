@@ -288,17 +288,16 @@ class FlDaServer(SlotServer):
     """FL&DA (Algorithm 2): clients test the model, exchange beliefs, spread their indices, and the top m take part.
 
     Opinions are those of the model as it is in the consensus phase: of the test at the end of the slot before, and in slot 1
-    of a test of the first model. A slot begins when the last client has tested.
+    of a test of the first model. A slot begins when the last client has tested. `beliefs`: whether they are recorded.
     """
 
-    def __init__(self, *, policy: IndexPolicy, consensus: ConsensusPhase, **keywords: Any) -> None:
+    def __init__(self, *, policy: IndexPolicy, consensus: ConsensusPhase, beliefs: bool = False, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.policy = policy
         self.consensus = consensus
         self.outcome: ConsensusOutcome | None = None
         """What came of the last consensus phase."""
-        self.on_consensus: Callable[[int, ConsensusOutcome], None] = lambda slot, outcome: None
-        """Told of every consensus phase, before training."""
+        self._records_beliefs = beliefs
         if self.clients.energy is not None:
             consensus.links.bytes_over = np.zeros(consensus.links.graph.edges, np.int64)
         self._opinions: FloatArray | None = None
@@ -323,7 +322,8 @@ class FlDaServer(SlotServer):
         outcome = yield from self.consensus.run(slot, opinions, lambda beliefs: self.policy.index(slot, beliefs))
         self.outcome = outcome
         self._meter_messages()
-        self.on_consensus(slot, outcome)
+        for row in outcome.rows(slot, opinions) if self._records_beliefs else ():
+            self.recorder.belief(row)
         return outcome.members
 
     def _meter_messages(self) -> None:

@@ -64,6 +64,8 @@ class Built:
     """The timelines of the three phases of an update: download, compute, upload."""
     channels: AssignedAccess[Any] | None
     """The sub-channels with states, where the server has such."""
+    graph: Any = None
+    """The `models.peers.graph.PeerGraph` between the clients, where they decide among themselves."""
     cautions: tuple[Caution, ...] = ()
     """What the scenario is warned of."""
 
@@ -141,6 +143,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         trained=trained,
         delays=delays,
         channels=composed.channels,
+        graph=None if composed.consensus is None else composed.consensus.links.graph,
         cautions=tuple(before_run(scenario, population, delays, worked, besides_s)),
     )
 

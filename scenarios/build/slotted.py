@@ -60,7 +60,8 @@ def fl_da(world: World) -> Composed:
     shared, channels = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     consensus = _consensus(world, _by_slots(world), shared["training"].pool.medium.outages)
-    server = FlDaServer(policy=policy, consensus=consensus, **shared)
+    beliefs = world.scenario.output.beliefs_table
+    server = FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
 
 

@@ -1,21 +1,18 @@
-"""Client analytics, figure 8: the beliefs of the first clients slot by slot, which no table of a run holds.
+"""Client analytics, figure 8: the beliefs of the first clients slot by slot.
 
 Beliefs are b_n as each client computed it in the consensus phase of the slot (Tong et al. 2024, eq. 4).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.core.protocols import FloatArray
-from scenarios.build.simulation import build
-from scenarios.runs.plan import Planned
-from scenarios.runs.run import simulate
 
 if TYPE_CHECKING:
+    from analysis import Sweep
     from analysis.figures.style import ShownFigure
     from analysis.report.blocks import Block
 
@@ -23,22 +20,14 @@ CLIENTS = 5
 SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
-def beliefs(planned: Planned, folder: Path) -> FloatArray:
-    """(slots, K): the beliefs of a run of a server whose clients decide among themselves, run into `folder`."""
-    built = build(planned.scenario)
-    server: Any = built.simulation.server
-    heard: list[FloatArray] = []
-    server.on_consensus = lambda slot, outcome: heard.append(outcome.beliefs.copy())
-    simulate(built, planned.scenario, folder, overwrite=True)
-    return np.array(heard)
-
-
-def blocks(found: FloatArray) -> list[Block]:
-    """Table and figure of `found` (seeds, slots, K)."""
+def blocks(sweep: Sweep) -> list[Block]:
+    """Table and figure of the beliefs in the tables `beliefs` of a sweep's runs, of one variant."""
+    from analysis.figures.topology import belief_map
     from analysis.report.blocks import Picture, Table
     from analysis.report.tables import format_interval
     from analysis.statistics import mean_interval
 
+    found = np.array([belief_map(run) for run in sweep])
     rows = []
     for slot in (slot for slot in SLOTS if slot <= found.shape[1]):
         now = found[:, slot - 1]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.runs.sweep import Plan, plan, sweep
@@ -81,8 +79,6 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
         seeds = asked.seeds or asked.setup.seeds
         return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
-    if asked.what.beliefs:
-        return _beliefs(asked, out, runs, progress)
     sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)
     return answer(asked, open_sweep(out / RUNS))
 
@@ -95,6 +91,10 @@ def answer(asked: Asked, done: Sweep) -> Document:
     from analysis.report.parameters import parameter_sections
 
     what = asked.what
+    if what.beliefs:
+        from scenarios.papers.beliefs import blocks
+
+        return _document(asked, [Section("Beside the paper", blocks(done))], len(done), done.seeds)
     comparison = compare(done, metrics=what.metrics)
     beside = _table(asked, done, comparison)
     sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", [beside])]
@@ -115,20 +115,6 @@ def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Seque
     told += [Text(cost), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
     last = Section("How it was run", told)
     return Document(f"{what.shows.partition(':')[0]}: {what.paper}", what.shows, [*sections, last])
-
-
-def _beliefs(asked: Asked, out: Path, runs: Plan, progress: Callable[[list[int]], None] | None) -> Document:
-    """The beliefs of each run, listened to as it goes on."""
-    from analysis.report.blocks import Section
-    from scenarios.papers.beliefs import beliefs, blocks
-
-    found = []
-    for number, one in enumerate(runs.runs, start=1):
-        found.append(beliefs(one, out / RUNS / one.path))
-        if progress is not None:
-            progress([p.scenario.rounds if place < number else 0 for place, p in enumerate(runs.runs)])
-    section = Section("Beside the paper", blocks(np.array(found)))
-    return _document(asked, [section], len(found), [one.seed for one in runs.runs])
 
 
 def write(document: Document, out: Path) -> list[Path]:

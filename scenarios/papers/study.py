@@ -60,7 +60,7 @@ class Reproduction:
     consensus: bool = False
     """Whether tables of message times belong to it."""
     beliefs: bool = False
-    """Whether it shows beliefs slot by slot, which no table of a run holds: its runs are listened to, one after the other."""
+    """Whether it shows beliefs slot by slot; its scenario sets `output.beliefs_table`."""
     solvers: bool = False
     """Whether it measures what searches cost, and simulates nothing."""
     cells: bool = False

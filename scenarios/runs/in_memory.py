@@ -22,12 +22,13 @@ from scenarios.runs.cluster import opened
 from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.failures_listed import Failures
+from scenarios.runs.given_tables import given_tables
 from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
 from scenarios.runs.plan import Plan, Planned, unpacked
 from scenarios.runs.reading import to_toml
-from scenarios.runs.run import identified, label_counts, partition_table, tables_of
+from scenarios.runs.run import identified, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.workers import Board, Killed
 from scenarios.schema.errors import UserError
@@ -54,9 +55,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
         simulation.run(after_round=after_round)
     simulation.close()
     tables: dict[str, Any] = dict(recorder.tables)
-    counts = label_counts(built)
-    if counts is not None:
-        tables["partition"] = partition_table(counts)
+    tables |= given_tables(built, scenario)
     opened = {name: partial(_opened, tables[name]) for name in COLUMNS if name in tables}
     told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | identified(scenario, code)
     refuse_unbalanced(told["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")

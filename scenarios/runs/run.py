@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from analysis.checksums import FILES, DamagedFileError
 from analysis.sources import COLUMNS, RunFolder
 from netsim.records import atomic
-from netsim.records.columns import column
-from netsim.records.sinks import FORMAT, ParquetRecorder, table_files
+from netsim.records.sinks import ParquetRecorder, table_files
 from netsim.records.tables import UNFINISHED, DamagedPieceError
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
@@ -29,6 +26,7 @@ from scenarios.runs.collector import long_lived
 from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, open_run, write_json
+from scenarios.runs.given_tables import NAMES, given_tables
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
@@ -41,7 +39,7 @@ from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, versio
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
-_PARTITION = "partition.parquet"
+_GIVEN = tuple(f"{name}.parquet" for name in NAMES)
 CHECKPOINT_S = 60.0
 """Seconds of wall time between two checkpoints of a run."""
 FIRST_S = 2.0
@@ -81,13 +79,13 @@ def simulate(
 ) -> dict[str, Any]:
     """As `run`, for a simulation that is built already. `also`: further files that `after_round` writes into the folder."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
-    counts = label_counts(built)
-    files = [*files_of(scenario, counts), *also]
+    given = given_tables(built, scenario)
+    files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
     with stop_requests() as stop, made(out), locked(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
-        return _from_the_start(built, scenario, out, files, counts, stop, after_round, checkpoint_s)
+        return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
 
 
 def _from_the_start(
@@ -95,7 +93,7 @@ def _from_the_start(
     scenario: Scenario,
     out: Path,
     files: list[str],
-    counts: NDArray[Any] | None,
+    given: Mapping[str, pa.Table],
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
@@ -103,9 +101,9 @@ def _from_the_start(
     with orderly(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
-        if counts is not None:
-            with atomic.replacing(out / _PARTITION) as file:
-                pq.write_table(partition_table(counts), file, compression="zstd")
+        for name, table in given.items():
+            with atomic.replacing(out / f"{name}.parquet") as file:
+                pq.write_table(table, file, compression="zstd")
         return _simulate(built, scenario, marker, None, stop, after_round, checkpoint_s)
 
 
@@ -137,10 +135,10 @@ def go_on(
         built = build(scenario)
         built.simulation.limit_events(event_limit)
         if state is None:
-            counts = label_counts(built)
-            files = files_of(scenario, counts)
+            given = given_tables(built, scenario)
+            files = files_of(scenario, given)
             check_run(folder, True, files)
-            return _from_the_start(built, scenario, folder, files, counts, stop, after_round, checkpoint_s)
+            return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
         with orderly(folder):
             return _simulate(built, scenario, begun_run(folder), state, stop, after_round, checkpoint_s)
 
@@ -167,7 +165,7 @@ def _simulate(
         tables.load_state_dict(state["tables"])
     simulation.record_to(Summing(tables, totals))
     code = used([] if state is None else state["own_code"], own_code(scenario), simulation.server.round + 1)
-    files = checksums(out, [name for name in (SCENARIO, _PARTITION) if name in marker.files])
+    files = checksums(out, [name for name in (SCENARIO, *_GIVEN) if name in marker.files])
 
     def keep() -> None:
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
@@ -258,9 +256,9 @@ def _whole() -> Iterator[None]:
         raise UserError(f"{error}; run it again") from error
 
 
-def files_of(scenario: Scenario, counts: NDArray[Any] | None) -> list[str]:
-    """The files of a run once it is complete; `counts` as of `label_counts`."""
-    return [SCENARIO, *table_files(**tables_of(scenario)), *([] if counts is None else [_PARTITION]), SUMMARY]
+def files_of(scenario: Scenario, given: Iterable[str]) -> list[str]:
+    """The files of a run once it is complete; `given`: the names of its tables of `given_tables`."""
+    return [SCENARIO, *table_files(**tables_of(scenario)), *(f"{name}.parquet" for name in given), SUMMARY]
 
 
 def tables_of(scenario: Scenario) -> dict[str, bool]:
@@ -270,22 +268,8 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "jams": bool(scenario.jammers),
         "detections": scenario.scheduler is not None,
         "messages": scenario.output.messages_table,
+        "beliefs": scenario.output.beliefs_table and scenario.server.kind == "fl-da",
         "probes": scenario.probes,
         "script": scenario.script is not None,
         "evaluations": scenario.learner is not None and bool(scenario.learner.metrics),
     }
-
-
-def label_counts(built: Built) -> NDArray[Any] | None:
-    """(K, labels) training samples of each label that each client holds; None where nothing is trained."""
-    return built.trained.label_counts if built.trained is not None else None
-
-
-def partition_table(counts: NDArray[Any]) -> pa.Table:
-    """The table `partition` of `counts` (K, labels): how many training samples of each label each client holds."""
-    clients, labels = np.nonzero(counts)
-    kinds = {"client": pa.int64(), "label": pa.int32(), "samples": pa.int64()}
-    schema = pa.schema(list(kinds.items()), metadata={"netsim.table": "partition", "netsim.format": str(FORMAT)})
-    values = (clients, labels, counts[clients, labels])
-    columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
-    return pa.Table.from_arrays(columns, schema=schema)

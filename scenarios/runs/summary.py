@@ -15,6 +15,7 @@ from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
+from netsim.records.rows import BeliefRow
 from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
@@ -97,6 +98,7 @@ class Summing:
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
+        self.belief: Callable[[BeliefRow], None] = inner.belief
         self.probe: Callable[[ProbeRow], None] = inner.probe
         self.script: Callable[[ScriptRow], None] = inner.script
         self.evaluation: Callable[[EvaluationRow], None] = inner.evaluation

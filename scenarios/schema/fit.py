@@ -70,5 +70,6 @@ def _without_slots(scenario: Scenario) -> None:
     if scenario.policy is not None and scenario.policy.kind in (*OPINION_POLICIES, *INDEX_POLICIES):
         remedy = "fl-da" if scenario.policy.kind in INDEX_POLICIES else "fl-fa"
         raise problem(("policy", "kind"), scenario.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")
-    if scenario.output.messages_table:
-        raise problem(("output", "messages_table"), True, "there are messages between clients with server.kind = 'fl-da' only")
+    for name, what in (("messages_table", "messages between clients"), ("beliefs_table", "beliefs of clients")):
+        if getattr(scenario.output, name):
+            raise problem(("output", name), True, f"there are {what} with server.kind = 'fl-da' only")

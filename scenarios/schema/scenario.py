@@ -81,6 +81,8 @@ class Output(Section):
     """Write clients.parquet, one row for each attempt of a client."""
     messages_table: bool = False
     """Write messages.parquet, a row for each message between clients (fl-da); every message is then simulated as an event."""
+    beliefs_table: bool = False
+    """Write beliefs.parquet, a row for each client and slot, and links.parquet, the graph between the clients (fl-da)."""
 
 
 class Variant(Section):

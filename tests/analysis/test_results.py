@@ -15,6 +15,7 @@ import pytest
 
 from analysis import sources
 from analysis.results import COLUMNS, Run, is_run, is_sweep, open_run, open_sweep
+from netsim.records import rows
 from netsim.records import sinks as trace
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep, write_table
 
@@ -182,6 +183,7 @@ def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
     assert tuple(trace.ROUNDS.names) == COLUMNS["rounds"]
     assert tuple(trace.CLIENTS.names) == COLUMNS["clients"]
     assert tuple(trace.MESSAGES.names) == COLUMNS["messages"]
+    assert tuple(rows.BELIEFS.names) == COLUMNS["beliefs"]
     assert tuple(trace.JAMS.names) == COLUMNS["jams"]
     assert tuple(trace.DETECTIONS.names) == COLUMNS["detections"]
     run = write_run(tmp_path / "run")

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from tests.golden import adapter
 from tests.golden.cases import INPUTS
 
-LEARNT = frozenset({"accuracy", "loss", "loss_rms", "training_loss", "opinion", "reward", "genie_reward", "residual"})
+LEARNT = frozenset(
+    {"accuracy", "loss", "loss_rms", "training_loss", "opinion", "belief", "index_value", "reward", "genie_reward", "residual"}
+)
 LEARNT_FIGURES = frozenset({"final.accuracy", "final.loss", "final.regret"})
 """Columns, and figures of the summary, that follow from trained weights where a scenario has a learner."""
 EXACT, TRAINED = 1e-9, 1e-4

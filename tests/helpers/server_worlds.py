@@ -23,5 +23,5 @@ WORLDS: dict[str, dict[str, Any]] = {
     | {"rounds": 30, "server": {"kind": "safa", "per_round": 3, "lag_tolerance": 2, "deadline_s": 1.5}, "learner": LEARNER},
     "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
     "fl-fa": other("policy", "quick-init-ucb"),
-    "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True}, "rounds": 12},
+    "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True, "beliefs_table": True}, "rounds": 12},
 }

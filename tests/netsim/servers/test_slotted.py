@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from models.policies.random import Random
 from models.privacy import NoPrivacy
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
+from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
-from netsim.peers.consensus import ConsensusPhase, StartRule
+from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.links import PeerLinks
 from netsim.records.sinks import MemoryRecorder, ParquetRecorder
@@ -48,6 +50,21 @@ JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
 
 def still(value_s: float = 0.0) -> Unchanging[Any]:
     return Unchanging(Constant(value_s=value_s))
+
+
+class _Listening(ConsensusPhase):
+    """A consensus phase that keeps what came of each slot."""
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.outcomes: list[ConsensusOutcome] = []
+
+    def run(
+        self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]
+    ) -> Generator[Any, Any, ConsensusOutcome]:
+        outcome = yield from super().run(slot, opinions, index_of)
+        self.outcomes.append(outcome)
+        return outcome
 
 
 class Run:
@@ -141,7 +158,7 @@ class Run:
                 streams=self.streams,
                 **(links or {}),
             )
-            consensus = ConsensusPhase(
+            consensus = _Listening(
                 links=peer_links,
                 belief=PeerBelief(graph=self.graph, model=model),
                 gossip=PeerGossip(graph=self.graph, size=M, payload=payload),
@@ -153,8 +170,8 @@ class Run:
                 engine=engine,
                 ties=ties,
             )
-            self.server = FlDaServer(policy=self.policy, consensus=consensus, **shared)
-            self.server.on_consensus = lambda slot, outcome: self.outcomes.append(outcome)
+            self.outcomes = consensus.outcomes
+            self.server = FlDaServer(policy=self.policy, consensus=consensus, beliefs=True, **shared)
         self.server.record_to(self.recorder)
         self.simulation = Simulation(clock=self.clock, server=self.server, recorder=self.recorder, rounds=slots)
 
