@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
 from netsim.clients.update import OUTCOMES
 from netsim.records.rows import UpdateRow
 
 if TYPE_CHECKING:
+    from netsim.clients.powers import KnownPhases
     from netsim.core.protocols import FloatArray, IntArray
 
 SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, EPSILON, LEAK, AWAY = range(11)
 """Rows of `times`: seconds, NaN where a step is not reached, but for what privacy costs."""
-CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED = range(14)
+CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED = range(15)
 """Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
-`ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it."""
-TIMES, COUNTS = AWAY + 1, CHARGED + 1
+`ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
+many starts and ends of phases have been told to whoever counts energy."""
+TIMES, COUNTS = AWAY + 1, METERED + 1
 """How many rows there are of each."""
 DELIVERED, LOST, LATE, ABORTED = range(4)
 _TIMES = {
@@ -48,6 +51,11 @@ _COUNTS = {
     "drawn_steps": DRAWN,
 }
 _OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
+_JOULES = {
+    "receive_j": (RECEIVING, DOWN_START, DOWN_END),
+    "compute_j": (COMPUTING, TRAIN_START, TRAIN_END),
+    "send_j": (SENDING, UP_START, UP_END),
+}
 _EVER = np.inf
 
 
@@ -68,10 +76,10 @@ class Groups(Protocol):
 class Columns:
     """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups`: those of clients, None: there are none.
 
-    `times` (11, n), `counts` (14, n): rows as of the constants above.
+    `times` (11, n), `counts` (15, n): rows as of the constants above. `phases`: what they draw, None: that is not counted.
     """
 
-    __slots__ = ("causes", "counts", "groups", "times")
+    __slots__ = ("causes", "counts", "groups", "phases", "times")
     updates = ()
     """None of them is an object of its own."""
 
@@ -81,28 +89,34 @@ class Columns:
         counts: IntArray,
         causes: Sequence[str],
         groups: Groups | None,
+        phases: KnownPhases | None = None,
     ) -> None:
         self.times = times
         self.counts = counts
         self.causes = causes
         self.groups = groups
+        self.phases = phases
+
+    def _of(self, times: FloatArray, counts: IntArray) -> Columns:
+        """Others of the same world."""
+        return Columns(times, counts, self.causes, self.groups, self.phases)
 
     def __len__(self) -> int:
         return len(self.counts[0])
 
     def piece(self, first: int, last: int) -> Columns:
         """Those from place `first` up to `last`, not included; the same memory."""
-        return Columns(self.times[:, first:last], self.counts[:, first:last], self.causes, self.groups)
+        return self._of(self.times[:, first:last], self.counts[:, first:last])
 
     def at(self, places: IntArray) -> Columns:
         """Those at `places` (m,), in this order."""
-        return Columns(self.times.take(places, axis=1), self.counts.take(places, axis=1), self.causes, self.groups)
+        return self._of(self.times.take(places, axis=1), self.counts.take(places, axis=1))
 
     def with_others(self, others: Sequence[Columns]) -> Columns:
         """These, and then `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
-        return Columns(times, counts, self.causes, self.groups)
+        return self._of(times, counts)
 
     def column(self, name: str) -> Any:
         """The column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for null."""
@@ -123,7 +137,18 @@ class Columns:
             if known.all():
                 return values
             return [amount if is_known else None for amount, is_known in zip(values.tolist(), known.tolist(), strict=True)]
+        if self.phases is not None and name in _JOULES:
+            state, start, end = _JOULES[name]
+            return self.phases.joules(state, self.counts[CLIENT], self.times[end] - self.times[start])
         return [None] * len(self)
+
+    def meter(self, until_s: float, *, ended: bool) -> None:
+        """Tell what they have drawn up to `until_s`, by when all of them have `ended`, or none."""
+        assert self.phases is not None
+        times, counts = self.times, self.counts
+        told = counts[METERED] if counts[METERED].any() else None
+        leave_s = times[END] if ended else None
+        counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, told, until_s)
 
     def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
         """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
@@ -146,7 +171,7 @@ class Columns:
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
         counts[UP, np.isnan(times[UP_START])] = 0
-        return Columns(times, counts, self.causes, self.groups)
+        return self._of(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
         """As they are once all of them are cut at `now_s`, before they end: the phase that each is in ends then."""

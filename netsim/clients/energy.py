@@ -10,51 +10,33 @@ times of presence; and the integral of power over time, which is told of every c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral
-from netsim.core.errors import ParameterError
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral, Spent
+from netsim.clients.powers import KnownPhases, Powers
+from netsim.clients.update import COMPUTE, DOWNLOAD, UPLOAD
 
 if TYPE_CHECKING:
     from netsim.clients.battery import Batteries
     from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
 
 _EVER = float("inf")
-MOST_W = 1e12
-"""The largest power: sums over many clients and a long time stay far below the largest float."""
 COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "idle_j": IDLE}
 """Columns of a round, and the states whose energy they tell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Powers:
-    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
-
-    idle_w: FloatArray
-    compute_w: FloatArray
-    send_w: FloatArray
-    receive_w: FloatArray
-    off_w: FloatArray
-
-    def __post_init__(self) -> None:
-        for name in ("idle_w", "compute_w", "send_w", "receive_w", "off_w"):
-            values: FloatArray = getattr(self, name)
-            bad = ~((values >= 0) & (values <= MOST_W))
-            if bad.any():
-                client = int(np.argmax(bad))
-                value = float(values[client])
-                told = f"must be >= 0 watts and finite, at most {MOST_W:g}"
-                raise ParameterError(name, value, told, shown=f" = {value!r} for client {client}")
+DRAWS = {DOWNLOAD: RECEIVING, COMPUTE: COMPUTING, UPLOAD: SENDING}
+"""The state that a client is in, by the phase of its update."""
 
 
 class Drawing(Protocol):
     """Whose phases are metered: an attempt of an update."""
 
     client: int
+    phase: str
+    phase_start_s: float
     drawing: int
     """The state it is in."""
     watts: tuple[float, ...]
@@ -97,12 +79,13 @@ class Energy:
         self.batteries = batteries
         self.charger = charger
         self.integral = PowerIntegral()
-        self._power_w, self._offset_j = self.integral.watts, self.integral.offset_j
+        self._told_w, self._told_j = self.integral.told_w, self.integral.told_j
         self.besides = Besides()
-        self.attempts_j = [0.0] * 4
-        """What attempts have drawn, by state."""
-        self.displaced_j = 0.0
-        """Idle energy that clients would have drawn in the phases of their updates."""
+        self.spent = Spent()
+        self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
+        """What attempts draw that are worked out together."""
+        self.catch_up: Callable[[float], None] = lambda now_s: None
+        """Lets whoever works them out tell all that has happened up to now."""
         self.aborted = 0
         """Attempts that an empty battery aborted so far."""
         clients = len(powers.idle_w)
@@ -112,11 +95,8 @@ class Energy:
         self._base_j: FloatArray = np.zeros(clients)
         """(K,) what each would have drawn up to `_base_s`, had it never been in a phase."""
         self._base_s: FloatArray = np.zeros(clients)
-        # In plain numbers, where all clients draw the same.
-        by_state = (powers.idle_w, powers.receive_w, powers.compute_w, powers.send_w)
-        self._same: tuple[float, ...] | None = None
-        if all(not each.strides[0] for each in by_state):
-            self._same = tuple(each.item(0) for each in by_state)
+        self._same = powers.same
+        """By state, in plain numbers, where all clients draw the same."""
         self._owed_j: FloatArray | None = None
         """(K,) what tests and messages drew that the batteries have not been charged with."""
         everyone = np.arange(clients)
@@ -208,9 +188,7 @@ class Energy:
         """What a client draws, by state."""
         if self._same is not None:
             return self._same
-        powers = self.powers
-        idle_w, receive_w = powers.idle_w.item(client), powers.receive_w.item(client)
-        return idle_w, receive_w, powers.compute_w.item(client), powers.send_w.item(client)
+        return tuple(watts.item(client) for watts in self.powers.by_state)
 
     def account(self, attempt: Drawing, now: float) -> None:
         """Put what `attempt` has drawn in its present state into its columns."""
@@ -225,22 +203,22 @@ class Energy:
                 attempt.send_j += joules
             else:
                 attempt.receive_j += joules
-            self.attempts_j[state] += joules
-            self.displaced_j += watts[IDLE] * seconds
+            self.spent.phases_j[state].append(joules)
+            self.spent.displaced_j.append(watts[IDLE] * seconds)
 
     def change(self, attempt: Drawing, state: int, now: float) -> None:
         """The client of `attempt` enters another state. Called in every phase of every update."""
-        before, watts, power_w, offset_j = attempt.drawing, attempt.watts, self._power_w, self._offset_j
+        before, watts, told_w, told_j = attempt.drawing, attempt.watts, self._told_w, self._told_j
         if before:
             self.account(attempt, now)
         attempt.drawing = state
         attempt.metered_s = now
         # Out of a phase a client draws what it is told to by `_rebase`, which knows no phases.
         old, new, elapsed_s = watts[before], watts[state], now - self.integral.anchor_s
-        power_w[before] -= old
-        power_w[state] += new
-        offset_j[before] -= old * elapsed_s
-        offset_j[state] += new * elapsed_s
+        told_w[before].append(-old)
+        told_w[state].append(new)
+        told_j[before].append(-(old * elapsed_s))
+        told_j[state].append(new * elapsed_s)
         if self.batteries is not None:
             self._draw(self.batteries, attempt, state, now)
 
@@ -266,6 +244,11 @@ class Energy:
     def resume(self, attempt: Drawing) -> None:
         """An attempt was restored from a saved state."""
         attempt.watts = self._watts_of(attempt.client)
+
+    def go_on(self, attempt: Drawing) -> None:
+        """What `attempt` draws in its present phase was told as that began, and it goes on by itself from now on."""
+        attempt.drawing, attempt.metered_s = DRAWS[attempt.phase], attempt.phase_start_s
+        self.resume(attempt)
 
     def predict(self, attempt: Drawing, now: float) -> None:
         """Find out again until when the client of `attempt` will last."""
@@ -310,6 +293,8 @@ class Energy:
 
     def totals(self, now_s: float) -> dict[str, float]:
         """Columns of a round that add up over rounds, since the start of the run; all is advanced to `now_s`."""
+        self.catch_up(now_s)
+        self.spent.settle()
         joules = self.integral.joules(now_s)
         by_state = {name: joules[state] for name, state in COLUMNS.items()}
         return {**by_state, "besides_j": sum(self.besides.up_to(now_s))}
@@ -323,21 +308,23 @@ class Energy:
 
         Accounted for are attempts, tests, opinions and messages, and idle energy by times of presence.
         """
+        self.catch_up(now_s)
+        self.spent.settle()
         integral, besides = self.integral.joules(now_s), self.besides.up_to(now_s)
-        own = [self.idle_j(now_s), *self.attempts_j[RECEIVING:]]
+        own = [self.idle_j(now_s), *self.spent.attempts_j[RECEIVING:]]
         return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
 
     def idle_j(self, now_s: float) -> float:
         """Idle energy of all clients by their times of presence, less what they spent in phases."""
-        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.displaced_j
+        self.spent.settle()
+        return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.spent.idle_j
 
     def state_dict(self) -> State:
         """Both accounts, charges, and who is at a charger; presence is kept by whoever owns it."""
         state: dict[str, Any] = {
             "integral": self.integral.state_dict(),
             "besides": self.besides.state_dict(),
-            "attempts_j": list(self.attempts_j),
-            "displaced_j": self.displaced_j,
+            "spent": self.spent.state_dict(),
             "owed_j": None if self._owed_j is None else self._owed_j.copy(),
             "aborted": self.aborted,
             "here": self._here.copy(),
@@ -354,7 +341,7 @@ class Energy:
     def load_state_dict(self, state: State) -> None:
         self.integral.load_state_dict(state["integral"])
         self.besides.load_state_dict(state["besides"])
-        self.attempts_j, self.displaced_j = list(state["attempts_j"]), state["displaced_j"]
+        self.spent.load_state_dict(state["spent"])
         self._owed_j = None if state["owed_j"] is None else state["owed_j"].copy()
         self.aborted = state["aborted"]
         self._here[:], self._base_w[:] = state["here"], state["base_w"]

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
+from netsim.clients.energy import DRAWS
+from netsim.clients.power_integral import IDLE, RECEIVING, SENDING
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Update
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
-_DRAWS = {DOWNLOAD: RECEIVING, COMPUTE: COMPUTING, UPLOAD: SENDING}
 
 
 class UpdateLifecycle:
@@ -87,6 +87,7 @@ class UpdateLifecycle:
         for carrier, following in ((self._down, self._downloaded), (self._up, self._uploaded)):
             carrier.on_end = partial(self._carried, following)
             carrier.on_stop = partial(self._carried, self._stopped)
+        self._battery = energy is not None and energy.batteries is not None
         self._charged = energy is not None and energy.charger is not None
 
     def begin_all(self, updates: Sequence[Update], now: float) -> None:
@@ -163,8 +164,9 @@ class UpdateLifecycle:
         """Enter a phase of known length: its end, or the client's departure if that comes first, is the next event."""
         due_s = now + duration_s
         if self._energy is not None:
-            update.ends_s = due_s
-            self._energy.change(update, _DRAWS[phase], now)
+            if self._battery:
+                update.ends_s = due_s
+            self._energy.change(update, DRAWS[phase], now)
         # Presence is [comes, goes): whoever would end at the very moment of leaving has left.
         if due_s >= update.departure_s:
             due_s = update.departure_s

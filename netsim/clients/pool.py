@@ -89,7 +89,7 @@ class ClientPool(Tallies):
         """Who is told when somebody has come or gone by an act from outside."""
         self._availability_draws = availability_draws
         self._charged = energy is not None and energy.batteries is not None
-        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and energy is None)
+        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged)
         """Attempts that are worked out together."""
 
     @property
@@ -269,6 +269,8 @@ class ClientPool(Tallies):
             self.alive_now[update.client] = self._in_flight[update.client] = update
             self.busy[update.client] = True
             self.life.sending += update.phase == UPLOAD
+            if self.energy is not None:
+                self.energy.go_on(update)
         for place in order.tolist():
             self.life.schedule(updates[place])
 

@@ -1,11 +1,17 @@
 """The integral of power over time, by state: fed by changes of power as they happen, and by nothing that is computed from it.
 
-A change of w watts at time t adds w (T - t) joules up to any later T. So two sums for each state tell the energy at every T, and
-a change costs two additions, whoever it is of and however many clients there are. Times count from the last time it was read.
+A change of w watts at time t adds w (T - t) joules up to any later T. So two sums for each state tell the energy at every T,
+whoever a change is of and however many clients there are. Times count from the last time it was read.
+
+What is told between two readings is kept, and summed exactly (`math.fsum`) by the next: the sums do not depend on the order in
+which changes were told, so that attempts may tell theirs one by one as they happen, or all together.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from math import fsum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +26,17 @@ IDLE, RECEIVING, COMPUTING, SENDING = range(4)
 class PowerIntegral:
     """Joules drawn by all clients in each of the four states."""
 
-    __slots__ = ("_joules", "_planned", "anchor_s", "offset_j", "watts")
+    __slots__ = ("_joules", "_planned", "anchor_s", "offset_j", "told_j", "told_w", "watts")
 
     def __init__(self) -> None:
         self.watts = [0.0, 0.0, 0.0, 0.0]
         """What is drawn in each state now."""
         self.offset_j = [0.0, 0.0, 0.0, 0.0]
         """What `watts` times the time since `anchor_s` tells too much."""
+        self.told_w: list[list[float]] = [[], [], [], []]
+        """By state, changes of `watts` since it was last read."""
+        self.told_j: list[list[float]] = [[], [], [], []]
+        """By state, what each of them adds to `offset_j`."""
         self.anchor_s = 0.0
         self._joules = [0.0, 0.0, 0.0, 0.0]
         """Up to `anchor_s`."""
@@ -35,8 +45,8 @@ class PowerIntegral:
 
     def change(self, state: int, watts: float, time_s: float) -> None:
         """From `time_s` on so many watts more, or fewer, are drawn in `state`."""
-        self.watts[state] += watts
-        self.offset_j[state] += watts * (time_s - self.anchor_s)
+        self.told_w[state].append(watts)
+        self.told_j[state].append(watts * (time_s - self.anchor_s))
 
     def changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
         """As `change`, of several clients (n,)."""
@@ -53,6 +63,10 @@ class PowerIntegral:
 
     def joules(self, now_s: float) -> list[float]:
         """The energy of each state up to `now_s`; earlier changes may still be told later."""
+        for sums, told in ((self.watts, self.told_w), (self.offset_j, self.told_j)):
+            for state, changes in enumerate(told):
+                sums[state] += fsum(changes)
+                changes.clear()
         waiting = []
         for state, watts, times_s in self._planned:
             due = times_s <= now_s
@@ -71,14 +85,65 @@ class PowerIntegral:
         """The sums, and what is planned."""
         sums = {"watts": list(self.watts), "offset_j": list(self.offset_j), "joules": list(self._joules)}
         planned = [[state, watts.copy(), times_s.copy()] for state, watts, times_s in self._planned]
-        return {**sums, "anchor_s": self.anchor_s, "planned": planned}
+        told = {"told_w": list(map(_in_order, self.told_w)), "told_j": list(map(_in_order, self.told_j))}
+        return {**sums, **told, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
         # In place: whoever changes power often holds the lists.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
+        for told, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
+            for those, saved in zip(told, state[name], strict=True):
+                those[:] = saved
         self.anchor_s = state["anchor_s"]
         self._planned = [(one, np.array(watts), np.array(times_s)) for one, watts, times_s in state["planned"]]
+
+
+class Spent:
+    """What attempts have drawn in their phases, as those account for it who know how long each lasted.
+
+    Summed as of `PowerIntegral`.
+    """
+
+    __slots__ = ("attempts_j", "displaced_j", "idle_j", "phases_j")
+
+    def __init__(self) -> None:
+        self.phases_j: list[list[float]] = [[], [], [], []]
+        """By state, of phases that were told since it was last read."""
+        self.displaced_j: list[float] = []
+        """What their clients would have drawn in them, had they been idle."""
+        self.attempts_j = [0.0] * 4
+        """By state, up to then."""
+        self.idle_j = 0.0
+        """Likewise, of idle energy that was not drawn."""
+
+    def settle(self) -> None:
+        """Add up what was told."""
+        for state, phases in enumerate(self.phases_j):
+            self.attempts_j[state] += fsum(phases)
+            phases.clear()
+        self.idle_j += fsum(self.displaced_j)
+        self.displaced_j.clear()
+
+    def state_dict(self) -> State:
+        """The sums, and what is not yet in them."""
+        told = {"phases_j": list(map(_in_order, self.phases_j)), "displaced_j": _in_order(self.displaced_j)}
+        return {**told, "attempts_j": list(self.attempts_j), "idle_j": self.idle_j}
+
+    def load_state_dict(self, state: State) -> None:
+        # In place, as of `PowerIntegral`.
+        for those, saved in zip(self.phases_j, state["phases_j"], strict=True):
+            those[:] = saved
+        self.displaced_j[:] = state["displaced_j"]
+        self.attempts_j, self.idle_j = list(state["attempts_j"]), state["idle_j"]
+
+
+def _in_order(told: list[float]) -> list[float]:
+    """Numbers of the same sum, whatever the order in which they were told: ascending, without those that cancel."""
+    times: Counter[float] = Counter()
+    for number in told:
+        times[abs(number)] += 1 if number > 0 else -1
+    return sorted(math.copysign(size, count) for size, count in times.items() if size for _ in range(abs(count)))
 
 
 class Besides:

@@ -83,6 +83,8 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
     update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None)
     for name, time_s in zip(_TIMES, times[DOWN_START : UP_END + 1], strict=True):
         setattr(update, name, time_s)
+    for name in ("receive_j", "compute_j", "send_j"):
+        setattr(update, name, plain(one.column(name))[0])
     update.samples, update.steps = plain(one.column("samples"))[0], plain(one.column("steps"))[0]
     update.bytes_down, update.bytes_up = counts[DOWN], counts[UP]
     if times[EPSILON] == times[EPSILON]:

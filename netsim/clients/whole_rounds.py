@@ -38,6 +38,7 @@ from netsim.clients.foreseen import Foreseen
 from netsim.clients.releasing import released
 
 if TYPE_CHECKING:
+    from netsim.clients.energy import Energy
     from netsim.clients.lifecycle import UpdateLifecycle
     from netsim.clients.update import ModelDraws, SendDraws, Update
     from netsim.core.clock import Clock
@@ -60,6 +61,7 @@ class Pool(Protocol):
     settled: bool
     single_followers: int
     groups: Groups | None
+    energy: Energy | None
     alive_now: dict[int, Update]
     busy: BoolArray
     last_delivery: IntArray
@@ -99,6 +101,11 @@ class WholeRounds:
         self.left = 0
         """Attempts that have not ended."""
         self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
+        self._phases = None if pool.energy is None else pool.energy.phases
+        self._unmetered: list[Columns] = []
+        """Attempts that have ended, and have not told all that they drew."""
+        if pool.energy is not None:
+            pool.energy.catch_up = self._meter
         self._simple = False
         """Whether the table is of one round, whose attempts are all delivered before it closes."""
         self._outlasting = False
@@ -128,7 +135,7 @@ class WholeRounds:
         if known is None:
             return None
         times, counts, all_arrive = known
-        table = Columns(times, counts, self._foreseen.causes, pool.groups)
+        table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
         if old:
             table = self._rest().with_others([table])
         order = table.in_order_of_end()
@@ -235,8 +242,21 @@ class WholeRounds:
         pool.successes[clients] += 1
         if self._outlasting:
             pool.busy[clients] = False
+        self._tell(table)
+
+    def _tell(self, ended: Columns) -> None:
+        if self._phases is not None:
+            self._unmetered.append(ended)
         for follow in self.followers:
-            follow(table)
+            follow(ended)
+
+    def _meter(self, until_s: float) -> None:
+        """Tell what has been drawn up to `until_s`."""
+        for ended in self._unmetered:
+            ended.meter(until_s, ended=True)
+        self._unmetered.clear()
+        if self.left and self._phases is not None:
+            self._rest().meter(until_s, ended=False)
 
     def _end(self, ended: Columns) -> None:
         """Attempts are over, in this order."""
@@ -256,8 +276,7 @@ class WholeRounds:
         pool.successes[clients] += 1
         if self._outlasting:
             pool.busy[counts[CLIENT]] = False
-        for follow in self.followers:
-            follow(ended)
+        self._tell(ended)
 
     def closed(self) -> None:
         """The round has closed: who has not ended stays busy."""
@@ -305,6 +324,7 @@ class WholeRounds:
             return
         pool, now = self._pool, self._pool.clock.now
         self.settle(now)
+        self._meter(now)
         rest, draws = self._rest(), self._draws
         self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
         if len(rest):

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from netsim.clients.battery import Batteries
-from netsim.clients.energy import Energy, Followed, Powers
+from netsim.clients.energy import Energy, Followed
+from netsim.clients.powers import Powers
 from netsim.core.protocols import Availability, FloatArray
 from netsim.core.streams import Streams
 from scenarios.build.population import Population, resolve_parameters

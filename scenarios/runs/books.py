@@ -50,9 +50,10 @@ class Accounts:
     @classmethod
     def of(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
         """At the end of a run, at `now_s`; `probes_j`: what of it probes drew."""
-        both = {name: energy.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
+        accounts = energy.accounts(now_s)
+        both = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
         attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in both.items()}
-        return cls(attempts_j, probes_j, energy.accounts(now_s))
+        return cls(attempts_j, probes_j, accounts)
 
     def _differ(self, first_j: float, second_j: float) -> bool:
         whole_j = sum(integral for _, integral in self.accounts.values())

@@ -12,8 +12,9 @@ import pytest
 from models.laws.availability import Always, Markov
 from models.laws.availability_traces import Trace
 from netsim.clients.battery import Batteries
-from netsim.clients.energy import Energy, Followed, Powers
+from netsim.clients.energy import Energy, Followed
 from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, PowerIntegral
+from netsim.clients.powers import Powers
 from netsim.core.streams import Streams
 from tests.helpers.random_worlds import copied, same
 

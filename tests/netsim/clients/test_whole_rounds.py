@@ -35,6 +35,9 @@ def apart(seed: int, folder: Path) -> dict[str, Any]:
         uplink["changes"] = [change for change in uplink.get("changes", []) if "delay" not in change]
     if seed % 2:
         tables.pop("outages", None)
+    if seed % 4 > 1:
+        each = {"from": 0.1, "to": 3.7}
+        tables["energy"] = {"idle_w": 0.3, "compute_w": 4.0, "send_w": 1.2, "receive_w": each if seed % 8 > 3 else 0.7}
     return tables
 
 

@@ -1,0 +1,119 @@
+"""What clients draw in each state, and what attempts that are known from end to end draw in their phases, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.clients.power_integral import PowerIntegral, Spent
+    from netsim.core.protocols import FloatArray, IntArray
+
+MOST_W = 1e12
+"""The largest power: sums over many clients and a long time stay far below the largest float."""
+PHASES = (RECEIVING, COMPUTING, SENDING)
+"""The states of an attempt, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Powers:
+    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
+
+    idle_w: FloatArray
+    compute_w: FloatArray
+    send_w: FloatArray
+    receive_w: FloatArray
+    off_w: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("idle_w", "compute_w", "send_w", "receive_w", "off_w"):
+            values: FloatArray = getattr(self, name)
+            bad = ~((values >= 0) & (values <= MOST_W))
+            if bad.any():
+                client = int(np.argmax(bad))
+                value = float(values[client])
+                told = f"must be >= 0 watts and finite, at most {MOST_W:g}"
+                raise ParameterError(name, value, told, shown=f" = {value!r} for client {client}")
+
+    @property
+    def by_state(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """What each client draws while it is present, by state; all (K,)."""
+        return self.idle_w, self.receive_w, self.compute_w, self.send_w
+
+    @property
+    def same(self) -> tuple[float, ...] | None:
+        """By state, where all clients draw the same."""
+        if all(not each.strides[0] for each in self.by_state):
+            return tuple(each.item(0) for each in self.by_state)
+        return None
+
+
+class KnownPhases:
+    """Tells `integral` and `spent` what attempts drew whose phases are known beforehand: to the last bit what each change of
+    state by itself would have told them (`netsim.clients.energy.Energy.change`)."""
+
+    def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: Spent) -> None:
+        self._powers, self._integral, self._spent = powers, integral, spent
+        same = powers.same
+        self._same: FloatArray | None = None if same is None else np.array(same)[:, None]
+
+    def _watts(self, clients: IntArray) -> FloatArray:
+        """What `clients` (n,) draw by state; (4, n), or (4, 1) where all draw the same."""
+        if self._same is not None:
+            return self._same
+        return np.stack([watts[clients] for watts in self._powers.by_state])
+
+    def joules(self, state: int, clients: IntArray, seconds: FloatArray) -> FloatArray:
+        """(n,) what `clients` (n,) drew in `state` for so many `seconds` (n,), NaN: never."""
+        drawn: FloatArray = self._watts(clients)[state] * seconds
+        drawn[np.isnan(drawn)] = 0.0
+        return drawn
+
+    def tell(
+        self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, told: IntArray | None, until_s: float
+    ) -> IntArray | int:
+        """What has happened up to `until_s` in attempts of `clients` (n,), but for the first `told` (n,) changes of each.
+
+        `times_s` (6, n): when their phases, as of PHASES, start and end, one following the other, NaN: never. `leave_s` (n,):
+        when the attempts, which all are over, were so; None: none is. Returns how many changes (n,) of each have now been told.
+        """
+        watts, anchor_s = self._watts(clients), self._integral.anchor_s
+        idle_w, phase_w = watts[IDLE], watts[RECEIVING:]
+        seconds = times_s[1::2] - times_s[::2]
+        joules, displaced_j = phase_w * seconds, idle_w * seconds
+        begin_j, end_j = phase_w * (times_s[::2] - anchor_s), -(phase_w * (times_s[1::2] - anchor_s))
+        idle_j = -(idle_w * (times_s[0] - anchor_s))
+        if leave_s is not None:
+            back_j = idle_w * (leave_s - anchor_s)
+            if told is None and not np.isnan(leave_s - times_s[-1]).any():
+                self._whole(begin_j, end_j, joules, displaced_j)
+                self._integral.told_j[IDLE] += idle_j.tolist() + back_j.tolist()
+                return len(times_s)
+            self._integral.told_j[IDLE] += back_j.tolist()
+            self._integral.told_w[IDLE] += np.broadcast_to(idle_w, leave_s.shape).tolist()
+        happened = times_s <= until_s
+        new = happened if told is None else happened & (np.arange(len(times_s))[:, None] >= told)
+        begun, over = new[::2], new[1::2]
+        spread_w = np.broadcast_to(watts, (len(watts), len(clients)))
+        for row, state in enumerate(PHASES):
+            own = spread_w[state]
+            self._integral.told_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, over[row]].tolist()
+            self._integral.told_w[state] += own[begun[row]].tolist() + (-own[over[row]]).tolist()
+            self._spent.phases_j[state] += joules[row, over[row]].tolist()
+        self._integral.told_j[IDLE] += idle_j[begun[0]].tolist()
+        self._integral.told_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
+        self._spent.displaced_j += displaced_j[over].tolist()
+        number: IntArray = happened.sum(axis=0)
+        return number
+
+    def _whole(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
+        """All phases have begun and ended: what they draw more and less cancels."""
+        for row, state in enumerate(PHASES):
+            self._integral.told_j[state] += begin_j[row].tolist() + end_j[row].tolist()
+            self._spent.phases_j[state] += joules[row].tolist()
+        self._spent.displaced_j += displaced_j.ravel().tolist()
