@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.errors import AnswerError
+from models.errors import AnswerError, ParameterError
+from models.fl.demands import AsksNothing, LocalSteps
 from models.fl.parameters import HingeParameters, MajorityVoteParameters, MixingParameters, PolynomialParameters
-from models.fl.protocols import Aggregation, Staleness
+from models.fl.protocols import Aggregation, Correction, NoCorrection, Staleness
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -35,6 +36,32 @@ class Arrivals:
     """(n,) the clients' marginal contributions, for an aggregation that says `needs_contribution`."""
     generator: Callable[[], np.random.Generator]
     """Gives the generator of this aggregation, the same at every call."""
+    parameters: int | None = None
+    """How many of the d numbers of an update are parameters: those before its running statistics; None: all."""
+    local: LocalSteps | None = None
+    """The local steps of the updates, for an aggregation whose `demands` ask for linear or plain ones."""
+    losses: FloatArray | None = None
+    """(n,) loss of each update's client on its samples, for an aggregation whose `demands` ask for it; NaN: it computed none."""
+
+    def needed_steps(self) -> LocalSteps:
+        """`local`, which must be there."""
+        if self.local is None:
+            raise ParameterError("local", None, "this aggregation goes by the local steps of updates", shown="")
+        return self.local
+
+    def needed_losses(self) -> FloatArray:
+        """`losses`, which must be there."""
+        if self.losses is None:
+            raise ParameterError("losses", None, "this aggregation goes by the losses of clients", shown="")
+        return self.losses
+
+
+class PlainUpdates(AsksNothing):
+    """What an aggregation is that goes by the updates, and says nothing else."""
+
+    needs_contribution = False
+    votes = False
+    correction: Correction = NoCorrection()
 
 
 class NoStaleness:
@@ -58,11 +85,8 @@ class HingeStaleness(HingeParameters):
         return 1.0 / (self.slope * np.maximum(staleness - self.free, 0) + 1.0)
 
 
-class _Weighted(ABC):
+class _Weighted(PlainUpdates, ABC):
     """The sum of w_i s_i update_i: weights w that sum to 1, times the staleness factors, which are not made to sum to 1 again."""
-
-    needs_contribution = False
-    votes = False
 
     @abstractmethod
     def weights(self, arrivals: Arrivals) -> FloatArray:
@@ -103,7 +127,7 @@ class ByContribution(_Weighted):
         return np.asarray(zeta / zeta.sum(), np.float64)
 
 
-class Mixing(MixingParameters):
+class Mixing(MixingParameters, PlainUpdates):
     """theta <- (1 - a) theta + a theta_k for each arriving model theta_k in turn, a = `alpha` times its staleness factor.
 
     FedAsync (Xie, Koyejo and Gupta 2019, Algorithm 1). That line reads x_t = (1 - a) x_{t-1} + a x_new with a = alpha s(t - tau)
@@ -113,9 +137,6 @@ class Mixing(MixingParameters):
     polynomial factor by 2^-exponent.)
     """
 
-    needs_contribution = False
-    votes = False
-
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         mixed = model.clone()
         for start, update, factor in zip(starts, updates, factors.tolist(), strict=True):
@@ -123,14 +144,13 @@ class Mixing(MixingParameters):
         return mixed.sub_(model)
 
 
-class MajorityVote(MajorityVoteParameters):
+class MajorityVote(MajorityVoteParameters, PlainUpdates):
     """theta <- theta + learning_rate sign(sum of s_i sign(update_i)), s_i the staleness factors: signSGD with majority vote.
 
     Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD", ICML 2018, Algorithm 2, where an update is minus a gradient. Every
     client has one vote, whatever its samples; a zero is none.
     """
 
-    needs_contribution = False
     votes = True
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:

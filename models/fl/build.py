@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from models.errors import ParameterError
-from models.fl.aggregation import AGGREGATIONS, STALENESS
+from models.fl.aggregation import STALENESS
 from models.fl.compression.none import NoCompression
 from models.fl.data import Dataset, load_dataset
 from models.fl.evaluation import Randomness
@@ -20,13 +20,12 @@ from models.fl.keywords import check_options
 from models.fl.learner import FederatedLearner
 from models.fl.mechanisms import MECHANISMS
 from models.fl.memory import is_out_of_memory
-from models.fl.methods import Methods
+from models.fl.methods import ALL_AGGREGATIONS, Methods
 from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory
 from models.fl.optimizers import OPTIMIZERS
 from models.fl.options import LearnerOptions, Table
 from models.fl.partition import make_partition
 from models.fl.protocols import Compression
-from models.fl.robust import ROBUST_AGGREGATIONS
 from models.fl.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.unprotected import Unprotected
 from models.laws.work import WorkPlan
@@ -81,7 +80,7 @@ def build_learner(
     """Read the data, share them out, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
-    `aggregation.AGGREGATIONS`, `robust.ROBUST_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
+    `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
     `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `mechanism` goes by
     "mode" to `mechanisms.MECHANISMS`; `plan` and `cached` as of `FederatedLearner`; `compressions` are those of updates and
     of models. Draws are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole
@@ -96,7 +95,7 @@ def build_learner(
         optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
         mechanism=_call("mechanism", mechanism, "mode", MECHANISMS, {}),
         unprotected=unprotected,
-        aggregation=_call("aggregation", options.aggregation, "kind", AGGREGATIONS | ROBUST_AGGREGATIONS, {}),
+        aggregation=_call("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
         staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
         local_training=options.local_training if callable(options.local_training) else None,

@@ -17,6 +17,7 @@ from models.fl.cache import ModelCache
 from models.fl.compression.sign import NEEDS_VOTE
 from models.fl.contribution import on_validation
 from models.fl.data import Dataset
+from models.fl.demands import Demands, check_demands
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update
@@ -26,7 +27,6 @@ from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.parameters import STATISTICS_NOT_VOTED
 from models.fl.probing import Probing
-from models.fl.protocols import Optimizer
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
 from models.laws.work import Work, WorkPlan
@@ -113,7 +113,8 @@ class FederatedLearner:
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
-        self._trainer = _trainer(network, dataset, self._device, loss=loss, optimizer=methods.optimizer, options=options)
+        _check_demands(methods, options)
+        self._trainer = _trainer(network, dataset, self._device, loss=loss, methods=methods, options=options)
         self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
         self._work = LocalWork(
@@ -235,15 +236,26 @@ class FederatedLearner:
         kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
+        demands = self._methods.aggregation.demands
+        _check_fresh(demands, updates, staleness)
         arrivals = Arrivals(
-            self.data_sizes[clients[accepted]], staleness, zeta, partial(self._streams.generator, "aggregation", self.version)
+            self.data_sizes[clients[accepted]],
+            staleness,
+            zeta,
+            partial(self._streams.generator, "aggregation", self.version),
+            parameters=self._trainer.parameters,
+            local=self._work.local_steps([updates[row] for row in np.flatnonzero(accepted)]) if demands.steps != "any" else None,
         )
         model = self._versions.model
         factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
         step = self._methods.aggregation.step(model, starts[kept], content[kept], arrivals, factors)
         if self._contributions is not None:
             self._contributions.record(clients[accepted], content[kept], starts[kept] + content[kept])
-        self._take(checked_step("aggregation", step, model))
+        checked_step("aggregation", step, model)
+        if computed.own is not None and computed.after is not None:
+            self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
+            self._work.corrections.add_to(step, self._trainer.layout.columns)
+        self._take(step)
         return computed
 
     def _cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
@@ -369,11 +381,14 @@ def _label_counts(dataset: Dataset, partition: list[IntArray]) -> IntArray:
 
 
 def _trainer(
-    network: nn.Module, dataset: Dataset, device: torch.device, *, loss: Loss, optimizer: Optimizer, options: TrainingOptions
+    network: nn.Module, dataset: Dataset, device: torch.device, *, loss: Loss, methods: Methods, options: TrainingOptions
 ) -> LocalTrainer:
     """What trains copies of `network` on `device`, where the data are then, too."""
     x, y = dataset.train_x.to(device), dataset.targets(dataset.train_y).to(device)
-    return LocalTrainer(network=network.to(device), loss=loss, optimizer=optimizer, x=x, y=y, options=options)
+    pull = methods.aggregation.correction.pull
+    return LocalTrainer(
+        network=network.to(device), loss=loss, optimizer=methods.optimizer, x=x, y=y, options=options, pull=pull
+    )
 
 
 def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
@@ -388,6 +403,27 @@ def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, sin
         steps=plan.steps,
         max_steps=options.max_steps,
         single=single,
+    )
+
+
+def _check_fresh(demands: Demands, updates: list[Update], staleness: IntArray) -> None:
+    """Refuse updates that a method does not go with: of an old model, or twice of one client."""
+    if demands.fresh and (staleness.any() or len({update.client for update in updates}) < len(updates)):
+        reason = f"{demands.name} goes with updates of the present model, one a client; set server.kind = 'synchronous'"
+        raise ParameterError("aggregation.kind", None, reason, shown="")
+
+
+def _check_demands(methods: Methods, options: TrainingOptions) -> None:
+    """Refuse what the aggregation does not go with of local training and of the server."""
+    check_demands(
+        methods.aggregation.demands,
+        optimizer=type(methods.optimizer).__name__,
+        rate=methods.optimizer.rate,
+        momentum=methods.optimizer.momentum,
+        options=options,
+        own_training=methods.local_training is not None,
+        server_optimizer=type(methods.server_optimizer).__name__,
+        server_rate=methods.server_optimizer.rate,
     )
 
 

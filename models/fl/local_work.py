@@ -15,9 +15,11 @@ from models.errors import ParameterError
 from models.fl.augmentation import draw_moves
 from models.fl.batches import draw_batches
 from models.fl.client_memory import ClientMemory, OptimizerStates
+from models.fl.client_vectors import ClientVectors
 from models.fl.compression.bits import Generators
-from models.fl.compression.error_memory import ErrorMemory
-from models.fl.compression.messages import Messages
+from models.fl.compression.messages import both_ways
+from models.fl.corrections import Corrections
+from models.fl.demands import LocalSteps, check_exact
 from models.fl.evaluation import Randomness
 from models.fl.losses import FirstPass, LossTally, finite_rows
 from models.fl.methods import Methods
@@ -56,9 +58,12 @@ class Computed(NamedTuple):
     starts: Tensor
     content: Tensor
     memory: ClientMemory
-    left_out: ErrorMemory
+    left_out: ClientVectors
     losses: LossTally | None
     first: FirstPass | None
+    own: Tensor | None
+    after: Tensor | None
+    """The vectors of the clients that corrected their gradients, before and after; None: there is no such."""
 
 
 class LocalWork:
@@ -94,15 +99,26 @@ class LocalWork:
         if kept and not trainer.moments:
             raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
         self.memory = ClientMemory(statistics=self.local_statistics, optimizer=kept)
-        self.left_out = ErrorMemory()
+        self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors = self.release.tensors
         others = self.release.numbers - sum(tensors)
-        self.up = Messages(role="compression", compression=methods.compression, tensors=tensors, others=others)
-        """The clients' updates on their way."""
-        self.down = Messages(
-            role="down_compression", compression=methods.down_compression, tensors=tensors, others=others, models=True
+        demands = methods.aggregation.demands
+        check_exact(
+            demands,
+            protects=methods.mechanism.guarantee if methods.mechanism.protects else None,
+            up=None if methods.compression.exact else type(methods.compression).__name__,
+            down=None if methods.down_compression.exact else type(methods.down_compression).__name__,
         )
-        """The model on its way to them."""
+        self.up, self.down = both_ways(methods.compression, methods.down_compression, tensors, others, demands)
+        """The clients' updates on their way, and the model on its way to them."""
+        self.corrections = Corrections(
+            correction=methods.aggregation.correction,
+            clients=len(partition),
+            numbers=sum(tensors),
+            most_bytes=options.client_state_bytes,
+            device=trainer.device,
+        )
+        self._optimizer, self._proximal = methods.optimizer, options.proximal
         self.losses = losses
         """Adds up the losses of what is trained; None: nobody wants to know them."""
         self._partition = [np.asarray(part, np.int64) for part in partition]
@@ -132,6 +148,8 @@ class LocalWork:
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
         first = FirstPass(self._first_passes(updates, batches)) if want_losses else None
+        own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
+        shift = None if own is None else self.corrections.shift(own)
         for rows in _one_after_another(updates, self.memory.keeps):
             clients = [updates[row].client for row in rows]
             start = starts[rows]
@@ -139,12 +157,15 @@ class LocalWork:
             states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
             first_of_rows = None if first is None else first.fresh(rows)
             here = [updates[row] for row in rows], [batches[row] for row in rows]
-            trained[rows] = self._train(*here, start, states, losses, first_of_rows)
+            shift_of_rows = None if shift is None else shift[rows]
+            trained[rows] = self._train(*here, start, states, losses, first_of_rows, shift_of_rows)
             starts[rows] = start
             if first is not None and first_of_rows is not None:
                 first.merge(rows, first_of_rows)
             memory.keep(clients, trained[rows, width:], states)
         content = trained.sub_(starts)
+        moved = content[:, self._trainer.layout.columns]
+        after = None if own is None else self.corrections.after(own, moved, self.local_steps(updates))
         if self.local_statistics:
             content[:, width:] = 0.0
             # The server knows its own only, which never change.
@@ -154,7 +175,7 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, self._compress(content, updates), losses, first)
+        return Computed(starts, content, memory, self._compress(content, updates), losses, first, own, after)
 
     def _received(self, version: int, model: Tensor) -> Tensor:
         """The model (d,) of this version as clients receive it: the same for all of them."""
@@ -165,7 +186,7 @@ class LocalWork:
         arrived[columns] = self.down.received(sent, lambda row: self._streams.generator("model-compression", version))[0]
         return arrived
 
-    def _compress(self, content: Tensor, updates: list[Update]) -> ErrorMemory:
+    def _compress(self, content: Tensor, updates: list[Update]) -> ClientVectors:
         """Put what arrives of the updates `content` (n, d) in their place; what the clients have left out by then."""
         if self.up.exact:
             return self.left_out
@@ -197,11 +218,17 @@ class LocalWork:
 
     def state_dict(self) -> dict[str, Any]:
         losses = {} if self.losses is None else self.losses.state_dict()
-        return {"memory": self.memory.state_dict(), "left_out": self.left_out.state_dict(), "losses": losses}
+        return {
+            "memory": self.memory.state_dict(),
+            "left_out": self.left_out.state_dict(),
+            "corrections": self.corrections.state_dict(),
+            "losses": losses,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)
+        self.corrections.load_state_dict(state["corrections"], device)
         if self.losses is not None:
             self.losses.load_state_dict(state["losses"])
 
@@ -213,6 +240,7 @@ class LocalWork:
         states: OptimizerStates | None,
         losses: LossTally | None,
         first: FirstPass | None,
+        shift: Tensor | None,
     ) -> Tensor:
         # A network whose copies are trained at once draws nothing.
         seeded = self._own is not None or not self._trainer.vectorised
@@ -229,6 +257,15 @@ class LocalWork:
             states,
             losses,
             first,
+            shift,
+        )
+
+    def local_steps(self, updates: list[Update]) -> LocalSteps:
+        """The local steps of `updates`, as they are taken; the optimizer must have a rate."""
+        clients, asked = (np.array(values, np.int64) for values in ([u.client for u in updates], [u.steps for u in updates]))
+        taken = self._work.amounts(clients, np.where(asked > 0, asked, self._work.drawn[clients]))[1]
+        return LocalSteps(
+            np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
         )
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:

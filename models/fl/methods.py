@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from models.fl.aggregation import BySize, NoStaleness
+from models.fl.aggregation import AGGREGATIONS, BySize, NoStaleness
 from models.fl.compression.none import NoCompression
 from models.fl.evaluation import Metric
+from models.fl.feddyn import FedDyn
+from models.fl.fednova import FedNova
 from models.fl.mechanisms import Mechanism, NoMechanism
 from models.fl.own_training import LocalTraining
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.robust import ROBUST_AGGREGATIONS
+from models.fl.scaffold import Scaffold
 from models.fl.server_optimizers import ServerSgd
 from models.fl.unprotected import Unprotected
 
@@ -34,3 +38,13 @@ class Methods:
     """Of what clients send."""
     down_compression: Compression = field(default_factory=NoCompression)
     """Of the model as it is sent to them."""
+
+
+ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
+    **AGGREGATIONS,
+    **ROBUST_AGGREGATIONS,
+    "scaffold": Scaffold,
+    "feddyn": FedDyn,
+    "fednova": FedNova,
+}
+"""By their names; the last ones ask something of local training (`demands.Demands`)."""

@@ -20,6 +20,7 @@ class Sgd(SgdParameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.moments = 1 if self.momentum else 0
+        self.rate: float | None = self.learning_rate
 
     def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], counts: IntArray) -> None:
         if self.weight_decay:
@@ -33,6 +34,8 @@ class Adam(AdamParameters):
     """Adam (Kingma and Ba 2015), weight decay added to the gradient."""
 
     moments = 2
+    rate: float | None = None
+    momentum = 0.0
 
     def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], counts: IntArray) -> None:
         if self.weight_decay:

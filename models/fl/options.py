@@ -78,6 +78,9 @@ class TrainingOptions:
     """Running statistics of batch normalisation: averaged with the updates, or kept by each client and never sent."""
     buffer: Count = 1
     """Deliveries wait until there are so many, and are then aggregated together."""
+    client_state_bytes: Count = 8 * 2**30
+    """Most memory for the vectors that clients keep from one participation to the next, each as long as an update: of compression
+    with error feedback, and of scaffold and feddyn. Only clients of which an update was delivered have one."""
     contribution_samples: Whole = 0
     """Validation samples held for each client, out of data.validation_samples, to measure marginal contributions; 0: none are."""
     evaluate_every_rounds: Count | None = None

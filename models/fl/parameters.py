@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from models.fl.bounds import Count, Decay, Fraction, Positive, Rate, Share, UnderHalf, Whole, check_bounds
+from models.fl.demands import AsksNothing, Demands
 
 STATISTICS_NOT_VOTED = (
     "running statistics of batch normalisation cannot be voted on; use batch_statistics = 'local', or a network without them"
@@ -96,6 +97,32 @@ class KrumParameters(Parameters):
     """f, how many of the delivered updates may be wrong."""
     selected: Count = 1
     """How many updates enter the mean; 1: Krum, more: Multi-Krum."""
+
+
+@dataclass(kw_only=True, eq=False)
+class ScaffoldParameters(Parameters, AsksNothing):
+    """Of aggregation of updates that control variates correct."""
+
+    table = "aggregation"
+    demands = Demands(name="scaffold", vectors=1, fresh=True, steps="plain", exact=True)
+
+
+@dataclass(kw_only=True, eq=False)
+class FedDynParameters(Parameters, AsksNothing):
+    """Of aggregation of updates with dynamic regularisation."""
+
+    table = "aggregation"
+    demands = Demands(name="feddyn", fresh=True, own_pull=True, exact=True, sets_model=True)
+    alpha: Rate = 0.01
+    """How strongly clients are drawn to the received model; their linear terms are in proportion to it."""
+
+
+@dataclass(kw_only=True, eq=False)
+class FedNovaParameters(Parameters, AsksNothing):
+    """Of aggregation of normalised updates."""
+
+    table = "aggregation"
+    demands = Demands(name="fednova", report_bytes=8, fresh=True, steps="linear")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from models.fl.demands import NOTHING, Demands
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from models.fl.aggregation import Arrivals
     from models.fl.compression.bits import Generators
+    from models.fl.demands import LocalSteps
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -27,6 +30,10 @@ class Optimizer(Protocol):
 
     moments: int
     """How many matrices, zero at first, it carries from step to step."""
+    rate: float | None = None
+    """What the newest gradient is multiplied by, where a step is a fixed linear function of the gradients; None: it is not."""
+    momentum: float = 0.0
+    """Of such an optimizer: the share of the last step that the next one keeps."""
 
     def step(self, theta: Tensor, gradient: Tensor, moments: Sequence[Tensor], counts: IntArray) -> None:
         """Change `theta` in place, and the moments; `gradient` may be overwritten. All (n, d).
@@ -42,6 +49,40 @@ class Staleness(Protocol):
         """Factors (n,) in [0, 1], 1 for an update from the present version."""
 
 
+class Correction(Protocol):
+    """What is added to all gradients of a client's local training, by a vector that it keeps from participation to participation.
+
+    Vectors are as long as an update, and zero until a client's first delivery. The server has their mean over all clients.
+    """
+
+    keeps: bool
+    """Whether there are such vectors at all: otherwise nothing is called."""
+    pull: float
+    """Multiple of the distance from the received model that is added to every gradient, too."""
+    on_server: float
+    """Multiple of the mean of all clients' vectors that the server adds to its step."""
+
+    def shift(self, own: Tensor, mean: Tensor) -> Tensor:
+        """What is added to every gradient (n, d) of clients with the vectors `own` (n, d); `mean` (d,) as the model was sent."""
+
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
+        """The vectors (n, d) with which clients end whose parameters have `moved` (n, d) by these `local` steps."""
+
+
+class NoCorrection:
+    """The null object: gradients are followed as they are."""
+
+    keeps = False
+    pull = 0.0
+    on_server = 0.0
+
+    def shift(self, own: Tensor, mean: Tensor) -> Tensor:
+        raise NotImplementedError("nothing is corrected")
+
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
+        raise NotImplementedError("nothing is kept")
+
+
 class Aggregation(Protocol):
     """The step that one set of updates makes."""
 
@@ -49,6 +90,10 @@ class Aggregation(Protocol):
     """Whether it goes by the clients' marginal contributions."""
     votes: bool = False
     """Whether it goes by the signs of updates alone, which running statistics cannot be aggregated by."""
+    demands: Demands = NOTHING
+    """What it asks of local training and of messages."""
+    correction: Correction = NoCorrection()
+    """What it adds to the clients' gradients."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         """What is to be added to `model` (d,); starts and updates (n, d), staleness factors (n,), n >= 1."""
@@ -56,6 +101,9 @@ class Aggregation(Protocol):
 
 class ServerOptimizer(Protocol):
     """What the server makes of an aggregated step: minus the gradient of Reddi et al. 2021, Algorithm 1."""
+
+    rate: float | None = None
+    """What a step is multiplied by, where that is all; None: something else becomes of it."""
 
     def step(self, delta: Tensor) -> Tensor:
         """What is added to the parameters; `delta` (d,) is the aggregated step."""

@@ -14,16 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.aggregation import Arrivals, FloatArray
+from models.fl.aggregation import Arrivals, FloatArray, PlainUpdates
 from models.fl.parameters import KrumParameters, TrimmedMeanParameters
 from models.fl.protocols import Aggregation
 
 
-class _ByValue(ABC):
+class _ByValue(PlainUpdates, ABC):
     """Goes by the updates alone."""
-
-    needs_contribution = False
-    votes = False
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         """What is to be added to `model` (d,), of `updates` (n, d) and `factors` (n,)."""

@@ -24,6 +24,10 @@ from models.fl.protocols import ServerOptimizer
 class ServerSgd(ServerSgdParameters):
     """learning_rate * delta; with rate 1 the model moves to the clients' mean (FedAvg)."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rate: float | None = self.learning_rate
+
     def step(self, delta: Tensor) -> Tensor:
         return delta if self.learning_rate == 1 else delta * self.learning_rate
 
@@ -36,6 +40,8 @@ class ServerSgd(ServerSgdParameters):
 
 class _WithMoments(Parameters):
     """Carries vectors (d,) from step to step, none before the first."""
+
+    rate: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

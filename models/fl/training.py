@@ -48,7 +48,8 @@ class LocalTrainer:
     batches of a single sample, which have no variance. Parameters that `options.trained` does not name keep the numbers that they
     start from, and so do the running statistics of layers of which no parameter is trained.
     `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
-    `options.proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added.
+    `options.proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added; `pull`
+    is the same, where a method of aggregation brings it along.
     `options.precision` "bfloat16" computes forward and backward in mixed precision; parameters and moments stay float32.
 
     On a CPU the result is the same bit for bit at the same number of threads. At another number it agrees to rounding error:
@@ -66,6 +67,7 @@ class LocalTrainer:
         x: Tensor,
         y: Tensor,
         options: TrainingOptions,
+        pull: float = 0.0,
     ) -> None:
         self._network = network
         self._loss = loss
@@ -73,7 +75,7 @@ class LocalTrainer:
         self.moments = optimizer.moments
         """How many numbers the optimizer keeps of each parameter."""
         self._x, self._y = x, y
-        self._proximal = options.proximal
+        self._proximal = options.proximal + pull
         self.notes: list[str] = []
         """What happened in training that a user should know, once each."""
         self.layout = Layout(network, options.trained)
@@ -157,6 +159,7 @@ class LocalTrainer:
         states: OptimizerStates | None = None,
         tally: LossTally | None = None,
         first: FirstPass | None = None,
+        shift: Tensor | None = None,
     ) -> Tensor:
         """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
@@ -165,7 +168,7 @@ class LocalTrainer:
         not at all. `states`: from where each client's optimizer goes on, changed in place to where it ended; None: all start
         without memory. `tally`: adds up the losses of all samples, each before the step that it is used in, without the proximal
         term. `first`: takes those of each client's first pass. Both are of the scores that the gradients are computed from: there
-        is no further forward pass.
+        is no further forward pass. `shift` (n, d of the columns that are trained): what is added to every gradient.
 
         Raises:
             MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
@@ -192,6 +195,7 @@ class LocalTrainer:
                         taken,
                         part,
                         first_of_rows,
+                        None if shift is None else shift[rows],
                     )
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -245,6 +249,7 @@ class LocalTrainer:
         taken: IntArray,
         tally: LossTally | None,
         first: FirstPass | None,
+        shift: Tensor | None,
     ) -> tuple[Tensor, list[Tensor]]:
         steps, chosen, weights, shifts = stack_batches(batches, moves, rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
@@ -279,6 +284,8 @@ class LocalTrainer:
                 part, slope = theta[:active, columns], gradient[:active, columns]
                 if self._proximal:
                     slope.add_(part - anchor[:active], alpha=self._proximal)
+                if shift is not None:
+                    slope.add_(shift[:active])
                 self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
                 if not isinstance(columns, slice):  # indexed by a list of columns these are copies
                     theta[:active, columns] = part

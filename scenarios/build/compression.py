@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from models.errors import ParameterError
-from models.fl.compression.messages import Messages
+from models.fl.compression.messages import both_ways
 from models.fl.compression.sign import NEEDS_VOTE
 from models.fl.network_shapes import shapes_of
 from models.fl.protocols import Compression
@@ -60,6 +60,5 @@ def check_messages(section: Learner, compressions: Compressions) -> tuple[int, i
     shapes = shapes_of(options.network, options.data)
     local = section.batch_statistics == "local"
     tensors, others = ([1], 0) if shapes is None else shapes.sent(options.trained, local=local)
-    up = Messages(role="compression", compression=compressions.up, tensors=tensors, others=others)
-    down = Messages(role="down_compression", compression=compressions.down, tensors=tensors, others=others, models=True)
+    up, down = both_ways(compressions.up, compressions.down, tensors, others, section.aggregation.demands)
     return None if shapes is None else (down.bytes, up.bytes)

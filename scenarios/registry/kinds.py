@@ -135,6 +135,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "median": f"{_FL}.robust:Median",
         "trimmed-mean": f"{_FL}.robust:TrimmedMean",
         "krum": f"{_FL}.robust:Krum",
+        "scaffold": f"{_FL}.scaffold:Scaffold",
+        "feddyn": f"{_FL}.feddyn:FedDyn",
+        "fednova": f"{_FL}.fednova:FedNova",
     },
     "staleness": {
         "none": f"{_FL}.aggregation:NoStaleness",

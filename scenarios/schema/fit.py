@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from models.errors import ParameterError
+from models.fl.demands import check_exact
 from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
@@ -34,6 +36,7 @@ def check_fit(scenario: Scenario) -> None:
     check_probes(scenario)
     _protected(scenario)
     _amounts(scenario)
+    _trained_by(scenario)
     sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
@@ -61,6 +64,31 @@ def _protected(scenario: Scenario) -> None:
         raise problem(("privacy", "unprotected"), privacy.unprotected, NO_SUCH_LAYERS)
     if normalised and learner.batch_statistics == "averaged" and privacy.unprotected is None:
         raise problem(("learner", "batch_statistics"), "averaged", BARE_STATISTICS)
+
+
+def _trained_by(scenario: Scenario) -> None:
+    """What a method of aggregation asks of the server, of privacy and of compression."""
+    learner = scenario.learner
+    if learner is None:
+        return
+    demands = learner.aggregation.demands
+    if demands.fresh and not scenario.server.fresh:
+        why = f"{demands.name} goes with updates of the present model only; set server.kind = 'synchronous'"
+        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+    if demands.fresh and learner.staleness.kind != "none":
+        why = f"with {demands.name} no update is of an old model; leave it out"
+        raise problem(("learner", "staleness", "kind"), learner.staleness.kind, why)
+    payload, privacy = scenario.payload, scenario.privacy
+    try:
+        check_exact(
+            demands,
+            protects=None if privacy is None or privacy.mode == "none" else privacy.mechanism,
+            up=None if payload.compression.kind == "none" else payload.compression.kind,
+            down=None if payload.down_compression.kind == "none" else payload.down_compression.kind,
+        )
+    except ParameterError as error:
+        table = "privacy" if error.name == "mechanism" else "payload"
+        raise problem((table, error.name), error.value, error.reason) from error
 
 
 def _without_slots(scenario: Scenario) -> None:

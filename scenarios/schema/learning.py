@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from models.errors import ParameterError
 from models.fl.data_files import DATASETS
+from models.fl.demands import AsksNothing, check_demands
 from models.fl.options import DataOptions, LearnerOptions
 from models.fl.parameters import (
     STATISTICS_NOT_VOTED,
@@ -19,19 +20,22 @@ from models.fl.parameters import (
     FedAdagradParameters,
     FedAdamParameters,
     FedAvgMParameters,
+    FedDynParameters,
+    FedNovaParameters,
     FedYogiParameters,
     HingeParameters,
     KrumParameters,
     MajorityVoteParameters,
     MixingParameters,
     PolynomialParameters,
+    ScaffoldParameters,
     ServerSgdParameters,
     SgdParameters,
     TrimmedMeanParameters,
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
 from scenarios.registry.in_process import spelled
-from scenarios.registry.kinds import load_own
+from scenarios.registry.kinds import is_own, load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
 from scenarios.schema.section import Section, all_defaults, problem, refusal
@@ -86,25 +90,29 @@ class Adam(Component, AdamParameters):
     kind: Literal["adam"] = "adam"
 
 
-class BySize(Component):
+class AggregationTable(Component, AsksNothing):
+    """What all aggregations share."""
+
+
+class BySize(AggregationTable):
     """Weights proportional to the samples of the clients delivered: FedAvg, over the successes where uploads fail."""
 
     kind: Literal["size"] = "size"
 
 
-class Equal(Component):
+class Equal(AggregationTable):
     """Equal weights over the clients delivered."""
 
     kind: Literal["equal"] = "equal"
 
 
-class ByContribution(Component):
+class ByContribution(AggregationTable):
     """Weights proportional to the clients' marginal contributions; needs contribution_samples."""
 
     kind: Literal["contribution"] = "contribution"
 
 
-class Mixing(Component, MixingParameters):
+class Mixing(AggregationTable, MixingParameters):
     """The model moves a share of the way to each arriving model in turn (FedAsync, Xie et al. 2019).
 
     Staleness is the number of models made since the one an update started from: 0 for a fresh one. By the letter of FedAsync's
@@ -114,29 +122,50 @@ class Mixing(Component, MixingParameters):
     kind: Literal["mixing"] = "mixing"
 
 
-class MajorityVote(Component, MajorityVoteParameters):
+class MajorityVote(AggregationTable, MajorityVoteParameters):
     """Every parameter moves by a fixed amount in the direction that most of the delivered updates give it (signSGD with majority
     vote, Bernstein et al. 2018). A client has one vote, whatever its samples; an old update's counts less, as staleness says."""
 
     kind: Literal["majority-vote"] = "majority-vote"
 
 
-class Median(Component):
+class Median(AggregationTable):
     """The median of each parameter over the delivered updates (Yin et al. 2018)."""
 
     kind: Literal["median"] = "median"
 
 
-class TrimmedMean(Component, TrimmedMeanParameters):
+class TrimmedMean(AggregationTable, TrimmedMeanParameters):
     """The mean of each parameter over the delivered updates, without the largest and the smallest (Yin et al. 2018)."""
 
     kind: Literal["trimmed-mean"] = "trimmed-mean"
 
 
-class Krum(Component, KrumParameters):
+class Krum(AggregationTable, KrumParameters):
     """The mean of the updates whose nearest others are near (Krum, and with several Multi-Krum; Blanchard et al. 2017)."""
 
     kind: Literal["krum"] = "krum"
+
+
+class Scaffold(AggregationTable, ScaffoldParameters):
+    """SCAFFOLD (Karimireddy et al. 2020): clients correct their gradients by control variates, which go along with models and
+    updates, each then twice as large; the mean of the delivered updates. Needs plain sgd and a synchronous server."""
+
+    kind: Literal["scaffold"] = "scaffold"
+
+
+class FedDyn(AggregationTable, FedDynParameters):
+    """FedDyn (Acar et al. 2021): every client's objective gets a linear term, from its updates so far, and a proximal one; the
+    mean of the delivered models, plus that of the sums of updates of all clients. Needs a synchronous server."""
+
+    kind: Literal["feddyn"] = "feddyn"
+
+
+class FedNova(AggregationTable, FedNovaParameters):
+    """FedNova (Wang et al. 2020): updates are divided by how far their local steps went, weighted by samples, and multiplied by
+    the mean of these lengths. Needs sgd, with or without momentum, and a synchronous server."""
+
+    kind: Literal["fednova"] = "fednova"
 
 
 class NoStaleness(Component):
@@ -197,6 +226,9 @@ AGGREGATIONS: dict[str, type[Component]] = {
     "median": Median,
     "trimmed-mean": TrimmedMean,
     "krum": Krum,
+    "scaffold": Scaffold,
+    "feddyn": FedDyn,
+    "fednova": FedNova,
 }
 STALENESS: dict[str, type[Component]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
 SERVER_OPTIMIZERS: dict[str, type[Component]] = {
@@ -217,7 +249,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     optimizer: component_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
     local_training: OwnFunction | None = None
     metrics: list[OwnFunction] = []
-    aggregation: component_of("aggregation", described=AGGREGATIONS) = _DEFAULTS.aggregation  # type: ignore[valid-type]
+    aggregation: component_of("aggregation", described=AGGREGATIONS, base=AggregationTable) = _DEFAULTS.aggregation  # type: ignore[valid-type]
     staleness: component_of("staleness", described=STALENESS) = _DEFAULTS.staleness  # type: ignore[valid-type]
     server_optimizer: component_of("server_optimizer", described=SERVER_OPTIMIZERS) = _DEFAULTS.server_optimizer  # type: ignore[valid-type]
 
@@ -227,6 +259,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             self.options()
         except ParameterError as error:
             raise problem((error.name,), error.value, error.reason) from error
+        self._check_demands()
         if self.aggregation.kind == "contribution" and not self.contribution_samples:
             raise problem(("contribution_samples",), 0, "must be > 0 for aggregation by contribution")
         if self.aggregation.kind == "majority-vote" and self.network.batch_normalised and self.batch_statistics == "averaged":
@@ -241,6 +274,25 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         if self.batch_statistics == "local" and self.network.batch_normalised is False:
             raise problem(("batch_statistics",), "local", "the network keeps no running statistics; leave it out")
         return self
+
+    def _check_demands(self) -> None:
+        """What the aggregation asks of local training; of an optimizer of the user's own that is found out as it is built."""
+        optimizer, server = self.optimizer, self.server_optimizer
+        told = optimizer.parameters() if optimizer.kind == "sgd" else {}
+        own = is_own("optimizer", optimizer.kind)
+        try:
+            check_demands(
+                self.aggregation.demands,
+                optimizer=optimizer.kind,
+                rate=1.0 if own else told.get("learning_rate"),
+                momentum=told.get("momentum", 0.0),
+                options=self.options(),
+                own_training=self.local_training is not None,
+                server_optimizer=server.kind,
+                server_rate=server.parameters()["learning_rate"] if server.kind == "sgd" else None,
+            )
+        except ParameterError as error:
+            raise problem(tuple(error.name.split(".")), error.value, error.reason) from error
 
     def components(self) -> dict[str, Component]:
         """The tables that name a class or a function by `kind`, by their keys, each also the name of the group."""

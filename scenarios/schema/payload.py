@@ -19,10 +19,10 @@ class Payload(Section):
 
     down_bytes: PerClientField | None = None
     """Size of the model as it is sent to a client. Absent: what the network takes, 4 bytes a parameter that is trained, or as
-    down_compression says; 0 without a learner."""
+    down_compression says; 0 without a learner. What the aggregation sends along (scaffold: as much again) comes on top."""
     up_bytes: PerClientField | None = None
     """Size of the update as a client sends it. Absent: what the network takes, 4 bytes a parameter that is trained, or as
-    compression says; 0 without a learner."""
+    compression says; 0 without a learner. What the aggregation sends along (scaffold: as much again) comes on top."""
     compression: component_of("compression") = {"kind": "none"}  # type: ignore[valid-type]
     """How updates are encoded. With a learner values really are compressed, and the size is that of the encoded message; without
     one, `declared`."""

@@ -14,7 +14,7 @@ def also_released(scenario: Scenario) -> list[str]:
         return []
     told = []
     # An aggregation of the user's own is told them, and may go by them.
-    by_size = learner.aggregation.kind == "size" or is_own("aggregation", learner.aggregation.kind)
+    by_size = learner.aggregation.kind in ("size", "fednova") or is_own("aggregation", learner.aggregation.kind)
     to = ["the weights of the aggregation"] if by_size else []
     if scenario.policy is not None and "data_sizes" in inspect.signature(resolve("policy", scenario.policy.kind)).parameters:
         to.append("the policy")

@@ -24,6 +24,8 @@ class Server(Component):
     """Whether the clients decide among themselves, by messages."""
     waits_for_all: ClassVar[bool] = False
     """Whether m clients are selected at once, and a round is as long as the slowest of them where nothing closes it earlier."""
+    fresh: ClassVar[bool] = False
+    """Whether every update that is aggregated started from the present model."""
     limit_key: ClassVar[str] = "deadline_s"
     """The key of how long a round waits, at most."""
     limits: ClassVar[Literal["update", "transmission"]] = "update"

@@ -52,6 +52,7 @@ class Synchronous(Server):
     later one waits until the sub-channel is free."""
 
     waits_for_all: ClassVar[bool] = True
+    fresh: ClassVar[bool] = True
     probes: ClassVar[bool] = True
 
     def check(self, scenario: "Scenario") -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from models.errors import AnswerError, ParameterError
 from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+from models.fl.demands import Demands
 from models.fl.protocols import Compression
 
 if TYPE_CHECKING:
     from torch import Tensor
-
 
 NO_MODEL = "leaves out of a model what its receiver cannot add again"
 """Why a compression that does not go with whole models is refused for them."""
@@ -20,13 +20,22 @@ NO_MODEL = "leaves out of a model what its receiver cannot add again"
 class Messages:
     """Rows (n, d) that hold tensors of so many numbers each; `others` are sent beside them as they are.
 
-    `models`: a row is a whole model, not the difference of two.
+    `models`: a row is a whole model, not the difference of two. `report_bytes` go along with every message.
 
     Raises:
         ParameterError: the compression does not go with models, or is for studies in which nothing is trained.
     """
 
-    def __init__(self, *, role: str, compression: Compression, tensors: Sequence[int], others: int, models: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        role: str,
+        compression: Compression,
+        tensors: Sequence[int],
+        others: int,
+        models: bool = False,
+        report_bytes: int = 0,
+    ) -> None:
         self._role, self._compression, self._tensors = role, compression, list(tensors)
         self.exact = compression.exact
         """Whether what arrives is what was sent."""
@@ -40,7 +49,7 @@ class Messages:
         size = compression.message_bytes(self._tensors)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise AnswerError(role, "message_bytes", size, "must be a whole number of bytes >= 0")
-        self.bytes = size + whole_bytes(NUMBER * others)
+        self.bytes = size + whole_bytes(NUMBER * others) + report_bytes
         """Bytes of one message."""
 
     def received(self, rows: Tensor, generators: Generators) -> Tensor:
@@ -56,3 +65,14 @@ class Messages:
             found = tuple(arrived.shape) if isinstance(arrived, type(rows)) else type(arrived).__name__
             raise AnswerError(self._role, "compress", found, f"must be a tensor of shape {tuple(rows.shape)}")
         return arrived
+
+
+def both_ways(
+    up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands
+) -> tuple[Messages, Messages]:
+    """Updates and models on their way, of tensors of so many numbers, `others` beside them, and what a method demands."""
+    beside = others + demands.vectors * sum(tensors)
+    return (
+        Messages(role="compression", compression=up, tensors=tensors, others=beside, report_bytes=demands.report_bytes),
+        Messages(role="down_compression", compression=down, tensors=tensors, others=beside, models=True),
+    )

@@ -97,8 +97,8 @@ def test_an_update_that_is_not_delivered_changes_no_memory():
     learner.aggregate(deliver(2, [1], 1), False)
     after = learner.state_dict()["left_out"]
     assert before["clients"] == after["clients"] == [0, 1]
-    np.testing.assert_array_equal(before["left"][0], after["left"][0])
-    assert not np.array_equal(before["left"][1], after["left"][1])
+    np.testing.assert_array_equal(before["vectors"][0], after["vectors"][0])
+    assert not np.array_equal(before["vectors"][1], after["vectors"][1])
 
 
 def test_a_client_that_arrives_twice_goes_on_from_the_first_time():
@@ -135,7 +135,7 @@ def test_a_resumed_learner_goes_on_the_same(compression):
     for learner in (straight, resumed):
         learner.aggregate(deliver(2, [2, 0], 1), False)
     np.testing.assert_array_equal(model(straight), model(resumed))
-    for mine, theirs in zip(*(learner.state_dict()["left_out"]["left"] for learner in (straight, resumed)), strict=True):
+    for mine, theirs in zip(*(learner.state_dict()["left_out"]["vectors"] for learner in (straight, resumed)), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
@@ -201,12 +201,12 @@ def test_running_statistics_are_sent_as_they_are():
 def test_a_diverged_update_is_refused_and_leaves_the_memory_alone():
     learner = make(compression=TOP)
     learner.aggregate(deliver(1, [0, 1], 0), False)
-    before = learner.state_dict()["left_out"]["left"]
+    before = learner.state_dict()["left_out"]["vectors"]
     huge = model(learner) * 1e30
     at(learner, huge)
     learner.aggregate(deliver(2, [0], 1), False)
     assert learner.refused_updates == 1
-    np.testing.assert_array_equal(before[0], learner.state_dict()["left_out"]["left"][0])
+    np.testing.assert_array_equal(before[0], learner.state_dict()["left_out"]["vectors"][0])
 
 
 def vote(rows, *, factors=None, **options) -> list[float]:
@@ -299,4 +299,4 @@ def test_without_compression_nothing_is_copied():
     assert NoCompression().compress(rows, [3], lambda row: np.random.default_rng()) is rows
     learner = make()
     learner.aggregate(deliver(1, [0, 1], 0), False)
-    assert learner.state_dict()["left_out"] == {"clients": [], "left": []}
+    assert learner.state_dict()["left_out"] == {"clients": [], "vectors": []}

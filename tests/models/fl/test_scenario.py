@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from analysis import draw_all, open_run
-from models.fl import aggregation, mechanisms, networks, optimizers, partition, robust, server_optimizers
+from models.fl import aggregation, mechanisms, methods, networks, optimizers, partition, server_optimizers
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
@@ -47,7 +47,7 @@ def keys(section, *apart: str) -> dict[str, object]:
     [
         (described_networks.NETWORKS, networks.NETWORKS, ("input_shape", "classes", "seed")),
         (learning.OPTIMIZERS, optimizers.OPTIMIZERS, ()),
-        (learning.AGGREGATIONS, aggregation.AGGREGATIONS | robust.ROBUST_AGGREGATIONS, ()),
+        (learning.AGGREGATIONS, methods.ALL_AGGREGATIONS, ()),
         (learning.STALENESS, aggregation.STALENESS, ()),
         (learning.SERVER_OPTIMIZERS, server_optimizers.SERVER_OPTIMIZERS, ()),
     ],

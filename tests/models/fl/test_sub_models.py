@@ -98,7 +98,7 @@ def test_only_what_is_trained_is_sent():
     assert ((updates != 0).sum(1) == 5).all()
     assert (updates[:, : LAST.start] == 0).all()
     np.testing.assert_array_equal(model(learner)[: LAST.start], start[: LAST.start])
-    assert [len(row) for row in learner.state_dict()["left_out"]["left"]] == [45, 45]
+    assert [len(row) for row in learner.state_dict()["left_out"]["vectors"]] == [45, 45]
 
 
 def test_only_what_is_sent_is_clipped_and_noised():
