@@ -30,7 +30,9 @@ def make_data(samples: int = 100) -> Dataset:
     return Dataset("made", 5, x[:samples], y[:samples], x[test], y[test], x[held], y[held])
 
 
-def make(mechanism=None, seed=0, network=None, optimizer=None, versions_kept=2, plan=None, cached=False, **named) -> FederatedLearner:
+def make(
+    mechanism=None, seed=0, network=None, optimizer=None, versions_kept=2, plan=None, cached=False, **named
+) -> FederatedLearner:
     """A learner of four clients; `named` are methods (fields of `Methods`) and options (fields of `TrainingOptions`)."""
     chosen = {field.name: named.pop(field.name) for field in fields(Methods) if field.name in named}
     return FederatedLearner(
