@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -41,6 +43,9 @@ from scenarios.schema.cautions import Caution, collecting, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
+_LARGE: WeakSet[ClientPool] = WeakSet()
+"""The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
+_MANY = 10_000
 _MOST_SAMPLES = 1e15
 """What a client may hold at most: below that every whole number is one of the 64-bit floats."""
 
@@ -77,9 +82,15 @@ def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, tra
     build of the same `[learner]` and seed, to be used again once a state has been loaded into it. Raises UserError; with `strict`
     for what the scenario is only warned of, too.
     """
+    if _LARGE and trained is None:
+        # A simulation that is over refers to itself in circles, and few objects are enough to hold much memory: the collector
+        # would not come before many runs had been added up.
+        gc.collect()
     cautions: list[Caution] = []
     with collecting(cautions):
         built = _wired(scenario, learner, trained)
+    if built.trained is not None or built.clients.count >= _MANY:
+        _LARGE.add(built.clients)
     built = replace(built, cautions=(*cautions, *built.cautions))
     if strict:
         refuse(built.cautions)
