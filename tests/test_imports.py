@@ -105,3 +105,10 @@ def test_opening_results_needs_no_engine_and_no_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", analysis.__all__)
 def test_every_name_of_analysis_is_found_where_it_is_looked_up(name: str) -> None:
     assert getattr(analysis, name).__name__ == name
+
+
+@pytest.mark.parametrize("scenario", ["unreliable", "jammed"])
+def test_checkpoints_import_nothing_more(scenario: str, tmp_path: Path) -> None:
+    load, run = "from scenarios.runs.reading import load", "from scenarios.runs.run import run"
+    code = f"{load}\n{run}\nrun(load({scenario!r}, ['rounds=30']), 'out', checkpoint_s=0.0)"
+    assert third_party(imported(code, tmp_path)) <= OF_A_RUN

@@ -1,7 +1,7 @@
 """Columns of Arrow tables out of Python values, and back as NumPy arrays, through their buffers.
 
-`pyarrow.array`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call, which takes as
-long as all else that a short run of a latency study imports.
+`pyarrow.array`, `empty_table`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call,
+which takes as long as all else that a short run of a latency study imports.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
     if len(values) and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
         raise OverflowError(f"{numbers.min()} to {numbers.max()}: do not fit into {kind}")
     return _array(numbers.astype(wanted), there, kind)
+
+
+def empty(schema: pa.Schema) -> pa.Table:
+    """A table without rows."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from netsim.records.attempts import AttemptTable, Block, NoTable
-from netsim.records.columns import column, words_at
+from netsim.records.columns import column, empty, words_at
 from netsim.records.rows import (
     BELIEFS,
     CLIENTS,
@@ -76,7 +76,7 @@ class TableRows:
         """The rows that are not yet written."""
         self._seal()
         if not self._sealed:
-            return self._schema.empty_table()
+            return empty(self._schema)
         if len(self._sealed) > 1:
             self._sealed = [pa.concat_tables(self._sealed).unify_dictionaries().combine_chunks()]
         return self._sealed[0]
@@ -223,4 +223,4 @@ class ArrowRecorder:
         for name, schema in self._schemas.items():
             self._rows[name].flush()
             pieces = self._pieces.pop(name)
-            self.tables[name] = pa.concat_tables(pieces) if pieces else schema.empty_table()
+            self.tables[name] = pa.concat_tables(pieces) if pieces else empty(schema)
