@@ -2,20 +2,19 @@
 
 python -m tests.reliability.mutation --count 500 --seed 1 --keep FILE
 
-A mutant is killed where a test fails, or takes longer than the limit. For each, the tests of the folder that mirrors its own run
-first, that of its file before the others, then the corner cases and the random worlds of the whole engine.
+One process collects the tests and finds out which of them call which functions, and for how long they take. For each mutant it
+branches off a process, in which the code object of the changed function is replaced wherever that function is referred to; the
+tests that call it run one after the other, the quickest first, until one fails. A mutant is killed where a test fails, or takes
+much longer than without the change. One that is not run by any test, as what only imports execute, counts as one that survived.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import os
-import shutil
+import resource
 import signal
 import sys
-import tempfile
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -23,18 +22,17 @@ from random import Random
 from typing import Any
 
 import libcst
+import pytest
 from mutmut.mutation.file_mutation import create_mutations, deep_replace
 
 from tests.reliability.campaign import gather, options, say, table
-from tests.reliability.workers import cpu_s
+from tests.reliability.traced import ROOT, Function, Traced, functions, in_branch, passes, remembered, replace
 
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 120.0
-"""Seconds of a processor."""
-_PACKAGES = ("netsim", "models", "scenarios", "analysis", "tests")
-_COPIED = (*_PACKAGES, "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
-_LOADED = ("numpy", "pandas", "scipy.stats", "pyarrow.parquet", "pydantic", "simpy", "hypothesis", "pytest", "networkx")
-"""What is imported once, before the process of a mutant branches off."""
+BUDGET_S = 60.0
+"""Seconds of tests a mutant; what these do not notice counts as survived."""
+SUITE = ("tests/netsim", "tests/golden/test_golden.py", "tests/reliability/test_machine.py", "tests/reliability/test_swarm.py")
+STATISTICS = tuple(f"tests/analysis/test_{name}.py" for name in ("statistics", "compare_replay", "targets", "inference", "sequential"))
+MEMORY = 6 * 2**30
 
 
 def sources() -> list[Path]:
@@ -47,7 +45,7 @@ def mutations(path: Path) -> tuple[libcst.Module, list[Any]]:
     """A file, and what mutmut would change in it: each change a pair of nodes."""
     module, found, _, _ = create_mutations(str(path), (ROOT / path).read_text(encoding="utf-8"))
     # Annotations are never evaluated here; what changes in them is no change of the program.
-    return module, [one for one in found if one.contained_by_top_level_function is not None]
+    return module, [one for one in found if isinstance(one.contained_by_top_level_function, libcst.FunctionDef)]
 
 
 @functools.cache
@@ -74,75 +72,65 @@ def told(path: Path, number: int) -> str:
     return f"{path}: nothing differs"
 
 
-def tests_of(path: Path) -> list[str]:
-    """The tests that may kill a mutant of a file, the likeliest first."""
-    if path.parts[0] == "analysis":
-        return ["tests/analysis/test_statistics.py", "tests/analysis/test_compare_reproduce.py", "tests/analysis/test_targets.py"]
-    folder = Path("tests", *path.parts[:-1])
-    own = folder / f"test_{path.stem}.py"
-    last = ["test_corner_cases.py", "test_random_worlds.py"]
-    chosen = [str(own)] if (ROOT / own).is_file() else []
-    if folder != Path("tests/netsim"):
-        chosen.append(str(folder))
-    return chosen + [f"tests/netsim/{name}" for name in last if f"tests/netsim/{name}" not in chosen]
+def verdict(path: Path, number: int, items: list[pytest.Item], known: Traced) -> dict[str, str]:
+    """What the tests say of a mutant: killed, slow (killed by the limit), survived, or untested."""
+    about = told(path, number)
+    before = functions((ROOT / path).read_text(encoding="utf-8"), path)
+    after = functions(mutated(path, number), path)
+    changed = [name for name in before if before[name].body != after[name].body]
+    if len(changed) != 1:
+        return {"kind": "untested", "about": f"{about} (not in a function)"}
+    (name,) = changed
+    chosen = sorted((item for item in items if name in known[item.nodeid].called), key=lambda item: known[item.nodeid].seconds)
+    if not chosen:
+        return {"kind": "untested", "about": about}
+    code = in_branch(partial(_judged, before[name], after[name], chosen, known))
+    if code == 0:
+        return {"kind": "survived", "about": f"{about} ({len(chosen)} tests)"}
+    return {"kind": "killed" if code == 1 else "slow", "about": about}
 
 
-def verdict(path: Path, number: int, copy: Path) -> dict[str, str]:
-    """Whether the tests notice: killed, slow (killed by the limit) or survived."""
-    text = mutated(path, number)
-    (copy / path).write_text(text, encoding="utf-8")
-    for cached in (copy / path).parent.glob(f"__pycache__/{path.stem}.*"):
-        cached.unlink()
-    try:
-        code = _tested(copy, tests_of(path))
-    finally:
-        shutil.copy(ROOT / path, copy / path)
-    kind = {None: "slow", 0: "survived"}.get(code, "killed")
-    return {"kind": kind, "about": told(path, number)}
+def _judged(before: Function, after: Function, chosen: list[pytest.Item], known: Traced) -> int:
+    """Within the process of a mutant: 1 where a test fails, 0 where none does."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    replace(before, after)
+    left_s = BUDGET_S
+    for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+        left_s -= known[item.nodeid].seconds
+        if left_s < 0.0:
+            break
+        # The process ends by the signal where a test does not.
+        signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 10.0 + 10.0 * known[item.nodeid].seconds)
+        if not passes(item, following):
+            return 1
+    return 0
 
 
-def _tested(copy: Path, chosen: list[str]) -> int | None:
-    """The exit code of pytest in a process that branches off; None: it took too long."""
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        os.chdir(copy)
-        sys.path[:] = [str(copy), *(entry for entry in sys.path if entry not in ("", str(ROOT)))]
-        for name in [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]:
-            del sys.modules[name]
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        import pytest
+class Judge:
+    """A plugin of pytest that judges mutants in place of running the tests once."""
 
-        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(copy), *chosen])))
-    while cpu_s(child) < LIMIT_S:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self.found: dict[int, Any] = {}
 
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """In place of pytest's own loop."""
+        say(f"{len(session.items)} tests")
+        kept = self._given.keep and self._given.keep.with_suffix(".traced")
+        known = remembered(kept, session.items, [ROOT / path for path in sources()])
+        items = [item for item in session.items if known[item.nodeid].passed]
+        say(f"{len(items)} of them pass in {sum(known[item.nodeid].seconds for item in items):.0f} s")
+        chosen = sample(self._given.seed, self._given.first + self._given.count)
+        self.found = gather(self._given, partial(self._results, chosen, items, known))
+        return True
 
-def results(chosen: tuple[tuple[Path, int], ...], numbers: list[int]) -> Iterable[tuple[int, dict[str, str]]]:
-    """Of the mutants at these places of the sample."""
-    sys.dont_write_bytecode = True
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
-        copy = Path(scratch)
-        for name in _COPIED:
-            place = ROOT / name
-            if place.is_dir():
-                shutil.copytree(place, copy / name, ignore=shutil.ignore_patterns("__pycache__", "images"))
-            else:
-                shutil.copy(place, copy / name)
-        os.environ["PYTHONPATH"] = str(copy)
-        for name in _LOADED:
-            importlib.import_module(name)
+    @staticmethod
+    def _results(
+        chosen: tuple[tuple[Path, int], ...], items: list[pytest.Item], known: Traced, numbers: list[int]
+    ) -> Iterable[tuple[int, dict[str, str]]]:
         for number in numbers:
-            yield number, verdict(*chosen[number], copy)
+            yield number, verdict(*chosen[number], items, known)
 
 
 def interval(part: int, whole: int) -> tuple[float, float]:
@@ -156,12 +144,15 @@ def interval(part: int, whole: int) -> tuple[float, float]:
 def campaign() -> None:
     """A sample, and the share of it that is killed."""
     given = options("mutation", 500)
-    chosen = sample(given.seed, given.first + given.count)
-    found = gather(given, partial(results, chosen))
+    os.chdir(ROOT)
+    judge = Judge(given)
+    sys.dont_write_bytecode = True
+    pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", *SUITE, *STATISTICS], plugins=[judge])
+    found = judge.found
     for number, result in sorted(found.items()):
-        if result["kind"] == "survived":
-            say(f"{number}: {result['about']}")
-    killed = sum(result["kind"] != "survived" for result in found.values())
+        if result["kind"] in ("survived", "untested"):
+            say(f"{number}: {result['kind']}: {result['about']}")
+    killed = sum(result["kind"] in ("killed", "slow") for result in found.values())
     low, high = interval(killed, len(found))
     table((result["kind"] for result in found.values()), f"{len(found)} mutants")
     say(f"killed {killed / len(found):.1%}, 95 % interval {low:.1%} to {high:.1%}")
