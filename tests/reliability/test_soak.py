@@ -16,5 +16,5 @@ def test_a_few_scenarios_again_and_again_leave_nothing_open() -> None:
 
 
 def test_what_grows_is_found() -> None:
-    notes = [Noted(10 * k, 10**6 + 50_000 * 10 * k + 10**7 * (not k), 20 + k, 3) for k in range(6)]
+    notes = [Noted(10 * k, 10**9, 10**6 + 50_000 * 10 * k + 10**7 * (not k), 20 + k, 3) for k in range(6)]
     assert growth(notes) == (pytest.approx(50_000), 4)
