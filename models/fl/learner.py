@@ -22,7 +22,7 @@ from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update
 from models.fl.losses import Loss, LossTally, finite_rows
-from models.fl.memory import is_out_of_memory
+from models.fl.memory import is_out_of_memory, roomier
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.parameters import STATISTICS_NOT_VOTED
@@ -210,7 +210,7 @@ class FederatedLearner:
             if not is_out_of_memory(error):
                 raise
             raise MemoryError(
-                f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; use device = 'cpu'"
+                f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; {roomier(self._device)}"
             ) from error
         return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 

@@ -12,6 +12,11 @@ def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in _WORDS)
 
 
+def roomier(device: torch.device) -> str:
+    """What to do where `device` cannot hold what is asked of it."""
+    return "use a smaller network" if device.type == "cpu" else "use a smaller network, or device = 'cpu'"
+
+
 def release(device: torch.device) -> None:
     """Give back what torch has cached on the device."""
     if device.type == "cuda":

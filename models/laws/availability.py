@@ -167,8 +167,9 @@ class Markov(Alternating):
         if start not in ("stationary", "on"):
             raise ParameterError("start", start, "must be 'stationary' or 'on'")
         # Shorter means would let the sum of sojourns stand still in floating point.
-        mean_on = per_client("mean_on_s", mean_on_s, low=1e-6)
-        mean_off = per_client("mean_off_s", mean_off_s, low=1e-6)
+        # Longer ones would leave the range of floating point where a draw is a multiple of them.
+        mean_on = per_client("mean_on_s", mean_on_s, low=1e-6, high=1e300)
+        mean_off = per_client("mean_off_s", mean_off_s, low=1e-6, high=1e300)
         same_clients(clients=self.next_change_s, mean_on_s=mean_on, mean_off_s=mean_off)
         self._mean_on = np.broadcast_to(mean_on, (clients,))
         self._mean_off = np.broadcast_to(mean_off, (clients,))

@@ -34,6 +34,8 @@ _JOULES = ("compute_j", "send_j", "receive_j")
 _MESSAGES = ("messages", ("messages_delivered", "messages_lost", "messages_in_flight"))
 # Sums of floats in another order; a release that was left out changes a leak by much more.
 _CLOSE = 1e-9
+# Products of numbers that are smaller still have few digits left.
+_NOTHING_J = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Accounts:
 
     def _differ(self, first_j: float, second_j: float) -> bool:
         whole_j = sum(integral for _, integral in self.accounts.values())
-        return not math.isclose(first_j, second_j, rel_tol=_CLOSE, abs_tol=_CLOSE * whole_j)
+        return not math.isclose(first_j, second_j, rel_tol=_CLOSE, abs_tol=max(_CLOSE * whole_j, _NOTHING_J))
 
     def problems(self) -> list[str]:
         """Where the two do not agree."""

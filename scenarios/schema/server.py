@@ -48,6 +48,11 @@ class Server(Component):
         limit: float | None = self.parameters().get(self.limit_key)
         return limit
 
+    @property
+    def updates_at_once(self) -> int:
+        """How many updates an aggregation is of where none is lost or late; 1 where that is not certain."""
+        return 1
+
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
         raise NotImplementedError

@@ -63,6 +63,11 @@ class Synchronous(Server):
         if self.first is not None and self.first > self.per_round:
             raise problem(("server", "first"), self.first, f"must be at most the {self.per_round} clients of server.per_round")
 
+    @property
+    def updates_at_once(self) -> int:
+        """Of all that are awaited, unless a deadline comes before."""
+        return 1 if self.deadline_s is not None else self.first or self.per_round
+
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         """Until the last that is awaited delivers, or the deadline."""
         if not sure:

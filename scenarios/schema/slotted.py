@@ -215,7 +215,7 @@ class Belief(Section):
 
     model: Literal["ising", "opinion"] = "ising"
     """ising: the form of the paper's proof of convergence; opinion: the printed equations, in which no message says anything."""
-    coupling: NonNegative = 0.05
+    coupling: Annotated[float, Field(ge=0, le=1e6)] = 0.05
     """J0 of J = J0 exp(-attenuation d^exponent), d in km."""
     attenuation: NonNegative = 0.001
     """C; with the paper's -30 dB distance does not matter within a square of 1 km."""

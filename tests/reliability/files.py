@@ -92,7 +92,7 @@ ATTACKS = {
     "report": Attack(REPORT, before=(RUN,), further=REPORT, result=files),
     "trace": Attack(("trace", "out"), before=(RUN,), further=("trace", "out"), result=tables),
     "compare": Attack(("compare", "out", "--out", "figures"), before=(SWEEP,), further=("compare", "out", "--out", "figures")),
-    "reproduce": Attack(("reproduce", "out", "--quiet"), before=(RUN,), further=("reproduce", "out", "--quiet")),
+    "replay": Attack(("replay", "out"), before=(RUN,), further=("replay", "out")),
 }
 
 
@@ -234,6 +234,7 @@ def attacked(name: str, stage: Stage, templates: Path, say: Callable[[str], None
     stage.reset(template)
     whole = stage.run(attack.command)
     assert whole.code in attack.good, whole.told
+    assert whole.operations, f"{name}: there is nothing that could fail"
     if 130 in attack.good:
         assert stage.run(attack.further).code == 0
     expected = attack.result(stage.folder)

@@ -64,6 +64,11 @@ def _held(tables: dict[str, Any]) -> dict[str, Any]:
         section = tables.get(table)
         if isinstance(section, dict) and type(section.get(key)) is int:
             section[key] = min(section[key], LARGEST_COUNT)
+    learner = tables.get("learner")
+    network = learner.get("network") if isinstance(learner, dict) else None
+    if isinstance(network, dict) and isinstance(network.get("hidden"), list):
+        # What no memory holds stays: it is refused.
+        network["hidden"] = [LARGEST_COUNT if type(one) is int and 10**3 < one < 10**8 else one for one in network["hidden"]]
     return tables
 
 

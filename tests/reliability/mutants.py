@@ -10,6 +10,7 @@ import contextlib
 import functools
 import io
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -34,6 +35,8 @@ from tests.reliability.workers import answered
 typer.get_command = functools.cache(typer.get_command)
 LIMIT_S = 40.0
 EVENTS = 3_000
+GOOD = ("ran", "refused", "no TOML", "memory")
+_OUT_OF_MEMORY = re.compile(r"device = '\w+': (cannot hold|out of memory)")
 _FRAMES = ("netsim", "models", "scenarios", "analysis")
 
 
@@ -50,7 +53,8 @@ def tried(seed: int, number: int) -> dict[str, str]:
 def attempt(tables: dict[str, Any]) -> dict[str, str]:
     """Check and run a scenario by the command line, in a folder of its own.
 
-    `kind`: ran, refused (before anything was written), or what is wrong: traceback, code, silent (a refusal without a word), long
+    `kind`: ran, refused (before anything was written), memory (a run ended with a message as its process had too little), or what
+    is wrong: traceback, code, silent (a refusal without a word), long
     (one of more than ten lines), late (a refusal after it began to write), stray (files left), warning (of NumPy's arithmetic).
     """
     with tempfile.TemporaryDirectory(prefix="mutant-") as scratch:
@@ -77,11 +81,18 @@ def attempt(tables: dict[str, Any]) -> dict[str, str]:
         # The cache of torch's compiler is torch's own.
         left |= {f"temporary/{file.name}" for file in (folder / "temporary").iterdir() if "torchinductor" not in file.name}
         # What a script does, only the run shows.
-        if found["kind"] == "refused" and "out" in left and not found["about"].startswith("script "):
-            return {"kind": "late", "about": found["about"]}
+        if found["kind"] == "refused" and "out" in left:
+            reason = _reason(found["about"])
+            if not reason.startswith("script "):
+                return {"kind": "memory" if _OUT_OF_MEMORY.search(reason) else "late", "about": found["about"]}
         if found["kind"] in ("ran", "refused") and left - {"out"}:
             return {"kind": "stray", "about": " ".join(sorted(left))}
         return found
+
+
+def _reason(told: str) -> str:
+    """What a command said, without its warnings."""
+    return "\n".join(line for line in told.splitlines() if not line.startswith("warning: "))
 
 
 def _command(*words: str) -> dict[str, str]:
@@ -135,7 +146,7 @@ def campaign() -> int:
         return 0
     given = options("mutants", 20_000)
     found = gather(given, partial(results, given.seed))
-    wrong = {number: result for number, result in found.items() if result["kind"] not in ("ran", "refused", "no TOML")}
+    wrong = {number: result for number, result in found.items() if result["kind"] not in GOOD}
     for number, result in sorted(wrong.items()):
         say(f"{number}: {result['kind']}: {result['about']}")
     table((result["kind"] for result in found.values()), f"{len(found)} mutants")

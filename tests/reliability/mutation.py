@@ -31,7 +31,8 @@ from tests.reliability.traced import ROOT, Function, Traced, functions, in_branc
 BUDGET_S = 60.0
 """Seconds of tests a mutant; what these do not notice counts as survived."""
 SUITE = ("tests/netsim", "tests/golden/test_golden.py", "tests/reliability/test_machine.py", "tests/reliability/test_swarm.py")
-STATISTICS = tuple(f"tests/analysis/test_{name}.py" for name in ("statistics", "compare_replay", "targets", "inference", "sequential"))
+_ANALYSIS = ("statistics", "compare_replay", "targets", "inference", "sequential")
+STATISTICS = tuple(f"tests/analysis/test_{name}.py" for name in _ANALYSIS)
 MEMORY = 6 * 2**30
 
 

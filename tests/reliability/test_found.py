@@ -13,7 +13,9 @@ import pytest
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammer
 from netsim.simulation import BY_EVENTS
+from scenarios.build import training
 from scenarios.build.simulation import build
+from scenarios.runs.books import Accounts
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
@@ -36,6 +38,38 @@ LEARNING = {
 def test_numbers_that_training_cannot_hold_are_refused_by_their_key(key: str, value: Any) -> None:
     with pytest.raises(UserError, match=key.removesuffix(".hidden").replace(".", r"\.")):
         build(parse(override(learning(), {key: value})), learner=False)
+
+
+def test_a_network_that_the_machine_cannot_hold_in_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = parse(override(learning(), {"learner.device": "cpu"}))
+    build(scenario)
+    monkeypatch.setattr(training, "memory_bytes", lambda: 4 * 610 * 14 - 1)
+    with pytest.raises(UserError, match=r"learner\.network\.kind = 'mlp': has 610 parameters; 3 updates at once take"):
+        build(scenario)
+
+
+def test_a_limit_of_memory_counts_as_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert training.memory_bytes() > 2**28
+    monkeypatch.setattr(training.resource, "getrlimit", lambda kind: (12345, training.resource.RLIM_INFINITY))
+    assert training.memory_bytes() == 12345
+
+
+def test_what_is_too_small_for_its_digits_balances() -> None:
+    # 5e-324 W for 7 s, added up in two orders: there is nothing smaller to tell the two by.
+    assert Accounts({}, {}, {"compute_j": (3.5e-323, 2.5e-323)}).problems() == []
+    assert Accounts({}, {}, {"compute_j": (3.5e-200, 2.5e-200)}).problems() != []
+
+
+@pytest.mark.parametrize("key", ["mean_on_s", "mean_off_s"])
+def test_times_that_draws_take_out_of_range_are_refused(key: str) -> None:
+    means = {"mean_on_s": 1.0, "mean_off_s": 1.0} | {key: 1e301}
+    with pytest.raises(UserError, match=rf"availability\.{key} = 1e\+301"):
+        build(parse(rough(availability={"kind": "markov", **means})))
+
+
+def test_a_coupling_whose_double_is_infinite_is_refused() -> None:
+    with pytest.raises(UserError, match=r"belief\.coupling = 1e\+308"):
+        parse(override(other("policy", "bp-index"), {"belief.coupling": 1e308}))
 
 
 def test_a_sensitivity_beyond_updates_is_refused() -> None:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from tests.reliability import mutants
 from tests.reliability.grammar import instance, mutant, schema
-from tests.reliability.mutants import attempt, results
+from tests.reliability.mutants import GOOD, attempt, results
 from tests.reliability.workers import DIED, HUNG, errand, outcomes
 
-GOOD = ("ran", "refused", "no TOML")
 pytestmark = pytest.mark.needs_torch
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -53,7 +54,9 @@ def functions(text: str, path: Path) -> dict[Name, Function]:
     return found
 
 
-def _collect(body: Sequence[ast.stmt], above: str, path: str, codes: dict[str, list[CodeType]], found: dict[Name, Function]) -> None:
+def _collect(
+    body: Sequence[ast.stmt], above: str, path: str, codes: dict[str, list[CodeType]], found: dict[Name, Function]
+) -> None:
     for node in body:
         if isinstance(node, ast.ClassDef):
             _collect(node.body, f"{above}{node.name}.", path, codes, found)
@@ -186,8 +189,6 @@ def in_branch(work: Callable[[], int]) -> int:
             traceback.print_exc()
         os._exit(code)
     _, status = os.waitpid(child, 0)
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what its tests have started
-    except ProcessLookupError:
-        pass
     return os.waitstatus_to_exitcode(status)
