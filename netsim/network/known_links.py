@@ -14,17 +14,19 @@ from numpy.typing import NDArray
 from netsim.network.carriers import Carrier, NoCarrier, check_sizes
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State
+    from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State, Timeline
     from netsim.network.draws import Draw, Durations, Phases
 
 
 class KnownLinks(NoCarrier):
-    """Own links of bandwidth `law`, which stays in force and ends every message.
+    """Own links whose bandwidth follows the `law` in force as a message is drawn, to its end; it ends every message.
 
     `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
     """
 
-    def __init__(self, *, clients: int, law: BandwidthLaw, size_bytes: float | FloatArray | IntArray) -> None:
+    def __init__(
+        self, *, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray
+    ) -> None:
         super().__init__()
         self.law = law
         self.sizes = check_sizes(size_bytes, clients)
@@ -37,7 +39,8 @@ class KnownLinks(NoCarrier):
         return Transfers(delays=delays, links=self)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        return self.law.ends_s(start_s, self.sizes[clients], clients) - start_s
+        law, _ = self.law.at(round, float(start_s.min(initial=np.inf)))
+        return law.ends_s(start_s, self.sizes[clients], clients) - start_s
 
 
 class Transfers:
@@ -50,10 +53,14 @@ class Transfers:
         self._links = links
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
-        return TransferDraw(self._links, clients, self._delays.draw(round, time_s, clients), time_s)
+        return self._drawn(round, time_s, clients, self._delays.draw(round, time_s, clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
-        return TransferDraw(self._links, clients, self._delays.redraw(round, time_s, clients, state), time_s)
+        return self._drawn(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
+
+    def _drawn(self, round: int, time_s: float, clients: IntArray, delays: Draw[float]) -> Draw[float]:
+        law, _ = self._links.law.at(round, time_s)
+        return TransferDraw(law, self._links.sizes[clients], clients, delays, time_s)
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
         return self._delays.delays_s(round, time_s, clients)
@@ -63,10 +70,13 @@ class TransferDraw:
     """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
 
     certain = False
-    __slots__ = ("_certain", "_clients", "_delays", "_drawn_s", "_foreseen", "_links")
+    __slots__ = ("_certain", "_clients", "_delays", "_drawn_s", "_foreseen", "_law", "_sizes")
 
-    def __init__(self, links: KnownLinks, clients: IntArray, delays: Draw[float], drawn_s: float) -> None:
-        self._links = links
+    def __init__(
+        self, law: BandwidthLaw, sizes: FloatArray, clients: IntArray, delays: Draw[float], drawn_s: float
+    ) -> None:
+        self._law = law
+        self._sizes = sizes
         self._clients = clients
         self._delays, self._certain = delays, delays.certain
         self._drawn_s = drawn_s
@@ -85,7 +95,7 @@ class TransferDraw:
         if start_s == time_s and assumed_s == delay_s:
             return duration_s
         one = np.array([delay_s])
-        return float(self._durations(np.array([time_s]), one, self._clients[place : place + 1])[0])
+        return float(self._durations(np.array([time_s]), one, slice(place, place + 1))[0])
 
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
@@ -98,7 +108,7 @@ class TransferDraw:
             return None
         # Whatever becomes of those that never begin.
         starts_s = np.where(np.isnan(times_s), self._drawn_s, times_s)
-        return self._durations(starts_s, delays_s, self._clients)
+        return self._durations(starts_s, delays_s)
 
     def expire(self) -> bool:
         """The delays are drawn again, and what was foreseen with them."""
@@ -109,13 +119,13 @@ class TransferDraw:
         self._work_out(starts_s, np.array(self._delays.values_at(self._drawn_s, len(self._clients))))
 
     def _work_out(self, starts_s: FloatArray, delays_s: FloatArray) -> list[float]:
-        durations_s: list[float] = self._durations(starts_s, delays_s, self._clients).tolist()
+        durations_s: list[float] = self._durations(starts_s, delays_s).tolist()
         self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s, strict=True))
         return durations_s
 
-    def _durations(self, starts_s: FloatArray, delays_s: FloatArray, clients: IntArray) -> FloatArray:
+    def _durations(self, starts_s: FloatArray, delays_s: FloatArray, places: slice = slice(None)) -> FloatArray:
         bytes_s = starts_s + delays_s
-        return self._links.law.ends_s(bytes_s, self._links.sizes[clients], clients) - starts_s
+        return self._law.ends_s(bytes_s, self._sizes[places], self._clients[places]) - starts_s
 
     def state_dict(self) -> State:
         """The delays as drawn; all else follows from them."""

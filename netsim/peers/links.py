@@ -55,7 +55,7 @@ class PeerLinks:
         streams: Streams,
         speed_km_per_s: float = _EVER,
         bandwidth_bytes_per_s: float | FloatArray = _EVER,
-        bandwidth: BandwidthLaw | None = None,
+        bandwidth: Timeline[BandwidthLaw] | None = None,
         max_resends: int = 0,
         resend_after_s: float = 0.0,
         outages: Cuts | None = None,
@@ -223,7 +223,7 @@ class PeerLinks:
         arrive, call_at = self._arrive, self.clock.call_at
         ends: Iterable[tuple[float, bool | None]]
         if self._transfers is not None:
-            ends = self._transfers.ends(now, edges, size_bytes, delays, goods)
+            ends = self._transfers.ends(label[1], now, edges, size_bytes, delays, goods)
         else:
             dues_s = [
                 now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)

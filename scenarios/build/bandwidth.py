@@ -22,12 +22,12 @@ from scenarios.build.changes import Step, drawn_steps, written_steps
 from scenarios.build.laws import Law, changed_bandwidth, pieced
 from scenarios.build.payload import LONGEST_S, Message
 from scenarios.build.population import Context, Population
-from scenarios.build.script.targets import Overlay
+from scenarios.build.script.targets import Overlay, ScriptedLaw
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.world import Channels, Downlink, VaryingLink
 
-OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw]
+OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw] | ScriptedLaw
 _LINK: IntArray = np.zeros(1, np.int64)
 
 
@@ -112,12 +112,21 @@ class _Component:
     """A bandwidth that is a component of the scenario."""
 
     law: Law
+    key: str
+    unending: bool
+    """Whether it must never end: on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
         return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
     def build(self, step: Step | None = None) -> Any:
-        return self.law.build(f"{step.path}.bandwidth" if step else None)
+        return self._built(f"{step.path}.bandwidth" if step else None)
+
+    def _built(self, path: str | None) -> Any:
+        built = self.law.build(path)
+        if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
+            raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
+        return built
 
     def laid(self, overlay: Overlay, path: str) -> _Component:
         """As a script's change leaves it."""
@@ -130,7 +139,23 @@ class _Component:
 
     def build_at(self, path: str) -> Any:
         """The engine's law, as a script's changes of what is at `path` leave it."""
-        return self.law.build(path)
+        return self._built(path)
+
+
+class _Ahead:
+    """The laws of a bandwidth as one over all time, as a script's changes now leave it: what begins knows when it will end."""
+
+    fixed = False
+
+    def __init__(self, law: ScriptedLaw) -> None:
+        self._law = law
+        self._known: tuple[list[Any], BandwidthLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        laws = self._law.laws_at(time_s)
+        if self._known is None or self._known[0] is not laws:
+            self._known = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+        return self._known[1], math.inf
 
 
 def varies(section: Downlink, context: Context) -> bool:
@@ -169,17 +194,19 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     return Carried(carrier=carrier, another=another, expected=(expected,), least_s=_least_s(own, shared, sizes))
 
 
-def senders_law(section: VaryingLink, path: str, context: Context) -> BandwidthLaw | None:
-    """The clients' own bandwidth as one law over all time; None: unlimited. Raises UserError where it changes in rounds.
+def senders_law(section: VaryingLink, path: str, context: Context) -> Timeline[BandwidthLaw] | None:
+    """The clients' own bandwidth, each law over all time; None: unlimited. Raises UserError where it changes in rounds.
 
-    It is no target of a script: what begins knows when it will end.
+    What begins knows when it will end: what a script changes is of what begins after it.
     """
-    own = _own(section, path, replace(context, targets=None))
-    if own is None or len(own.laws) == 1:
-        return None if own is None else own.laws[0]
-    if own.unit != "seconds":
+    own = _own(section, path, context)
+    if own is None:
+        return None
+    if len(own.laws) > 1 and own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
-    return Successive(laws=list(own.laws), starts_s=list(own.starts))
+    if isinstance(own, ScriptedLaw):
+        return _Ahead(own)
+    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=list(own.laws), starts_s=list(own.starts)))
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
@@ -187,14 +214,17 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
 
     A number that changes in rounds is such a one: the change is of what begins after it. Raises UserError.
     """
-    seconds = any(change.bandwidth_bytes_per_s is not None and change.at_s is not None for change in section.changes)
-    if section.bandwidth is None and not seconds:
+    numbers = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
+    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
+    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in numbers):
         return None
-    law = senders_law(section, "channels", context)
+    law: Timeline[BandwidthLaw] | None
+    if scripted and all(change.at_s is None for change in numbers):
+        law = _own(section, "channels", context)
+    else:
+        law = senders_law(section, "channels", context)
     assert law is not None
     message.require_bytes("channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s")
-    if np.isfinite(law.stops_s(np.arange(section.count))).any():
-        raise UserError("channels.bandwidth.after_end: a sub-channel never ends; repeat or hold its trace")
     sizes = np.full(section.count, float(np.max(message.size_bytes)))
     return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
@@ -205,7 +235,7 @@ def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | No
     first: _Number | _Component
     if section.bandwidth is not None:
         law = Law.of(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
-        first = _Component(law)
+        first = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
     elif section.bandwidth_bytes_per_s is not None:
@@ -226,7 +256,8 @@ def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
     alone = replace(context, population=Population.of_one())
     first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
     if shared.bandwidth is not None:
-        first = _Component(Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone))
+        law = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
+        first = _Component(law, f"{path}.bandwidth", False)
     timeline: OwnBandwidth = pieced(first, [], path, "bandwidth", alone)
     return timeline
 
@@ -243,7 +274,7 @@ def _carrier(
         assert own is not None
         # What is lost as a trace ends does not end as a phase does.
         if lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
-            return KnownLinks(clients=len(sizes), law=lasting, size_bytes=sizes)
+            return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
         return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
     link = shared.laws[0]
     if isinstance(link, Constant) and not scripted and (own is None or isinstance(lasting, Constant)):

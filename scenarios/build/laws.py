@@ -44,6 +44,11 @@ class Law:
         self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
         self._clients = context.population.count
 
+    @property
+    def entities(self) -> int:
+        """How many it is for."""
+        return self._clients
+
     @classmethod
     def of(cls, component: Component, group: str, path: str, context: Context) -> Law:
         """As the scenario gives it; raises UserError."""

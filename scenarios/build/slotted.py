@@ -232,9 +232,8 @@ def _links(
     jammed = JammedLinks(graph=graph) if scenario.jammers else None
     bandwidth = senders_law(section, "peers", context)
     number: Any = math.inf
-    if bandwidth is None or isinstance(bandwidth, ConstantBandwidth):
-        number = math.inf if bandwidth is None else bandwidth.mean_rate(np.arange(graph.clients))
-        bandwidth = None
+    if bandwidth is not None and bandwidth.fixed and isinstance(constant := bandwidth.at(1, 0.0)[0], ConstantBandwidth):
+        number, bandwidth = constant.mean_rate(np.arange(graph.clients)), None
     schedule = Outages(graph=graph, outages=outages)
     links = _made(
         PeerLinks,

@@ -163,6 +163,8 @@ class ScriptedLaw(_Law):
         self._segments = segments
         self._last: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
         """The segment that was last laid over, with what, and what came out."""
+        self._all: tuple[tuple[Overlay, ...] | None, list[Any]] = None, laws
+        """What `laws_at` last said, and under what."""
         self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
@@ -181,6 +183,13 @@ class ScriptedLaw(_Law):
 
     def _made(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
         return self._laid(segment, overlays).build_at(self.key)
+
+    def laws_at(self, time_s: float) -> list[Any]:
+        """The laws of all segments, as the changes in force at `time_s` leave them; the same list until another change."""
+        overlays = self._versions[self._version(time_s)]
+        if self._all[0] is not overlays:
+            self._all = overlays, [self._told(segment, overlays) for segment in self._segments] if overlays else self.laws
+        return self._all[1]
 
     def value(self, name: str, round: int, time_s: float) -> Any:
         segment, _, _ = self._segment(round, time_s)

@@ -33,7 +33,7 @@ _OF_UPDATES: dict[str, Drawn] = {
     "uplink.delay": "upload",
     "uplink.channel": "uplink",
 }
-_OF_CHANNELS = ("channels.delay", "channels.channel", "channels.states")
+_OF_CHANNELS = ("channels.delay", "channels.channel", "channels.bandwidth", "channels.states")
 _OF_PEERS = ("peers.delay", "peers.channel")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from models.laws.bandwidth import Constant as ConstantBandwidth
 from models.laws.bandwidth import Successive
+from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli
 from models.laws.delays import Constant, ShiftedExponential
 from models.peers.topologies import random_geometric
@@ -27,7 +28,7 @@ def steps(starts_s: list[float], *bytes_per_s: Any) -> Any:
 def test_a_bandwidth_that_changes_under_a_message_by_hand() -> None:
     # Ten bytes after a delay of 0.5 s: 2 s at 5 bytes/s; from 1.5 s on 10 bytes/s (client 0), or 2.5 bytes/s (the others).
     law = steps([1.5], 5.0, np.array([10.0, 2.5, 2.5, 2.5]))
-    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=law, delay=Constant(value_s=0.5))
+    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=Unchanging(law), delay=Constant(value_s=0.5))
     w.run(1, np.full(4, 0.5))
     ends = {(source, target): end for _, source, target, _, end in w.rows("belief")}
     # 5 bytes by 1.5 s; the rest takes 0.5 s, or 2 s; then the flight, 1 s between 0 and 1, 2 s between 1 and 2.
@@ -43,7 +44,8 @@ def test_a_bandwidth_that_ends_loses_what_is_under_way_by_name() -> None:
         def stops_s(self, entities: Any) -> Any:
             return np.where(entities > 0, math.inf, 1.0)
 
-    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=Ends(bytes_per_s=5.0), max_resends=1, resend_after_s=0.25)
+    law = Unchanging(Ends(bytes_per_s=5.0))
+    w = world(four(), per_round=1, belief=ONE, record=True, bandwidth=law, max_resends=1, resend_after_s=0.25)
     w.run(1, np.full(4, 0.5))
     told = [(row.resend, row.sent_s, row.end_s, row.cause) for row in w.recorder.messages if (row.source, row.target) == (0, 1)]
     # The second sending is lost as it begins.
@@ -56,7 +58,7 @@ def test_a_law_that_does_not_change_is_as_a_number(seed: int) -> None:
     graph = random_geometric(clients=12, generator=np.random.default_rng(seed), radius_km=0.5)
     rates = np.random.default_rng(seed).uniform(100, 2000, 12)
     found = []
-    for given in ({"bandwidth_bytes_per_s": rates}, {"bandwidth": ConstantBandwidth(bytes_per_s=rates)}):
+    for given in ({"bandwidth_bytes_per_s": rates}, {"bandwidth": Unchanging(ConstantBandwidth(bytes_per_s=rates))}):
         w = world(
             graph,
             per_round=3,
@@ -80,4 +82,4 @@ def test_a_law_that_does_not_change_is_as_a_number(seed: int) -> None:
 
 def test_there_is_no_closed_form() -> None:
     with pytest.raises(ValueError, match=r"engine = 'wave'"):
-        world(four(), per_round=1, engine="wave", bandwidth=steps([9.0], 5.0, 6.0)).run(1, np.full(4, 0.5))
+        world(four(), per_round=1, engine="wave", bandwidth=Unchanging(steps([9.0], 5.0, 6.0))).run(1, np.full(4, 0.5))

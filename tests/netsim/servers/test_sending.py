@@ -112,7 +112,7 @@ def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
     )
     found = []
     for made in (
-        lambda clock: KnownLinks(clients=clients, law=steps, size_bytes=sizes),
+        lambda clock: KnownLinks(clients=clients, law=Unchanging(steps), size_bytes=sizes),
         lambda clock: VaryingLinks(clock=clock, clients=clients, law=Unchanging(steps), size_bytes=sizes),
         # A link that is so wide that nobody slows down another.
         lambda clock: VaryingMedium(

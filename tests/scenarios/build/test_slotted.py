@@ -7,11 +7,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from scenarios.build.simulation import build
-from scenarios.papers.beliefs import beliefs
 from scenarios.runs.reading import override, parse, read, read_file, to_toml
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan
@@ -218,7 +218,8 @@ def test_beliefs_slot_by_slot(tmp_path: Path) -> None:
     small = ["rounds=3", "slots.rounds=1", "learner.epochs=1", "learner.max_steps=2", "learner.optimizer.learning_rate=0.001"]
     changes = [*small, 'learner.data={kind = "digits"}', "learner.partition.minimum=1"]
     (planned,) = plan(read("analytics_fig8", changes), "analytics_fig8").runs
-    heard = beliefs(planned, tmp_path / "run")
+    run(planned.scenario, tmp_path / "run")
+    heard = np.array(pq.read_table(tmp_path / "run" / "beliefs.parquet")["belief"]).reshape(3, -1)
     assert heard.shape == (3, 20)
     assert ((heard > 0) & (heard < 1)).all()
     # A model that gets better is believed in more.

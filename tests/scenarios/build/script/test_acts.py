@@ -54,6 +54,9 @@ UNCERTAIN = ("late", "aborted", "in_flight")
 """Attempts that were cut off before it was settled what became of them."""
 
 
+WIDE: list[dict[str, Any]] = [{"bandwidth_bytes_per_s": 100.0}, {"bandwidth": {"kind": "constant", "bytes_per_s": 100.0}}]
+
+
 def study(server: str, **more: Any) -> dict[str, Any]:
     return BASE | SERVERS[server] | more
 
@@ -209,6 +212,34 @@ def test_opinions_and_messages_follow_as_well() -> None:
     for row in rows.messages:
         slow = row.source == 1 and 5.05 <= row.sent_s < 9.05
         assert row.end_s - row.sent_s == pytest.approx(0.2 if slow else 0.05, abs=1e-5)  # light takes its time
+    assert any(row.source == 1 and 5.05 <= row.sent_s < 9.05 for row in rows.messages)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("bandwidth", WIDE)
+def test_bytes_on_sub_channels_take_the_time_that_the_script_says(server: str, bandwidth: dict[str, Any]) -> None:
+    wide = {"channels": {"count": 4} | bandwidth, "payload": {"up_bytes": 50}}
+    act = "channels.bandwidth"
+    rows = during(study(server, **wide), lambda world: world.change(act, bytes_per_s=40.0, channels=[0, 1]).restore)
+    seen = set()
+    for row in rows.updates:
+        if row.channel is None or row.upload_start_s != row.upload_start_s or row.outcome in UNCERTAIN:
+            continue
+        changed = row.channel in (0, 1) and 5.05 <= row.upload_start_s < 9.05
+        seen.add(changed)
+        # What is under way goes on as it was: a delay of 0.6 s, then 50 bytes.
+        assert row.upload_end_s - row.upload_start_s == pytest.approx(0.6 + (1.25 if changed else 0.5))
+    assert seen == {False, True}
+
+
+@pytest.mark.parametrize("bandwidth", WIDE)
+def test_bytes_of_messages_take_the_time_that_the_script_says(bandwidth: dict[str, Any]) -> None:
+    wide = {"peers": PEERS["peers"] | bandwidth, "belief": {"message_bytes": 10}, "gossip": {"header_bytes": 10, "pair_bytes": 0}}
+    tables = study("fl-da", **wide)
+    rows = during(tables, lambda world: world.scale("peers.bandwidth", bytes_per_s=0.5, clients=[1]).restore)
+    for row in rows.messages:
+        slow = row.source == 1 and 5.05 <= row.sent_s < 9.05
+        assert row.end_s - row.sent_s == pytest.approx(0.05 + (0.2 if slow else 0.1), abs=1e-5)  # light takes its time
     assert any(row.source == 1 and 5.05 <= row.sent_s < 9.05 for row in rows.messages)
 
 

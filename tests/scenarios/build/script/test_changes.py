@@ -153,6 +153,51 @@ def test_a_bandwidth_that_a_script_changes_is_one_that_changes_at_a_time() -> No
     assert ends != pytest.approx([row.outcome_s for row in recorded(tables).updates])
 
 
+ONE_CHANNEL: dict[str, Any] = TRANSFER | {
+    "rounds": 2,
+    "clients": {"count": 1},
+    "server": {"per_round": 1},
+    "scheduler": {"kind": "round-robin"},
+}
+
+
+def test_a_script_and_change_points_of_a_sub_channel_act_together() -> None:
+    # 100 bytes at 50 a second, from 3 s on at 25. The script halves it from 1 s on. Round 1 began before: 2 s. Round 2 begins at
+    # 2 s: 25 bytes by 3 s, then 12.5 a second: 6 s more.
+    def script(world):
+        yield world.until_time(1.0)
+        world.scale("channels.bandwidth", bytes_per_s=0.5)
+
+    change = {"at_s": 3.0, "bandwidth_bytes_per_s": 25.0}
+    tables = ONE_CHANNEL | {"channels": {"count": 1, "bandwidth_bytes_per_s": 50.0, "changes": [change]}}
+    rows = recorded(tables, script)
+    assert [row.outcome_s for row in rows.updates] == [2.0, 9.0]
+    assert [(act.before, act.after) for act in rows.acts] == [("50.0", "25.0")]
+
+
+def test_a_script_and_change_points_in_rounds_of_a_sub_channel_act_together() -> None:
+    # As above, but the change point is round 2's: 100 bytes at 12.5 a second.
+    def script(world):
+        yield world.until_time(1.0)
+        world.scale("channels.bandwidth", bytes_per_s=0.5)
+
+    change = {"at_round": 2, "bandwidth_bytes_per_s": 25.0}
+    tables = ONE_CHANNEL | {"channels": {"count": 1, "bandwidth_bytes_per_s": 50.0, "changes": [change]}}
+    assert [row.outcome_s for row in recorded(tables, script).updates] == [2.0, 10.0]
+
+
+def test_a_script_ends_no_bandwidth_of_a_sub_channel(tmp_path) -> None:
+    (tmp_path / "up.csv").write_text("time_s,bytes_per_s\n0,50\n9,50\n")
+    trace = {"kind": "trace", "path": str(tmp_path / "up.csv")}
+
+    def script(world):
+        yield world.until_time(1.0)
+        world.change("channels.bandwidth", after_end="stop")
+
+    with pytest.raises(UserError, match=r"channels\.bandwidth\.after_end: a sub-channel never ends; repeat or hold its trace"):
+        recorded(ONE_CHANNEL | {"channels": {"count": 1, "bandwidth": trace}}, script)
+
+
 RANDOM: dict[str, Any] = {
     "name": "random",
     "rounds": 30,
