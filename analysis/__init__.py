@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.figures.runs import draw, draw_all
+    from analysis.folders import is_run, is_sweep
     from analysis.gathered import gather
     from analysis.groups import Bound, group_runs
     from analysis.perfetto.write import write_trace
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from analysis.report.report import comparison_table, difference_table, write_report
     from analysis.report.tables import cut_short
     from analysis.report.waiting import straggler_study
-    from analysis.results import Run, Sweep, is_run, is_sweep, open_run, open_sweep
+    from analysis.results import Run, open_run
     from analysis.statistics import Interval, mean_interval, metrics_table, paired_differences, run_metrics
     from analysis.studies.find import breakpoint_study, outcome_counts, phase_means
     from analysis.studies.instances import growths, pairs
+    from analysis.sweeps import Sweep, open_sweep
 
 # Looked up when first asked for: opening a run must not wait for matplotlib, nor `--help` for pandas.
 _MODULES = {
@@ -30,7 +32,9 @@ _MODULES = {
     "gathered": ("gather",),
     "perfetto.write": ("write_trace",),
     "report.report": ("comparison_table", "difference_table", "write_report"),
-    "results": ("Run", "Sweep", "is_run", "is_sweep", "open_run", "open_sweep"),
+    "folders": ("is_run", "is_sweep"),
+    "results": ("Run", "open_run"),
+    "sweeps": ("Sweep", "open_sweep"),
     "statistics": ("Interval", "mean_interval", "metrics_table", "paired_differences", "run_metrics"),
     "studies.find": ("breakpoint_study", "outcome_counts", "phase_means"),
     "report.tables": ("cut_short",),

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.results import Run, Sweep, SweepEntry, is_run, is_sweep, open_run, open_sweep
+from analysis.folders import is_run, is_sweep
+from analysis.results import Run, open_run
+from analysis.sweeps import Sweep, SweepEntry, open_sweep
 
 WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", "jammers")
 """Tables of a scenario that say what a method is up against; runs that differ in them are no pairs at equal seeds."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.results import Run, Sweep
+from analysis.results import Run
 from analysis.statistics import FloatArray
+from analysis.sweeps import Sweep
 
 Groups = Mapping[str, Sequence[Run]]
 """Label of a variant to its runs, one a seed."""

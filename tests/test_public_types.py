@@ -40,11 +40,11 @@ REVEALED = [
     "analysis.results.Run",
     "pandas.DataFrame",
     "matplotlib.figure.Figure",
-    "analysis.results.Sweep",
+    "analysis.sweeps.Sweep",
     "pandas.DataFrame",
     "analysis.results.Run",
     "analysis.results.Run",
-    "analysis.results.Sweep",
+    "analysis.sweeps.Sweep",
 ]
 
 

@@ -24,7 +24,8 @@ from analysis.figures.topology import topology_figure
 from analysis.figures.updates import delivered_figure, outcomes_figure, phases_figure, selections_figure
 from analysis.groups import Groups, group_runs
 from analysis.names import did_you_mean
-from analysis.results import Run, Sweep
+from analysis.results import Run
+from analysis.sweeps import Sweep
 
 __all__ = [
     "CAPTIONS",

@@ -131,8 +131,7 @@ def mean_of(column: str) -> Callable[[Facts], float]:
     """Mean of a column over the rounds in which it was measured."""
 
     def value(facts: Facts) -> float:
-        values = facts.rounds[column]
-        values = values[~np.isnan(values)]
+        values = _measured(facts, column)
         return float(values.mean()) if values.size else math.nan
 
     return value
@@ -142,11 +141,16 @@ def last_of(column: str) -> Callable[[Facts], float]:
     """The last value of a column that was measured."""
 
     def value(facts: Facts) -> float:
-        values = facts.rounds[column]
-        values = values[~np.isnan(values)]
+        values = _measured(facts, column)
         return float(values[-1]) if values.size else math.nan
 
     return value
+
+
+def _measured(facts: Facts, column: str) -> FloatArray:
+    """The values of a column (n,), without the rounds in which it was not measured."""
+    values = facts.rounds[column]
+    return values[~np.isnan(values)]
 
 
 def share_measured(column: str) -> Callable[[Facts], float]:

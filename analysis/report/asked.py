@@ -10,7 +10,8 @@ from typing import Any
 from analysis.report.blocks import Block, Bullets, Code, Facts, Section, Table, Text
 from analysis.report.missing import missing_words
 from analysis.report.tables import MISSING, format_number, format_percent
-from analysis.results import Run, Sweep
+from analysis.results import Run
+from analysis.sweeps import Sweep
 
 _TELL_NOTHING = ("name", "description", "seed", "sweep", "output")
 """Keys of a scenario in which variants differ without being another experiment."""

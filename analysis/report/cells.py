@@ -14,9 +14,9 @@ from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.parameters import metrics_shown
 from analysis.report.sureness import paired
 from analysis.report.tables import MISSING, format_interval, format_percent, heading
-from analysis.results import Sweep
 from analysis.studies.cells import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.studies.parameters import Settings, check_key, settings_of, with_unit
+from analysis.sweeps import Sweep
 
 MOST_KEYS = 2
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from analysis.metrics.facts import Settings
 from analysis.metrics.registry import METRICS, Kind, metric, names_of
-from analysis.results import Sweep
 from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
+from analysis.sweeps import Sweep
 from analysis.targets import UNLIMITED, Cost, Extent, common_extent
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis.figures.settings import PLAIN, Look
 from analysis.report.blocks import Picture, Section, Table
-from analysis.results import Sweep
 from analysis.studies.timing import MARGIN, answer_cells, table_cells, timing_figure, timing_study
+from analysis.sweeps import Sweep
 
 
 def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLAIN) -> list[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.results import Sweep
+from analysis.sweeps import Sweep
 
 MOST_NAMED = 12
 """Missing runs that are named one by one; of more, as many are named and the others counted."""

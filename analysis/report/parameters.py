@@ -9,7 +9,6 @@ from analysis.metrics.registry import METRICS, metric
 from analysis.report.blocks import Block, Bullets, Picture, Section, Table
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.tables import format_interval, format_percent, heading
-from analysis.results import Sweep
 from analysis.studies.parameters import (
     AgainstOne,
     Settings,
@@ -20,6 +19,7 @@ from analysis.studies.parameters import (
     numeric_keys,
     settings_of,
 )
+from analysis.sweeps import Sweep
 
 MOST_METRICS = 4
 """Of so many metrics figures are drawn in a report, unless metrics were asked for."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from analysis.figures.settings import FigureSettings, ImageFormat, Look
+from analysis.folders import is_sweep
 from analysis.metrics.facts import Settings
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Document, Picture
@@ -20,9 +21,10 @@ from analysis.report.meanings import LAST
 from analysis.report.sections import run_document, sweep_document
 from analysis.report.sureness import margins_of
 from analysis.report.tables import comparison_table, difference_table
-from analysis.results import Run, is_sweep, open_run, open_sweep
+from analysis.results import Run, open_run
 from analysis.statistics import run_metrics
 from analysis.studies.timing import MARGIN
+from analysis.sweeps import open_sweep
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 

@@ -35,10 +35,11 @@ from analysis.report.tables import (
     interval_words,
 )
 from analysis.report.time import time_sections
-from analysis.results import OUTCOMES, Run, Sweep
+from analysis.results import OUTCOMES, Run
 from analysis.statistics import RunMetrics
 from analysis.stragglers.sections import straggler_sections
 from analysis.studies.timing import MARGIN
+from analysis.sweeps import Sweep
 
 MOST_NAMED, FEW_NAMED = 8, 3
 """Variants that a sentence names, of few and of more than `MOST_VARIANTS`; the others are counted."""

@@ -12,8 +12,8 @@ import numpy as np
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Cells
 from analysis.report.comparison import TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
-from analysis.results import Sweep
 from analysis.statistics import Interval
+from analysis.sweeps import Sweep
 from analysis.targets import Cost
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import numpy as np
 from analysis.inference import Best, set_of_best, simultaneous
 from analysis.metrics.registry import metric
 from analysis.report.comparison import Comparison, compare
-from analysis.results import Sweep
 from analysis.statistics import FloatArray
 from analysis.studies.parameters import Settings, numeric_keys, shared_label, values_of
+from analysis.sweeps import Sweep
 
 MOST_CELLS = 100
 """A grid of more cells is not compared cell by cell unless it is asked for."""

@@ -13,8 +13,8 @@ from analysis.inference import Best, set_of_best
 from analysis.metrics.registry import metric
 from analysis.names import did_you_mean
 from analysis.report.comparison import Comparison
-from analysis.results import Sweep
 from analysis.statistics import FloatArray, Interval
+from analysis.sweeps import Sweep
 
 Settings = Mapping[str, Any]
 """Keys of a scenario, dotted, with their values; of lists as text."""

@@ -25,8 +25,9 @@ from analysis.figures.settings import PLAIN, Look
 from analysis.inference import Verdict, verdict
 from analysis.report.blocks import Cells
 from analysis.report.tables import format_interval, format_number, format_percent
-from analysis.results import Run, Sweep
+from analysis.results import Run
 from analysis.statistics import Interval, mean_interval
+from analysis.sweeps import Sweep
 
 if TYPE_CHECKING:
     from analysis.figures.style import ShownFigure

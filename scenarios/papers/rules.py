@@ -15,9 +15,9 @@ from analysis.inference import simultaneous
 from analysis.metrics.registry import metric
 from analysis.report.comparison import Comparison
 from analysis.report.tables import format_interval
-from analysis.results import Sweep
 from analysis.statistics import Interval, mean_interval
 from analysis.studies.parameters import check_key, settings_of, values_of
+from analysis.sweeps import Sweep
 
 Verdict = Literal["as in the paper", "not as in the paper", "open"]
 CONFIDENCE = 0.95

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from analysis.results import SweepEntry, open_sweep
 from analysis.sources import COLUMNS, RunFolder, TableName, read_json
+from analysis.sweeps import SweepEntry, open_sweep
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
 from scenarios.runs.earlier import listed

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.results import Sweep, SweepEntry
 from analysis.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
+from analysis.sweeps import Sweep, SweepEntry
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build

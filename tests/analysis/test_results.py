@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import sources
-from analysis.results import COLUMNS, Run, is_run, is_sweep, open_run, open_sweep
+from analysis.folders import is_run, is_sweep
+from analysis.results import COLUMNS, Run, open_run
+from analysis.sweeps import open_sweep
 from netsim.records import rows
 from netsim.records import sinks as trace
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep, write_table

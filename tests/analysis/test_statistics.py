@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from analysis.metrics.facts import Settings
-from analysis.results import open_run, open_sweep
+from analysis.results import open_run
 from analysis.statistics import (
     Interval,
     cumulative_regret,
@@ -23,6 +23,7 @@ from analysis.statistics import (
     run_metrics,
 )
 from analysis.studies.find import breakpoint_study, outcome_counts, phase_durations, phase_means
+from analysis.sweeps import open_sweep
 from analysis.targets import accuracy_curve, final_accuracy, time_to_accuracy_s
 from tests.helpers.result_folders import EMPTY, PARTS, ROUNDS, write_run, write_sweep
 

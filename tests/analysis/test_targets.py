@@ -18,8 +18,9 @@ from analysis.groups import group_runs
 from analysis.report.comparison import compare, write_comparison
 from analysis.report.report import write_report
 from analysis.report.tables import comparison_cells, cut_short, difference_cells
-from analysis.results import Sweep, open_run, open_sweep
+from analysis.results import open_run
 from analysis.statistics import mean_interval, paired_differences, restricted_mean
+from analysis.sweeps import Sweep, open_sweep
 from analysis.targets import (
     UNLIMITED,
     Extent,

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from analysis.report.comparison import compare
-from analysis.results import open_sweep
 from analysis.sources import KEPT_BYTES
+from analysis.sweeps import open_sweep
 from tests.helpers.result_folders import PARTS, write_run, write_sweep
 
 VARIANTS, SEEDS, ROUNDS = 20, 5, 1000

@@ -13,8 +13,9 @@ from analysis.metrics.measures import gini_coefficient, jain_index
 from analysis.metrics.registry import METRICS, known, metric, metric_values, names_of
 from analysis.report.comparison import compare
 from analysis.report.tables import comparison_cells
-from analysis.results import Run, open_run, open_sweep
+from analysis.results import Run, open_run
 from analysis.sources import COLUMNS
+from analysis.sweeps import open_sweep
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
 
 # Rounds close at 1, 3, 6, 10, 15 s. 10 updates are delivered, 4 lost, 3 late and 3 aborted: 20 ended.

@@ -18,9 +18,10 @@ from analysis.report.comparison import compare, write_comparison
 from analysis.report.detections import run_detections
 from analysis.report.report import write_report
 from analysis.report.tables import comparison_cells, difference_cells
-from analysis.results import Run, Sweep, open_run, open_sweep
+from analysis.results import Run, open_run
 from analysis.statistics import aoi_regret, cumulated_age_variance, delivery_shares
 from analysis.studies.instances import growth_exponent, growths, pairs
+from analysis.sweeps import Sweep, open_sweep
 from models.schedulers.m_exp3 import tuned_gamma
 from models.theory.aoi import (
     lemma3_constant,

@@ -23,8 +23,9 @@ from analysis.report.markdown import markdown_table
 from analysis.report.missing import missing_words
 from analysis.report.report import comparison_table, difference_table, write_report
 from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number
-from analysis.results import Sweep, open_run, open_sweep
+from analysis.results import open_run
 from analysis.statistics import Interval, mean_interval
+from analysis.sweeps import Sweep, open_sweep
 from tests.helpers.result_folders import EMPTY, PARTS, ROUNDS, write_run, write_sweep
 
 PNG = b"\x89PNG\r\n\x1a\n"

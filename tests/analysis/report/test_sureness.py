@@ -11,7 +11,7 @@ from analysis.inference import bootstrap_interval, simultaneous_interval
 from analysis.report.comparison import compare
 from analysis.report.report import write_report
 from analysis.report.sureness import margins_of, sureness_table
-from analysis.results import Sweep, open_sweep
+from analysis.sweeps import Sweep, open_sweep
 from tests.helpers.result_folders import write_sweep
 
 BASE = [1.0, 1.2, 0.9, 1.1, 1.3, 1.0]

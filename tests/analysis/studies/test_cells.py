@@ -13,10 +13,10 @@ from analysis.figures.best import NONE_COLOUR, best_figure, cell_words
 from analysis.inference import set_of_best
 from analysis.report.cells import best_words, cell_sections, differences_table, means_table
 from analysis.report.comparison import Comparison, compare
-from analysis.results import Sweep, open_sweep
 from analysis.statistics import mean_interval
 from analysis.studies.cells import CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.studies.parameters import settings_of
+from analysis.sweeps import Sweep, open_sweep
 from scenarios.cli.main import main
 from tests.helpers.result_folders import write_sweep
 

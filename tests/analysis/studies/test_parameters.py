@@ -12,7 +12,6 @@ from analysis.figures.parameter import heat_figure, parameter_figure
 from analysis.inference import Best
 from analysis.report.comparison import Comparison, compare
 from analysis.report.parameters import best_sentences, parameter_cells, parameter_sections
-from analysis.results import Sweep, open_sweep
 from analysis.studies.parameters import (
     AgainstOne,
     Line,
@@ -23,6 +22,7 @@ from analysis.studies.parameters import (
     numeric_keys,
     settings_of,
 )
+from analysis.sweeps import Sweep, open_sweep
 from tests.helpers.result_folders import write_sweep
 
 DEADLINE = "server.deadline_s"

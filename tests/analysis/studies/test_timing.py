@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.report.report import write_report
-from analysis.results import Sweep, open_run, open_sweep
+from analysis.results import open_run
 from analysis.statistics import Interval, mean_interval
 from analysis.studies.timing import (
     Point,
@@ -23,6 +23,7 @@ from analysis.studies.timing import (
     timing_figure,
     timing_study,
 )
+from analysis.sweeps import Sweep, open_sweep
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep

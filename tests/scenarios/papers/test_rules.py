@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from analysis.report.comparison import Comparison, compare
-from analysis.results import Sweep, open_sweep
+from analysis.sweeps import Sweep, open_sweep
 from scenarios.papers.rules import Lower, Near, Ratio, Trend
 from tests.helpers.result_folders import write_sweep
 

@@ -1,0 +1,15 @@
+"""What a folder looks like from outside: a run, a sweep, or neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether `path` looks like a run folder."""
+    return (Path(path) / "summary.json").is_file() and (Path(path) / "rounds.parquet").is_file()
+
+
+def is_sweep(path: str | Path) -> bool:
+    """Whether `path` looks like a sweep folder."""
+    return (Path(path) / "sweep.json").is_file()

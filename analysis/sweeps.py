@@ -1,0 +1,240 @@
+"""What a sweep left: its runs by variant and seed, their tables one below the other, and what comes of comparing them.
+
+A sweep folder holds `sweep.json` and run folders. What was run in memory is read from there, by the same class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.folders import is_run, is_sweep
+from analysis.results import Run
+from analysis.sources import RunFolder, RunSource, TableName, read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from analysis.report.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEntry:
+    """One run of a sweep, as `sweep.json` lists it."""
+
+    variant: str
+    label: str
+    seed: int
+    path: Path
+    """Its folder; in memory, the name that its folder would have."""
+    source: RunSource | None = None
+    """Where it is read from; None: its folder."""
+
+
+class Sweep:
+    """Runs of several variants on the same seeds. Iterating opens one run after the other, in the order of its list.
+
+    Raises:
+        ValueError: a variant twice at one seed, or a baseline that is no variant.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        name: str,
+        entries: Sequence[SweepEntry],
+        baseline: str,
+        target_accuracy: float | None = None,
+        smoothing_s: float = 0.0,
+        missing: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        self.path = path
+        """Where it lies, or may leave what it writes."""
+        self.name = name
+        self.baseline = baseline
+        self.target_accuracy = target_accuracy
+        self.smoothing_s = smoothing_s
+        """Simulated seconds over which accuracies are averaged, in figures and on the way to the target."""
+        self.missing = tuple(missing)
+        """Label and seed of each run that was planned and is not complete: what is here is not all that was asked for."""
+        # One source a run, so that what was read of it is there for the next who asks.
+        self.entries = tuple(
+            replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries
+        )
+        self._by_key = {(entry.variant, entry.seed): entry for entry in self.entries}
+        if len(self._by_key) != len(self.entries):
+            raise ValueError(f"{path}: expected each variant at most once a seed, but a pair of the two is listed twice")
+        self.labels = {entry.variant: entry.label for entry in self.entries}
+        """Variant to label, in the order of first appearance."""
+        self.variants = tuple(self.labels)
+        self.seeds = tuple(dict.fromkeys(entry.seed for entry in self.entries))
+        if self.entries and self.baseline not in self.labels:
+            raise ValueError(f"{path}: baseline = {self.baseline!r}: must be one of the variants {', '.join(self.variants)}")
+
+    @classmethod
+    def read(cls, path: Path) -> Sweep:
+        """The sweep whose `sweep.json` lies in `path`; ValueError where that is malformed."""
+        file = path / "sweep.json"
+        content = read_json(file, "the list of a sweep's runs")
+        try:
+            target = content["target_accuracy"]
+            entries = [
+                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"])
+                for run in content["runs"]
+            ]
+            missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
+            name, baseline = str(content["name"]), str(content["baseline"])
+            if entries and all(entry.variant != baseline for entry in entries):
+                # None of its runs is complete: the others can be looked at all the same.
+                baseline = entries[0].variant if baseline in [run["variant"] for run in content.get("missing", ())] else baseline
+            smoothing_s = float(content.get("smoothing_s", 0.0))
+            target = None if target is None else float(target)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"{file}: expected the list of a sweep's runs, but a key is missing or malformed: {error}"
+            ) from error
+        try:
+            return cls(
+                path=path,
+                name=name,
+                entries=entries,
+                baseline=baseline,
+                target_accuracy=target,
+                smoothing_s=smoothing_s,
+                missing=missing,
+            )
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), str(file), 1)) from error
+
+    def without_damaged(self) -> tuple[Sweep, list[str]]:
+        """The sweep without its damaged runs, which then are `missing`; and what is wrong with them, a line each.
+
+        Reads all files of all runs.
+        """
+        whole, missing, told = [], list(self.missing), []
+        for entry in self.entries:
+            problems = _damages(entry)
+            told += problems
+            if problems:
+                missing.append((entry.label, entry.seed))
+            else:
+                whole.append(entry)
+        if not told:
+            return self, []
+        baseline = self.baseline
+        if whole and baseline not in {entry.variant for entry in whole}:
+            baseline = whole[0].variant
+            told.append(f"no run of the baseline {self.labels[self.baseline]!r} is left: differences are to {whole[0].label!r}")
+        kept = Sweep(
+            path=self.path,
+            name=self.name,
+            entries=whole,
+            baseline=baseline,
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=missing,
+        )
+        return kept, told
+
+    def run(self, variant: str, seed: int) -> Run:
+        """The run of `variant` at `seed`; ValueError where the sweep has none."""
+        entry = self._by_key.get((variant, seed))
+        if entry is None:
+            known = f"variants {', '.join(self.variants)}; seeds {', '.join(map(str, self.seeds))}"
+            raise ValueError(f"{self.path}: no run of variant {variant!r} at seed {seed!r} in this sweep ({known})")
+        return _open_entry(entry)
+
+    def runs(self, variant: str) -> list[Run]:
+        """All runs of `variant`, in the order of `sweep.json`."""
+        return [_open_entry(entry) for entry in self.entries if entry.variant == variant]
+
+    def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """One table of all runs, one below the other, with the columns variant, label and seed before its own.
+
+        ValueError: a run has no such table. Of long runs, name the columns that are needed.
+        """
+        import pandas as pd
+
+        frames = []
+        for run in self:
+            frame: pd.DataFrame = run.arrow(table, columns).to_pandas()
+            frame.insert(0, "variant", run.variant)
+            frame.insert(1, "label", run.label)
+            frame.insert(2, "seed", run.seed)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """The rounds of all runs, as `table` gives them."""
+        return self.table("rounds")
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """The attempts of all runs, as `table` gives them."""
+        return self.table("clients")
+
+    def compare(self, **settings: Any) -> Comparison:
+        """The variants side by side: means with intervals, paired differences; `settings` as for `analysis.compare`."""
+        from analysis.report.comparison import compare  # comparisons read sweeps: imported only where one is made
+
+        return compare(self, **settings)
+
+    @cached_property
+    def comparison(self) -> pd.DataFrame:
+        """A row a variant, with the columns of `comparison.parquet`: mean, half-width and count of each figure."""
+        from analysis.report.comparison import comparison_frame
+
+        return comparison_frame(self.compare())
+
+    def plot(self, figure: str | None = None, **settings: Any) -> Figure:
+        """One of the figures of the variants, as `Run.plot`: means over seeds, with their 95 % interval as a band."""
+        from analysis.figures.runs import draw
+
+        return draw(self, figure, **settings)
+
+    def __iter__(self) -> Iterator[Run]:
+        return (_open_entry(entry) for entry in self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        place = self.name if self.path == Path() else str(self.path)
+        return f"Sweep({place!r}, variants={self.variants}, seeds={self.seeds})"
+
+
+def open_sweep(path: str | Path) -> Sweep:
+    """Open the sweep folder at `path`. ValueError: no such folder, not a sweep, or a format newer than this reader."""
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"{path}: expected a sweep folder, but there is no such folder")
+    if not is_sweep(path):
+        remedy = "; this is a single run, open it with open_run" if is_run(path) else ""
+        raise ValueError(f"{path}: expected a sweep folder, but sweep.json is missing{remedy}")
+    return Sweep.read(path)
+
+
+def _damages(entry: SweepEntry) -> list[str]:
+    """What is wrong with the files of a run; nothing in memory."""
+    if entry.source is not None:
+        return []
+    try:
+        _open_entry(entry)
+        return RunFolder(entry.path).damages()
+    except ValueError as error:
+        return [str(error)]
+
+
+def _open_entry(entry: SweepEntry) -> Run:
+    source = RunFolder(entry.path) if entry.source is None else entry.source
+    if source.folder is not None and not is_run(source.folder):
+        raise ValueError(
+            f"{entry.path}: expected the run folder of variant {entry.variant!r}, seed {entry.seed}; it is not there"
+        )
+    return Run(source, variant=entry.variant, label=entry.label)
