@@ -181,12 +181,7 @@ class ClientPool(Tallies):
         return self.presence.on | (self.presence.next_change_s < _EVER)
 
     def start(
-        self,
-        round: int,
-        chosen: IntArray,
-        version: int,
-        steps: IntArray | None = None,
-        holders: frozenset[int] = frozenset(),
+        self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None, holders: frozenset[int] = frozenset()
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
 

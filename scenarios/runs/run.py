@@ -268,7 +268,7 @@ def tables_of(scenario: Scenario) -> dict[str, bool]:
         "jams": bool(scenario.jammers),
         "detections": scenario.scheduler is not None,
         "messages": scenario.output.messages_table,
-        "beliefs": scenario.output.beliefs_table and scenario.server.kind == "fl-da",
+        "beliefs": scenario.output.beliefs_table and scenario.server.peer_to_peer,
         "probes": scenario.probes,
         "script": scenario.script is not None,
         "evaluations": scenario.learner is not None and bool(scenario.learner.metrics),

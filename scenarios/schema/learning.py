@@ -277,7 +277,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
 
     def _check_demands(self) -> None:
         """What the aggregation asks of local training; of an optimizer of the user's own that is found out as it is built."""
-        optimizer, server = self.optimizer, self.server_optimizer
+        optimizer, averaged = self.optimizer, self.server_optimizer
         told = optimizer.parameters() if optimizer.kind == "sgd" else {}
         own = is_own("optimizer", optimizer.kind)
         try:
@@ -288,8 +288,8 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
                 momentum=told.get("momentum", 0.0),
                 options=self.options(),
                 own_training=self.local_training is not None,
-                server_optimizer=server.kind,
-                server_rate=server.parameters()["learning_rate"] if server.kind == "sgd" else None,
+                server_optimizer=averaged.kind,
+                server_rate=averaged.parameters()["learning_rate"] if averaged.kind == "sgd" else None,
             )
         except ParameterError as error:
             raise problem(tuple(error.name.split(".")), error.value, error.reason) from error

@@ -1,5 +1,6 @@
 """What the rest of a scenario, and whoever speaks of it, asks of its `[server]` table, whatever its kind."""
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from netsim.core.protocols import FloatArray
@@ -26,6 +27,8 @@ class Server(Component):
     """Whether m clients are selected at once, and a round is as long as the slowest of them where nothing closes it earlier."""
     fresh: ClassVar[bool] = False
     """Whether every update that is aggregated started from the present model."""
+    closes_by_deadline: ClassVar[bool] = False
+    """Whether a round may end at a deadline, with whatever has arrived."""
     limit_key: ClassVar[str] = "deadline_s"
     """The key of how long a round waits, at most."""
     limits: ClassVar[Literal["update", "transmission"]] = "update"
@@ -53,14 +56,15 @@ class Server(Component):
         """How many updates an aggregation is of where none is lost or late; 1 where that is not certain."""
         return 1
 
+    @abstractmethod
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
-        raise NotImplementedError
 
     def in_words(self, scenario: "Scenario") -> str:
         """Who takes part in a round, in a few words."""
         return f"{self.parameters()['per_round']} a round"
 
+    @abstractmethod
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         """A time before which no round can end; 0 where none is known.
 
@@ -68,7 +72,6 @@ class Server(Component):
         ends. `fewest`: how many clients are selected at least; None: as many as asked for. `rounds`: communication rounds of a
         slot.
         """
-        raise NotImplementedError
 
 
 def refuse_oracle(scenario: "Scenario") -> None:

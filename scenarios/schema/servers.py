@@ -51,6 +51,7 @@ class Synchronous(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
+    closes_by_deadline: ClassVar[bool] = True
     waits_for_all: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
     probes: ClassVar[bool] = True

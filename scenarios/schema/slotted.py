@@ -43,6 +43,7 @@ class _Slotted(Server):
     later one waits until the sub-channel is free."""
 
     slotted: ClassVar[bool] = True
+    closes_by_deadline: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
     policies: ClassVar[tuple[str, ...]]
     """The built-in policies it goes with."""

@@ -11,7 +11,6 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 Sort = Literal["without", "deadline", "bandwidth", "nothing"]
-_WITH_DEADLINE = ("synchronous", "fl-fa", "fl-da")
 _LINKS = ("downlink", "uplink")
 
 
@@ -50,7 +49,7 @@ class Change:
 
     def _check_deadline(self, scenario: Scenario) -> None:
         kind, deadline_s = scenario.server.kind, self.value or 0.0
-        if kind not in _WITH_DEADLINE:
+        if not scenario.server.closes_by_deadline:
             raise UserError(f"--deadline {deadline_s:g}: server.kind = {kind!r} closes its rounds by no deadline; leave it out")
         if not 0 < deadline_s < float("inf"):
             raise UserError(f"--deadline {deadline_s:g}: must be > 0 seconds")

@@ -130,7 +130,9 @@ WRONG_VALUES = {
     "uplink.delay={kind='empirical',path='nowhere.csv'}": "uplink.delay.path = 'nowhere.csv': cannot be read",
     "uplink.channel.success=1.5": "uplink.channel.success = 1.5: must be finite and in [0, 1]",
     "uplink.channel.success=-0.5": "uplink.channel.success = -0.5: must be finite and in [0, 1]",
-    "availability={kind='markov',mean_on_s=0,mean_off_s=1}": "availability.mean_on_s = 0.0: must be finite and >= 1e-06 seconds",
+    "availability={kind='markov',mean_on_s=0,mean_off_s=1}": (
+        "availability.mean_on_s = 0.0: must be finite and in [1e-06, 1e+300] seconds"
+    ),
     "availability={kind='trace',path='nowhere.csv'}": "availability.path = 'nowhere.csv': cannot be read",
     "availability={kind='trace',path='nowhere.csv',repeat_s=0}": "availability.repeat_s = 0.0: must be finite and > 0 seconds",
     "availability={kind='toggles',path='nowhere.json'}": "availability.path = 'nowhere.json': cannot be read as a text file",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from scenarios.build.servers import COMPOSERS
 from scenarios.schema.server import Server
 from scenarios.schema.servers import KINDS, by_slots
@@ -21,12 +23,16 @@ def test_nobody_tests_which_server_it_is():
     assert not [(name, line) for name, line in lines if _TESTED.search(re.sub(r'"[^"]*"', "", line))]
 
 
+def test_a_table_that_leaves_out_what_every_kind_must_say_is_none():
+    with pytest.raises(TypeError, match=r"abstract methods check, shortest_round_s"):
+        Server(kind="synchronous")
+
+
 def test_every_kind_of_server_has_a_table_and_is_composed():
     assert set(KINDS) == set(COMPOSERS)
     for kind, table in KINDS.items():
         assert table.model_fields["kind"].default == kind
-        assert table.check is not Server.check
-        assert table.shortest_round_s is not Server.shortest_round_s
+        assert not table.__abstractmethods__
         assert table.slotted == by_slots({"kind": kind})
 
 
