@@ -160,8 +160,11 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
         axes.plot(reached, np.full(len(reached), target), "|", color=color, ms=9.0, mew=1.2, zorder=5)
         mean = restricted_mean(hit.costs, horizon)
         if mean.mean < horizon:
-            half = np.nan_to_num(mean.half_width) * scale
+            # A mean of min(cost, horizon) is never beyond the horizon.
+            half = float(np.nan_to_num(mean.half_width))
+            below, above = mean.mean - max(0.0, mean.mean - half), min(horizon, mean.mean + half) - mean.mean
+            reach = [[below * scale], [above * scale]]
             bar = axes.errorbar(
-                mean.mean * scale, target, xerr=half, fmt="D", color=color, ms=5.5, mec="white", capsize=3.0, zorder=6
+                mean.mean * scale, target, xerr=reach, fmt="D", color=color, ms=5.5, mec="white", capsize=3.0, zorder=6
             )
             bar.set_label(f"hit-{index}")

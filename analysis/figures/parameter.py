@@ -12,6 +12,8 @@ from analysis.metrics.registry import metric
 from analysis.statistics import FloatArray
 from analysis.studies.parameters import AgainstOne, AgainstTwo, with_unit
 
+_LABEL = 0.08
+"""Share of the axis that the number at a mark takes; marks that lie closer have none."""
 LOGARITHMIC = 10.0
 """An axis is logarithmic where its values are positive and span this ratio."""
 
@@ -28,9 +30,12 @@ def parameter_figure(study: AgainstOne, *, confidence: float = 0.95, look: Look 
         for index, line in enumerate(study.lines):
             style = line_style(index)
             mean = np.array([interval.mean for interval in line.intervals]) * one.scale
-            half = np.array([interval.half_width for interval in line.intervals]) * one.scale
+            half = np.nan_to_num([interval.half_width for interval in line.intervals]) * one.scale
+            # Bars end at what can be: no share is below 0 or above 100 %.
+            low, high = (np.clip(mean + side * half, *one.limits) for side in (-1.0, 1.0))
             (drawn,) = axes.plot(line.at, mean, **style)
-            axes.errorbar(line.at, mean, yerr=np.nan_to_num(half), fmt="none", color=style["color"], capsize=3.0, elinewidth=1.2)
+            bars = (mean - low, high - mean)
+            axes.errorbar(line.at, mean, yerr=bars, fmt="none", color=style["color"], capsize=3.0, elinewidth=1.2)
             members = np.ones(mean.size, bool) if line.best is None else line.best.members
             axes.plot(line.at[members], mean[members], "o", color=style["color"], ms=5.5, zorder=4)
             axes.plot(line.at[~members], mean[~members], "o", color=style["color"], mfc="white", ms=5.5, zorder=4)
@@ -87,6 +92,13 @@ def _value_axis(axes: Axes, values: FloatArray) -> None:
     if distinct[0] > 0.0 and distinct[-1] >= LOGARITHMIC * distinct[0]:
         axes.set_xscale("log")
         axes.minorticks_off()
-    if distinct.size <= 12:
-        axes.set_xticks(distinct.tolist())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if distinct.size > 12:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        return
+    place = np.log(distinct) if axes.get_xscale() == "log" else distinct
+    wide = _LABEL * float(np.ptp(place))
+    named = [0]
+    for number in range(1, distinct.size):
+        if place[number] - place[named[-1]] >= wide:
+            named.append(number)
+    axes.set_xticks(distinct.tolist(), [f"{value:g}" if i in named else "" for i, value in enumerate(distinct)])

@@ -55,7 +55,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         wide = min(2, len(slots))
         rows = -(-len(slots) // wide)
         size = (7.2, 1.6 + 3.0 * rows) if wide > 1 else (5.4, 4.8)
-        figure, panels = new_figure((1.0,) * wide, rows=rows, size_in=size, look=look)
+        figure, panels = new_figure((1.0,) * wide, rows=rows, size_in=size, share_y=False, look=look)
         for axes, slot in zip(panels, slots, strict=False):
             drawn = _draw(axes, places, links, beliefs[slot - 1], members[slot - 1])
             axes.set_title(f"slot {slot}", fontsize="medium", loc="left")
@@ -118,9 +118,11 @@ def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: Floa
     for client, (x, y) in enumerate(places if few else ()):
         colour = "white" if belief[client] < 0.5 else "black"
         axes.annotate(f"{client}", (x, y), ha="center", va="center", fontsize=6.5, color=colour, zorder=5)
-    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_aspect("equal", adjustable="box")
     axes.grid(visible=False)
-    axes.margins(0.08)
+    low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)
+    room = 0.08 * max(float((high - low).max()), 1e-9)
+    axes.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))
     return drawn
 
 

@@ -6,6 +6,7 @@ last value where it counts up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -63,6 +64,13 @@ class Metric:
     """Whether values over runs (n,) say anything that is worth a column of a table."""
     cost: Cost | None = None
     """What is spent, of a metric that says what the target accuracy cost: that is compared up to what all runs spent."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest value that can be, as it is shown."""
+        if self.unit == "%":
+            return 0.0, 100.0
+        return (-math.inf if self.kind in ("regret", "column") else 0.0), math.inf
 
     @property
     def heading(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from analysis.figures.accuracy import accuracy_figure
 from analysis.figures.ages import ages, ages_figure
 from analysis.figures.course import latency_figure, leak_figure, loss_figure, regret_figure
 from analysis.figures.gantt import gantt_figure
@@ -291,3 +292,15 @@ def test_panels_keep_their_height_below_many_rows_of_a_legend(tmp_path: Path) ->
     assert fixed is not None
     assert fixed.get_figheight() == 4.0
     assert '"a variant with a name of many words, number 4" on 7 more' in fixed.note
+
+
+def test_no_interval_reaches_beyond_what_can_be(tmp_path: Path) -> None:
+    # Three runs of 15 s: one gets to the target after 1 s, one after 6 s and one never. That is 7.3 s on average, with an interval
+    # that would reach below 0 and beyond 15 s.
+    accuracies = ([0.9] * 5, [0.1, 0.1, 0.9, 0.9, 0.9], [0.1] * 5)
+    runs = [run_of(tmp_path / f"{i}", ROUNDS | {"accuracy": list(one)}, seed=i) for i, one in enumerate(accuracies)]
+    figure = accuracy_figure({"a": runs}, target_accuracy=0.8)
+    assert figure is not None
+    (bar,) = figure.axes[0].containers
+    ((left, _), (right, _)) = bar.lines[2][0].get_segments()[0]
+    assert (left, right) == (0.0, 15.0)

@@ -74,6 +74,20 @@ def test_the_values_are_in_order_and_the_best_is_told_with_its_set(one_key: tupl
     assert [list(np.asarray(x)) for x in filled] == [[4.0, 6.0], [2.0, 10.0]]
 
 
+def test_numbers_at_marks_do_not_run_into_one_another_and_bars_end_at_what_can_be(tmp_path: Path) -> None:
+    # 7 to 10 s lie closely on a logarithmic axis up to 100 s; 8 and 9 s are marked without a number. Rates of 0 and 1 a second
+    # have an interval that would reach below 0.
+    at = (1, 7, 8, 9, 10, 100)
+    sweep, comparison = grid(tmp_path / "s", {f"d={d}": (f"[server]\ndeadline_s = {d}\n", [0.0, 1.0]) for d in at})
+    figure = parameter_figure(against_one(comparison, sweep, settings_of(sweep), "updates_per_s", DEADLINE))
+    assert figure is not None
+    (axes,) = figure.axes
+    assert axes.get_xticks().tolist() == list(at)
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "7", "", "", "", "100"]
+    (bars,) = axes.containers
+    assert min(segment[:, 1].min() for segment in bars.lines[2][0].get_segments()) == 0.0
+
+
 def test_a_line_for_each_setting_of_what_else_varies(tmp_path: Path) -> None:
     values = {
         f"{kind}+d={d}": (f'[server]\ndeadline_s = {d}\n[policy]\nkind = "{kind}"\n', [1.0 + d, 1.1 + d])
