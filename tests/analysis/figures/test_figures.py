@@ -295,7 +295,7 @@ def test_panels_keep_their_height_below_many_rows_of_a_legend(tmp_path: Path) ->
 
 
 def test_no_interval_reaches_beyond_what_can_be(tmp_path: Path) -> None:
-    # Three runs of 15 s: one gets to the target after 1 s, one after 6 s and one never. That is 7.3 s on average, with an interval
+    # Three runs of 15 s: one gets to the target after 1 s, one after 6 s, one never. That is 7.3 s on average, with an interval
     # that would reach below 0 and beyond 15 s.
     accuracies = ([0.9] * 5, [0.1, 0.1, 0.9, 0.9, 0.9], [0.1] * 5)
     runs = [run_of(tmp_path / f"{i}", ROUNDS | {"accuracy": list(one)}, seed=i) for i, one in enumerate(accuracies)]
