@@ -50,7 +50,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
         *("message_bytes", "probes", "probes_answered", "probe_s", "training_loss"),
         *("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
-        *("picked", "picked_s", "renewed"),
+        *("picked", "picked_s", "renewed", "groups"),
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),

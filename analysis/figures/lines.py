@@ -79,14 +79,14 @@ class Abscissa:
 def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
     """Rounds where a round is the same for all variants; else seconds, the one clock that they share. `over` decides otherwise.
 
-    It is not the same where servers are of several kinds, where they close rounds by deliveries (buffered, safa) or by the clock
-    (semi-synchronous), and where those of the asynchronous server last for different times.
+    It is not the same where servers are of several kinds, where they close rounds by deliveries (buffered, compass, safa) or by
+    the clock (semi-synchronous), and where those of the asynchronous server last for different times.
     """
     if over is not None:
         return Abscissa(over)
     firsts = [runs[0] for runs in groups.values() if runs]
     kinds = {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
-    if len(kinds) > 1 or kinds & {"buffered", "safa", "semi-synchronous"}:
+    if len(kinds) > 1 or kinds & {"buffered", "compass", "safa", "semi-synchronous"}:
         return Abscissa("seconds")
     return Abscissa("seconds" if kinds == {"asynchronous"} and not _same_lengths(firsts) else "rounds")
 

@@ -21,6 +21,8 @@ NOT_WAITING = {
     "blamed for its length.",
     "safa": "A round of this server closes once enough of what arrives is picked, or at its deadline; who is slower goes on and "
     "arrives in a later one, so that no client holds a round up by itself.",
+    "compass": "A round of this server closes as a group of clients is complete, or as one arrives that has no group; the others "
+    "go on, so that no client holds all of them up.",
     "asynchronous": "Who held a round up is not said of this server: clients take their updates from round to round, and a round "
     "ends by the clock, or when nothing is being sent, whoever is still at work.",
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from analysis.results import Run
     from analysis.statistics import FloatArray
 
-CARRYING = ("buffered", "safa", "semi-synchronous")
+CARRYING = ("buffered", "compass", "safa", "semi-synchronous")
 """Kinds of servers whose rounds are about attempts that began in earlier ones, too."""
 COLUMNS = (
     *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),

@@ -17,7 +17,13 @@ from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
 from models.fl.demands import AsksNothing, LocalSteps
-from models.fl.parameters import HingeParameters, MajorityVoteParameters, MixingParameters, PolynomialParameters
+from models.fl.parameters import (
+    FixedShareParameters,
+    HingeParameters,
+    MajorityVoteParameters,
+    MixingParameters,
+    PolynomialParameters,
+)
 from models.fl.protocols import Aggregation, Correction, NoCorrection, Staleness
 
 IntArray = NDArray[np.int64]
@@ -42,6 +48,9 @@ class Arrivals:
     """The local steps of the updates, for an aggregation whose `demands` ask for linear or plain ones."""
     losses: FloatArray | None = None
     """(n,) loss of each update's client on its samples, for an aggregation whose `demands` ask for it; NaN: it computed none."""
+
+    of_all: tuple[int, int] = (0, 0)
+    """Clients, and the samples of all of them, those included that delivered nothing."""
 
     def needed_steps(self) -> LocalSteps:
         """`local`, which must be there."""
@@ -111,6 +120,21 @@ class Equal(_Weighted):
         return np.full(len(arrivals.sizes), 1.0 / len(arrivals.sizes))
 
 
+class FixedShare(FixedShareParameters, PlainUpdates):
+    """Every delivered update counts alpha p_i s_i, p_i its client's share of all clients, whoever else delivered, s_i the factor.
+
+    By size p_i = |D_i| / sum over all clients, by which those that did not deliver stand for the present model: so the code of
+    SAFA's authors does FedAvg. Equal, p_i = 1/K, it is FedCompass (Li et al. 2024), whose code's default moves the model towards
+    the arriving ones in place of adding updates (`form`).
+    """
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        clients, samples = arrivals.of_all
+        shares = arrivals.sizes / samples if self.by == "size" else np.full(len(arrivals.sizes), 1.0 / clients)
+        weights = torch.from_numpy((self.alpha * shares * factors).astype(np.float32)).to(updates.device)
+        return weights @ (updates if self.form == "update" else starts + updates - model)
+
+
 class ByContribution(_Weighted):
     """w_i = zeta_i made to sum to 1 over the delivered S, zeta_i = C_i / sum C (channel study, eq. 6, 7 and 43).
 
@@ -164,6 +188,7 @@ class MajorityVote(MajorityVoteParameters, PlainUpdates):
 AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     "size": BySize,
     "equal": Equal,
+    "fixed-share": FixedShare,
     "contribution": ByContribution,
     "mixing": Mixing,
     "majority-vote": MajorityVote,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -140,6 +141,8 @@ class FederatedLearner:
             metrics=methods.metrics,
         )
         self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
+        self._best_loss = math.inf if options.keep == "best" else None
+        """The lowest test loss so far, where only the best model is kept."""
         self.trained_updates = 0
         """Updates computed and offered to the model so far."""
         self.refused_updates = 0
@@ -244,6 +247,7 @@ class FederatedLearner:
             zeta,
             partial(self._streams.generator, "aggregation", self.version),
             parameters=self._trainer.parameters,
+            of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
             local=self._work.local_steps([updates[row] for row in np.flatnonzero(accepted)]) if demands.steps != "any" else None,
         )
         model = self._versions.model
@@ -302,7 +306,18 @@ class FederatedLearner:
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         if self._frozen is not None:
             step[self._frozen] = 0.0
-        self._versions.push((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT))
+        self._versions.push(self._better((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT), model))
+
+    def _better(self, new: torch.Tensor, model: torch.Tensor) -> torch.Tensor:
+        """`new` (d,), or the present `model` where only the best is kept and `new` has no lower test loss than any before."""
+        if self._best_loss is None:
+            return new
+        loss = self._evaluator.quality(self.version + 1, new, batch_statistics=self._work.local_statistics).loss
+        if loss < self._best_loss:
+            self._best_loss = loss
+            return new
+        self._evaluator.forget()
+        return model
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.
@@ -342,6 +357,7 @@ class FederatedLearner:
             "trained_updates": self.trained_updates,
             "refused_updates": self.refused_updates,
             "due_s": self._evaluator.due_s,
+            "best_loss": self._best_loss,
             "waiting": [list(update) for update in self._waiting],
             "server_optimizer": self._methods.server_optimizer.state_dict(),
         }
@@ -355,6 +371,7 @@ class FederatedLearner:
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])
         self._evaluator.due_s = float(state["due_s"])
+        self._best_loss = state["best_loss"]
         self._waiting = [Update(int(c), int(r), int(v), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
         self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
         self._work.load_state_dict(state, device)

@@ -76,11 +76,12 @@ def _cnn(
     hidden: int | list[int] = 64,
     padding: int = 1,
     norm: str = "none",
+    kernel: int = 3,
 ) -> Shapes:
     shapes, place, before = Shapes(), 0, planes
     for after in channels or ((32, 64, 64) if planes == 3 else (16, 32, 32)):
-        shapes.convolution(f"layers.{place}", before, after)
-        before, side, place = after, side - 2 + 2 * padding, place + 2
+        shapes.convolution(f"layers.{place}", before, after, side=kernel)
+        before, side, place = after, side - kernel + 1 + 2 * padding, place + 2
         if side >= 4:
             side, place = side // 2, place + 1
         if norm != "none":

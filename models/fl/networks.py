@@ -83,8 +83,11 @@ def _layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class Cnn(nn.Module):
-    """3x3 convolutions, then fully connected layers. Each convolution is followed by ReLU, 2x2 max-pooling (while the image is at
-    least 4 wide) and `norm`, each hidden fully connected layer by ReLU and `norm`."""
+    """Convolutions, `kernel` wide, then fully connected layers.
+
+    Each convolution is followed by ReLU, 2x2 max-pooling (while the image is at least 4 wide) and `norm`, each hidden fully
+    connected layer by ReLU and `norm`.
+    """
 
     def __init__(
         self,
@@ -95,13 +98,14 @@ class Cnn(nn.Module):
         classes: int,
         padding: int,
         norm: AnyNorm,
+        kernel: int = 3,
     ) -> None:
         super().__init__()
         before, height, width = input_shape
         layers: list[nn.Module] = []
         for after in channels:
-            layers += [nn.Conv2d(before, after, 3, padding=padding), nn.ReLU()]
-            before, height, width = after, height - 2 + 2 * padding, width - 2 + 2 * padding
+            layers += [nn.Conv2d(before, after, kernel, padding=padding), nn.ReLU()]
+            before, height, width = after, height - kernel + 1 + 2 * padding, width - kernel + 1 + 2 * padding
             if min(height, width) >= 4:
                 layers.append(nn.MaxPool2d(2))
                 height, width = height // 2, width // 2
@@ -155,6 +159,7 @@ def cnn(
     hidden: int | list[int] = 64,
     padding: Literal[0, 1] = 1,
     norm: AnyNorm = "none",
+    kernel: Literal[3, 5] = 3,
 ) -> nn.Module:
     """Convolutional layers and fully connected ones (see `Cnn`); `channels` defaults to [32, 64, 64] for colour images, else to
     [16, 32, 32]; `hidden` holds the width of each hidden fully connected layer, a number stands for a single one.
@@ -167,26 +172,28 @@ def cnn(
     _check_widths("hidden", dense)
     if padding not in (0, 1):
         raise ParameterError("network.padding", padding, "must be 0 or 1")
+    if kernel not in (3, 5):
+        raise ParameterError("network.kernel", kernel, "must be 3 or 5")
     check_norm(norm, ("batch", "group", "none"))
     if len(input_shape) != 3:
         raise ParameterError("network.kind", "cnn", f"needs images (C, H, W), the data are {input_shape}")
-    _check_room(input_shape, len(widths), padding)
+    _check_room(input_shape, len(widths), padding, kernel)
+    named = {"padding": padding, "kernel": kernel}
     return from_seed(
-        lambda: Cnn(input_shape=input_shape, channels=widths, hidden=dense, classes=classes, padding=padding, norm=norm),
-        seed,
+        lambda: Cnn(input_shape=input_shape, channels=widths, hidden=dense, classes=classes, norm=norm, **named), seed
     )
 
 
-def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int) -> None:
+def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int, kernel: int) -> None:
     side = min(input_shape[1:])
     for done in range(convolutions):
-        if side + 2 * padding < 3:
+        if side + 2 * padding < kernel:
             reason = (
                 f"after {done} of {convolutions} convolutions images of {input_shape} are {side} wide, which leaves nothing; "
                 "use padding = 1 or fewer channels"
             )
             raise ParameterError("network.padding", padding, reason)
-        side = side - 2 + 2 * padding
+        side = side - kernel + 1 + 2 * padding
         side = side // 2 if side >= 4 else side
 
 

@@ -76,6 +76,8 @@ class TrainingOptions:
     """crop-flip: training images are padded by 4 pixels, cropped at random and flipped left to right in half of the cases."""
     batch_statistics: Literal["averaged", "local"] = "averaged"
     """Running statistics of batch normalisation: averaged with the updates, or kept by each client and never sent."""
+    keep: Literal["latest", "best"] = "latest"
+    """best: a new model whose test loss is not the lowest so far is dropped, and the present one stays (as SAFA's authors do)."""
     buffer: Count = 1
     """Deliveries wait until there are so many, and are then aggregated together."""
     client_state_bytes: Count = 8 * 2**30

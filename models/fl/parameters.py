@@ -69,6 +69,19 @@ class MixingParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False)
+class FixedShareParameters(Parameters):
+    """Of aggregation with a share for each client that does not depend on who delivers."""
+
+    table = "aggregation"
+    by: Literal["size", "equal"] = "size"
+    """A client's share: of all samples, or the same for all clients."""
+    alpha: Share = 1.0
+    """What all shares are multiplied by."""
+    form: Literal["update", "mixing"] = "update"
+    """What is added: the update, or the difference of the client's model from the present one."""
+
+
+@dataclass(kw_only=True, eq=False)
 class MajorityVoteParameters(Parameters):
     """Of aggregation by the signs of the updates."""
 

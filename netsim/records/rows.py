@@ -100,6 +100,8 @@ class RoundRow(NamedTuple):
     """Seconds from the round's start until the last of them arrived; null: there was none."""
     renewed: int | None = None
     """Clients that were forced to take the new model as the round opened, because theirs was too old."""
+    groups: int | None = None
+    """Groups of clients under way as the round closes (server of FedCompass)."""
 
 
 class UpdateRow(NamedTuple):

@@ -101,6 +101,24 @@ def safa(world: World) -> Composed:
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
+def compass(world: World) -> Composed:
+    """`server.kind = "compass"`."""
+    from netsim.servers.compass import compass_server
+
+    section = world.scenario.server
+    channels, pool = channels_and_pool(world, world.population.count, refill=True)
+    server = compass_server(
+        pool=pool,
+        learner=world.learner,
+        min_steps=section.min_steps,
+        max_steps=section.max_steps,
+        slack=section.slack,
+        channels=channels,
+        retain=world.learner.retain,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
 def asynchronous(world: World) -> Composed:
     """`server.kind = "asynchronous"`."""
     from scenarios.build import age_aware
@@ -127,6 +145,7 @@ COMPOSERS: dict[str, Callable[[World], Composed]] = {
     "buffered": buffered,
     "semi-synchronous": semi_synchronous,
     "safa": safa,
+    "compass": compass,
     "asynchronous": asynchronous,
     "fl-fa": fl_fa,
     "fl-da": fl_da,

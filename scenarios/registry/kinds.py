@@ -129,6 +129,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "aggregation": {
         "size": f"{_FL}.aggregation:BySize",
         "equal": f"{_FL}.aggregation:Equal",
+        "fixed-share": f"{_FL}.aggregation:FixedShare",
         "contribution": f"{_FL}.aggregation:ByContribution",
         "mixing": f"{_FL}.aggregation:Mixing",
         "majority-vote": f"{_FL}.aggregation:MajorityVote",

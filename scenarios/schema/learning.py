@@ -23,6 +23,7 @@ from models.fl.parameters import (
     FedDynParameters,
     FedNovaParameters,
     FedYogiParameters,
+    FixedShareParameters,
     HingeParameters,
     KrumParameters,
     MajorityVoteParameters,
@@ -120,6 +121,13 @@ class Mixing(AggregationTable, MixingParameters):
     """
 
     kind: Literal["mixing"] = "mixing"
+
+
+class FixedShare(AggregationTable, FixedShareParameters):
+    """Every client's update counts by its share of all clients, whoever else delivered; who did not stands for the present model
+    (FedAvg in the code of SAFA's authors; with by = "equal" and alpha = 0.9 FedCompass, Li et al. 2024)."""
+
+    kind: Literal["fixed-share"] = "fixed-share"
 
 
 class MajorityVote(AggregationTable, MajorityVoteParameters):
@@ -220,6 +228,7 @@ OPTIMIZERS: dict[str, type[Component]] = {"sgd": Sgd, "adam": Adam}
 AGGREGATIONS: dict[str, type[Component]] = {
     "size": BySize,
     "equal": Equal,
+    "fixed-share": FixedShare,
     "contribution": ByContribution,
     "mixing": Mixing,
     "majority-vote": MajorityVote,

@@ -39,7 +39,7 @@ class Mlp(Network):
 
 
 class Cnn(Network):
-    """3x3 convolutions with ReLU and pooling, then fully connected layers. PAUSE's authors train channels = [32, 64, 128],
+    """Convolutions with ReLU and pooling, then fully connected layers. PAUSE's authors train channels = [32, 64, 128],
     hidden = [128, 64, 32], padding = 0, norm = "batch" on CIFAR-10."""
 
     kind: Literal["cnn"] = "cnn"
@@ -48,9 +48,11 @@ class Cnn(Network):
     hidden: Count | list[Count] = 64
     """Width of the hidden fully connected layer, or a list of the widths of several."""
     padding: Literal[0, 1] = 1
-    """Pixels that a convolution adds at each edge; 1 keeps the image's size."""
+    """Pixels that a convolution adds at each edge; 1 keeps the image's size where kernel = 3."""
     norm: Literal["batch", "group", "none"] = "none"
     """Normalisation after each pooling and each hidden layer's ReLU."""
+    kernel: Literal[3, 5] = 3
+    """Width of the convolutions, pixels."""
 
     @property
     def batch_normalised(self) -> bool:

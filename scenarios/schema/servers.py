@@ -262,6 +262,58 @@ class Safa(Server):
         return 0.0
 
 
+class Compass(Server):
+    """Every client is at work with as many steps as make it arrive together with others (FedCompass, Li et al. 2024).
+
+    The server measures each client's seconds per step, transfers included. Clients whose steps can be chosen so that they come
+    together form a group; once all of it have arrived, or at its latest time, their updates make a model: a round. A client's
+    first update has `max_steps` and is applied alone. An update later than its group enters the next model.
+    """
+
+    kind: Literal["compass"] = "compass"
+    """compass: steps by speed, so that clients arrive in groups (FedCompass)."""
+    min_steps: Count = 20
+    """Q_min, the fewest local steps of an update."""
+    max_steps: Count = 100
+    """Q_max, the most."""
+    slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
+    """lambda: a group waits for so many times the time that its first member is expected to take."""
+    contention: bool = False
+    """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
+    later one waits until the sub-channel is free."""
+
+    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
+    why_no_probes: ClassVar[str] = "the server of FedCompass selects nobody; leave it out"
+
+    def check(self, scenario: "Scenario") -> None:
+        """It selects nobody, and gives steps to clients of known speed."""
+        refuse_oracle(scenario)
+        refuse_policy(scenario)
+        refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
+        check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
+        if self.max_steps < self.min_steps:
+            raise problem(("server", "max_steps"), self.max_steps, f"must be at least the {self.min_steps} of server.min_steps")
+        if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
+            why = f"gives clients steps by their speed; give one of {', '.join(SPEEDS)} in [compute]"
+            raise problem(("server", "kind"), "compass", why)
+        learner = scenario.learner
+        if learner is None:
+            return
+        if learner.aggregation.kind in ("size", "equal"):
+            why = "would replace the model by a client's first update, which is applied alone; set kind = 'fixed-share'"
+            raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+        if learner.buffer > 1:
+            raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
+
+    def in_words(self, scenario: "Scenario") -> str:
+        """Everyone, and how many steps."""
+        return f"all at work, {self.min_steps} to {self.max_steps} steps"
+
+    def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
+        """Unknown: what was begun earlier may arrive at once."""
+        return 0.0
+
+
 class Jammer(Section):
     """One jammer: what it does, what it can reach, and what it may spend."""
 
@@ -318,6 +370,7 @@ KINDS: dict[str, type[Server]] = {
     "asynchronous": Asynchronous,
     "buffered": Buffered,
     "safa": Safa,
+    "compass": Compass,
     **SLOT_KINDS,
 }
 

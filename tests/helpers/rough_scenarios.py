@@ -130,6 +130,13 @@ BUFFERED: dict[str, Any] = {
 """Clients at work all the time for a buffered server."""
 NOBODY_SELECTS: dict[str, Any] = {key: table for key, table in BUFFERED.items() if key != "policy"}
 """The same for a server under which all clients take part."""
+COMPASS: dict[str, Any] = NOBODY_SELECTS | {
+    "clients": {"count": 9, "data_sizes": 100.0},
+    "server": {"kind": "compass", "min_steps": 2, "max_steps": 8},
+    "work": {"batch_size": 10},
+    "compute": {"seconds_per_sample": 0.01, "noise": {"kind": "log-normal", "sigma": 0.5}},
+}
+"""And for one that gives them steps by their speed."""
 
 
 def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.rough_scenarios import BUFFERED, NOBODY_SELECTS, other, rough
+from tests.helpers.rough_scenarios import BUFFERED, COMPASS, NOBODY_SELECTS, other, rough
 
 LEARNER = {
     "data": {"kind": "digits", "samples": 200},
@@ -21,6 +21,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "semi-synchronous": rough(rounds=30, server={"kind": "semi-synchronous", "per_round": 4, "round_s": 2.0}),
     "safa, training": NOBODY_SELECTS
     | {"rounds": 30, "server": {"kind": "safa", "per_round": 3, "lag_tolerance": 2, "deadline_s": 1.5}, "learner": LEARNER},
+    "compass, training": {key: table for key, table in COMPASS.items() if key != "work"}
+    | {"rounds": 30, "clients": {"count": 9}, "learner": LEARNER | {"aggregation": {"kind": "fixed-share", "by": "equal"}}},
     "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
     "fl-fa": other("policy", "quick-init-ucb"),
     "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True, "beliefs_table": True}, "rounds": 12},

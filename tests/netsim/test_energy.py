@@ -18,7 +18,7 @@ from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.random_worlds import built, copied, random_tables, same
-from tests.helpers.rough_scenarios import BUFFERED, NOBODY_SELECTS, other, rough
+from tests.helpers.rough_scenarios import BUFFERED, COMPASS, NOBODY_SELECTS, other, rough
 from tests.helpers.small_worlds import World, constant
 
 WATTS = {"idle_w": 1.0, "compute_w": 5.0, "send_w": 3.0, "receive_w": 2.0}
@@ -252,6 +252,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "cancel": rough(server={"per_round": 5, "deadline_s": 1.5, "stragglers": "cancel", "when_short": "proceed"}),
     "semi-synchronous": rough(server={"kind": "semi-synchronous", "per_round": 4, "round_s": 1.5}),
     "buffered": BUFFERED,
+    "compass": COMPASS,
     "safa": NOBODY_SELECTS | {"server": {"kind": "safa", "per_round": 3, "deadline_s": 1.5, "lag_tolerance": 1}},
     "asynchronous": other("scheduler", "glr-cucb"),
     "asynchronous-fixed": other("scheduler", "glr-cucb") | {"server": {"kind": "asynchronous", "round_s": 0.1}},

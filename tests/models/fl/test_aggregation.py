@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from models.fl.aggregation import Arrivals, ByContribution, BySize, Equal, HingeStaleness, Mixing, NoStaleness, Polynomial
+from models.fl.aggregation import (
+    Arrivals,
+    ByContribution,
+    BySize,
+    Equal,
+    FixedShare,
+    HingeStaleness,
+    Mixing,
+    NoStaleness,
+    Polynomial,
+)
 from models.fl.server_optimizers import FedAdam, FedAvgM, ServerSgd
 from tests.helpers.learners import deliver, make, model
+from tests.helpers.random_worlds import copied
 
 ONE = np.ones(2)
 
@@ -139,3 +153,66 @@ def test_the_server_optimizer_takes_the_step(optimizer):
         learner.aggregate(deliver(round, [0, 2], learner.version), False)
         expected = start + server.step(torch.from_numpy(model(plain) - start)).numpy()
         np.testing.assert_allclose(model(learner), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        # 10 and 30 of 80 samples, two of five clients; updates 4 and 8 from models 1 and 3, the present one is 2.
+        ({}, 0.5 / 4 * 4 + 1.5 / 4 * 8),
+        ({"by": "equal"}, 0.2 * 4 + 0.2 * 8),
+        ({"by": "equal", "alpha": 0.5}, 0.1 * 4 + 0.1 * 8),
+        ({"form": "mixing"}, 0.5 / 4 * (1 + 4 - 2) + 1.5 / 4 * (3 + 8 - 2)),
+    ],
+)
+def test_fixed_shares_do_not_depend_on_who_delivers(named: dict[str, Any], expected: float) -> None:
+    told = replace(arrivals(), of_all=(5, 80))
+    model, starts, updates = torch.tensor([2.0]), torch.tensor([[1.0], [3.0]]), torch.tensor([[4.0], [8.0]])
+    step = FixedShare(**named).step(model, starts, updates, told, np.ones(2))
+    assert step.tolist() == pytest.approx([expected])
+    halved = FixedShare(**named).step(model, starts, updates, told, np.full(2, 0.5))
+    assert halved.tolist() == pytest.approx([expected / 2])
+
+
+def test_in_the_learner_those_who_did_not_deliver_stand_for_the_present_model() -> None:
+    fixed, plain = make(aggregation=FixedShare()), make()
+    before = model(plain)
+    for learner in (fixed, plain):
+        learner.aggregate(deliver(1, [0, 2], 0), want_updates=False)
+    # 10 and 25 of 100 samples.
+    np.testing.assert_allclose(model(fixed) - before, 0.35 * (model(plain) - before), atol=1e-6)
+
+
+class _Backwards(ServerSgd):
+    """Goes the wrong way."""
+
+    def __init__(self) -> None:
+        super().__init__(learning_rate=1.0)
+
+    def step(self, delta: torch.Tensor) -> torch.Tensor:
+        return -2.0 * delta
+
+
+def test_only_the_best_model_is_kept() -> None:
+    kept, plain = make(keep="best"), make()
+    losses = []
+    for number in range(1, 9):
+        for learner in (kept, plain):
+            learner.aggregate(deliver(number, [0, 1, 2, 3], number - 1), want_updates=False)
+        before = losses[-1] if losses else np.inf
+        quality = kept.evaluate(number, 0.0, last=False)
+        assert quality is not None
+        assert quality.loss <= before
+        assert kept.version == plain.version == number
+        losses.append(quality.loss)
+    bad = make(keep="best", server_optimizer=_Backwards())
+    first = model(bad)
+    bad.aggregate(deliver(1, [0, 1, 2, 3], 0), want_updates=False)
+    second = model(bad)
+    assert not np.array_equal(first, second)  # the first is the best so far, whatever it is
+    bad.aggregate(deliver(2, [0, 1, 2, 3], 1), want_updates=False)
+    np.testing.assert_array_equal(model(bad), second)
+    again = make(keep="best", server_optimizer=_Backwards())
+    again.load_state_dict(copied(bad.state_dict()))
+    again.aggregate(deliver(3, [0, 1], 2), want_updates=False)
+    np.testing.assert_array_equal(model(again), second)

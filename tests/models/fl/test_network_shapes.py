@@ -18,6 +18,8 @@ CASES = [
     ({"kind": "cnn"}, "digits"),
     ({"kind": "cnn", "channels": None, "norm": "group"}, "cifar-10"),
     *(({**WIDE, "norm": norm}, "mnist") for norm in ("batch", "group", "none")),
+    ({**WIDE, "channels": [4, 6], "kernel": 5}, "mnist"),
+    ({"kind": "cnn", "kernel": 5}, "cifar-10"),
     *(({"kind": "cnn8", "norm": norm}, "cifar-10") for norm in ("batch", "group", "none")),
     ({"kind": "cnn8", "channels": [2, 3, 4, 5, 6, 7, 8, 9]}, "digits"),
     *(({"kind": "resnet18", "norm": norm}, "cifar-100") for norm in ("batch", "group")),

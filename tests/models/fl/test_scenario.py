@@ -129,6 +129,7 @@ def test_every_partition_and_mechanism_is_known_on_both_sides():
     "learner",
     [
         {"aggregation": {"kind": "majority-vote", "learning_rate": 0.01, "tie": "random"}},
+        {"aggregation": {"kind": "fixed-share", "by": "equal", "form": "mixing"}, "keep": "best"},
         {"aggregation": {"kind": "mixing"}, "staleness": {"kind": "polynomial"}},
         {"aggregation": {"kind": "median"}, "server_optimizer": {"kind": "fedadagrad"}},
         {"aggregation": {"kind": "trimmed-mean", "share": 0.2}, "server_optimizer": {"kind": "fedyogi", "tau": 0.01}},
@@ -265,6 +266,10 @@ def test_everything_else_that_leaves_a_client_is_named():
     assert also_released(parse({**tables(**contribution), "privacy": LAPLACE})) == [
         "in which proportions each client holds the labels (for validation samples to measure contributions on)"
     ]
+    shares = {**tables(aggregation={"kind": "fixed-share"}), "privacy": LAPLACE}
+    assert also_released(parse(shares)) == ["how many samples each client holds (for the weights of the aggregation)"]
+    alike = {**tables(aggregation={"kind": "fixed-share", "by": "equal"}), "privacy": LAPLACE}
+    assert also_released(parse(alike)) == []
     sizes = {**tables(aggregation={"kind": "equal"}), "policy": {"kind": "pause", "tau_min_s": 0.1}, "privacy": LAPLACE}
     assert also_released(parse(sizes)) == ["how many samples each client holds (for the policy)"]
     asking = {**tables(aggregation={"kind": "equal"}), "policy": {"kind": "tests.helpers.asking:Highest"}, "privacy": LAPLACE}

@@ -35,6 +35,12 @@ SERVERS: dict[str, dict[str, Any]] = {
     "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "policy": {"kind": "random"}},
     "safa": {"server": {"kind": "safa", "per_round": 4, "deadline_s": 1.6}},
+    "compass": {
+        "server": {"kind": "compass", "min_steps": 2, "max_steps": 8},
+        "clients": {"count": 9, "data_sizes": 100.0},
+        "work": {"batch_size": 10},
+        "compute": {"seconds_per_sample": 0.03, "noise": {"kind": "log-normal", "sigma": 0.5}},
+    },
     "asynchronous": {"server": {"kind": "asynchronous", "round_s": 0.9}, **CHANNELS},
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 4, "when_short": "proceed"}, "policy": {"kind": "round-robin"}, **SLOTS},
     "fl-da": {

@@ -85,6 +85,12 @@ SERVERS: dict[str, dict[str, Any]] = {
         "policy": {"kind": "random"},
     },
     "safa": {"server": {"kind": "safa", "per_round": 3, "deadline_s": 1.5, "lag_tolerance": 1}},
+    "compass": {
+        "server": {"kind": "compass", "min_steps": 2, "max_steps": 8},
+        "clients": {"count": 8, "data_sizes": 100.0},
+        "work": {"batch_size": 10},
+        "compute": {"seconds_per_sample": 0.01},
+    },
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 3}, "policy": {"kind": "round-robin"}, **OPINIONS},
     "fl-da": {
         "server": {"kind": "fl-da", "per_round": 3, "deadline_s": 2.5},

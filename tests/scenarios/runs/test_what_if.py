@@ -23,7 +23,7 @@ from scenarios.runs.what_if.branches import Closed
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.errors import UserError
 from tests.helpers.random_worlds import built, random_tables
-from tests.helpers.rough_scenarios import BUFFERED, NOBODY_SELECTS, other, rough
+from tests.helpers.rough_scenarios import BUFFERED, COMPASS, NOBODY_SELECTS, other, rough
 from tests.helpers.small_scenario import Shell
 
 ROUNDS = 6
@@ -230,6 +230,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "buffered": BUFFERED,
     "semi": BUFFERED | {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}},
     "safa": NOBODY_SELECTS | {"server": {"kind": "safa", "per_round": 3, "deadline_s": 1.5, "lag_tolerance": 1}},
+    "compass": COMPASS,
     "ages": other("scheduler", "glr-cucb"),
     "slots": other("policy", "super-arm-ucb"),
     "peers": other("policy", "bp-index"),

@@ -40,6 +40,13 @@ SERVERS: dict[str, dict[str, Any]] = {
     "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.5}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 3, "buffer": 2}, "policy": {"kind": "random"}},
     "safa": {"server": {"kind": "safa", "per_round": 3}},
+    "compass": {
+        "server": {"kind": "compass", "min_steps": 2, "max_steps": 8},
+        "rounds": 24,
+        "clients": {"count": 4, "data_sizes": 100.0},
+        "work": {"batch_size": 10},
+        "compute": BASE["compute"] | {"seconds_per_sample": [1e-9, 0.009, 0.01, 0.014]},
+    },
     "asynchronous": {"server": {"kind": "asynchronous", "round_s": 2.0}},
     "fl-fa": {"server": {"kind": "fl-fa", "per_round": 4, "when_short": "proceed"}, "policy": {"kind": "random-set"}, **SLOTS},
     "fl-da": {

@@ -1,0 +1,282 @@
+"""The server of FedCompass: every client is given as many local steps as make it arrive together with others.
+
+Li et al., "FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a Computing Power-Aware
+Scheduler", ICLR 2024. A client's speed is what the server sees of it, the seconds from dispatch to arrival for each step. Clients
+are put into groups that are expected to arrive at one time; a group's updates make a model together, and who comes later than its
+group may is not waited for. A round is the time from one new model to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from simpy.events import Event
+
+from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.core.clock import LAST
+from netsim.records.sinks import NoRecorder
+from netsim.servers.channels import OwnLinks
+from netsim.servers.close import EndsOfRound
+from netsim.servers.loop import Attempt, ClosedRound, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.rounds import RoundServer
+from netsim.servers.step_groups import StepScheduler
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
+
+_EVER = float("inf")
+
+
+class BySteps:
+    """Everyone present is at work, each with the steps that it is given, but for those whose update waits for their group.
+
+    A client begins at most once a round: (round, client) is the address of its draws.
+    """
+
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, *, pool: ClientPool, learner: Learner, scheduler: StepScheduler) -> None:
+        self.pool = pool
+        self.learner = learner
+        self.scheduler = scheduler
+        self.attempts: Attempts = Single()
+        self.waiting: dict[int, int] = {}
+        """Clients that wait for the model that their update enters, with the round in which they began it."""
+        self.on_group: Callable[[int], None] = lambda number: None
+        """Told of every group that is made."""
+        self._begun: BoolArray = np.zeros(pool.count, np.bool_)
+        self._number = 0
+        self._chosen: IntArray = np.zeros(0, np.int64)
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen
+
+    def wait(self, number: int) -> Iterable[Any]:
+        """Nobody is waited for."""
+        return ()
+
+    def prepare(self, number: int) -> Iterable[Any]:
+        """Nobody is asked for anything."""
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        self._number = number
+        self._begun[:] = False
+        self.attempts = Single()
+        self._chosen = self._able()
+        return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """It begins nothing in this round."""
+        self._chosen = self._chosen[self._chosen != client]
+        self._begun[client] = True
+
+    def send(self, number: int) -> None:
+        self._start(self._chosen)
+
+    def refill(self) -> None:
+        """Whoever is idle, and has not begun in this round, begins."""
+        self._start(self._able())
+
+    def _able(self) -> IntArray:
+        able = self.pool.selectable(busy_too=False) & ~self._begun
+        able[list(self.waiting)] = False
+        return np.flatnonzero(able)
+
+    def _start(self, clients: IntArray) -> None:
+        if not len(clients):
+            return
+        now, scheduler = self.pool.clock.now, self.scheduler
+        self._begun[clients] = True
+        steps = dict.fromkeys(clients.tolist(), 0)
+        # The fastest first; those of whom nothing is known are asked for all steps.
+        for client in clients[np.argsort(scheduler.step_s[clients], kind="stable")].tolist():
+            scheduler.group_of.pop(client, None)
+            steps[client], made = scheduler.assign(client, now)
+            if made is not None:
+                self.on_group(made)
+        given = np.array(list(steps.values()), np.int64)
+        started = self.pool.start(self._number, clients, self.learner.version, given)
+        assert isinstance(self.attempts, Single)
+        self.attempts += started.updates
+
+    def tell(self, closed: ClosedRound) -> None:
+        """The scheduler was told as they arrived."""
+
+    def state_dict(self) -> State:
+        """Groups, speeds, and who waits."""
+        return {"scheduler": self.scheduler.state_dict(), "waiting": dict(self.waiting)}
+
+    def load_state_dict(self, state: State) -> None:
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.waiting = dict(state["waiting"])
+
+
+class GroupComplete(EndsOfRound):
+    """A round closes as a group is complete, or at its latest time with at least one in.
+
+    It also closes as a client arrives that has no group yet, whose update is applied alone. What arrives later than its group
+    enters the next model of a group, or one of its own, where nobody is at work any more.
+    """
+
+    def __init__(self, *, pool: ClientPool, dispatch: BySteps) -> None:
+        super().__init__()
+        self.pool = pool
+        self.dispatch = dispatch
+        self._late: list[tuple[int, int]] = []
+        """(client, round it was begun in) of what has arrived later than its group."""
+        self._ready: list[list[tuple[int, int]]] = []
+        """What makes the next models, likewise."""
+        self._woken: Event | None = None
+        self._called_s = self._wake_s = -1.0
+        self._open = False
+        dispatch.on_group = self._set_alarm
+        pool.watchers.append(self._wake)
+        pool.life.takes_all = True
+        pool.follow(self._ended)
+
+    def open(self, number: int, start_s: float, expected: int) -> None:
+        """What ended before it opened is counted for it."""
+
+    def wait(self) -> Generator[Any, Any, None]:
+        pool = self.pool
+        while not self._ready:
+            self.dispatch.refill()
+            if self._ready:
+                return
+            if not pool.in_flight:
+                if self._late:
+                    # There is no group that could take it along.
+                    self._ready.append(self._late)
+                    self._late = []
+                    return
+                if any(end.censored for end in self.ends):
+                    return
+                if not pool.ever_selectable().any():
+                    raise NobodyLeftError
+            self._wake_at(float(pool.availability.next_change_s.min()))
+            self._woken = pool.clock.event()
+            yield self._woken
+
+    def _set_alarm(self, number: int) -> None:
+        # After everything else of that instant: who arrives exactly at the latest time is in time.
+        self.pool.clock.call_at(self.dispatch.scheduler.groups[number].latest_s, self._ring, number, priority=LAST)
+
+    def _ring(self, number: int) -> None:
+        scheduler = self.dispatch.scheduler
+        if number in scheduler.groups:
+            self._over(scheduler.close(number))
+
+    def _ended(self, update: Update) -> None:
+        client, scheduler, dispatch = update.client, self.dispatch.scheduler, self.dispatch
+        self.ends.append(update)
+        if update.censored:
+            self._over(scheduler.leave(client) or [])
+            self._call()
+            return
+        scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
+        group = scheduler.group_of.get(client)
+        if group is None:
+            dispatch.waiting[client] = update.begun_round
+            self._ready.append([(client, update.begun_round)])
+        elif group < 0:
+            # Its update waits; the client does not.
+            self._late.append((client, update.begun_round))
+        else:
+            dispatch.waiting[client] = update.begun_round
+            self._over(scheduler.arrive(client) or [])
+        self._call()
+
+    def _over(self, arrived: list[int]) -> None:
+        """A group is over, of which these have arrived; none: it leaves nothing."""
+        if arrived:
+            self._ready.append([*((client, self.dispatch.waiting[client]) for client in arrived), *self._late])
+            self._late = []
+            self._call()
+
+    def _call(self) -> None:
+        clock = self.pool.clock
+        if self._called_s != clock.now:
+            self._called_s = clock.now
+            clock.call_at(clock.now, self._wake, priority=LAST)
+
+    def _wake_at(self, time_s: float) -> None:
+        if time_s < _EVER and time_s != self._wake_s:
+            self._wake_s = time_s
+            self.pool.clock.call_at(time_s, self._wake, priority=LAST)
+
+    def _wake(self, payload: None = None) -> None:
+        self._called_s = -1.0
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            woken.succeed()
+
+    def collect(self, attempts: Attempts) -> Attempts:
+        """What makes the model, and what was lost since the last close."""
+        batch = set(self._ready.pop(0)) if self._ready else set()
+        now: list[Attempt] = []
+        later: list[Attempt] = []
+        for end in self.ends:
+            (now if end.censored or (end.client, end.begun_round) in batch else later).append(end)
+        self.ends = later
+        waiting = self.dispatch.waiting
+        for client, begun_round in batch:
+            if waiting.get(client) == begun_round:
+                del waiting[client]
+        return Ended(now)
+
+    def state_dict(self) -> State:
+        """What is ready, and what came late, too."""
+        return {**super().state_dict(), "late": list(self._late), "ready": [list(batch) for batch in self._ready]}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._late = [(client, round) for client, round in state["late"]]
+        self._ready = [[(client, round) for client, round in batch] for batch in state["ready"]]
+        for number in self.dispatch.scheduler.groups:
+            self._set_alarm(number)
+
+
+class OpenGroups(Instrument):
+    """How many groups are under way as a round closes."""
+
+    def __init__(self, *, scheduler: StepScheduler) -> None:
+        self.scheduler = scheduler
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """`groups`."""
+        return {"groups": len(self.scheduler.groups)}
+
+
+def compass_server(
+    *,
+    pool: ClientPool,
+    learner: Learner,
+    min_steps: int = 20,
+    max_steps: int = 100,
+    slack: float = 1.5,
+    channels: OwnLinks | None = None,
+    retain: Callable[[list[int]], None] | None = None,
+) -> RoundServer:
+    """Rounds one after the other. Steps and `slack` as of `StepScheduler`, `retain` as of `RoundLoop`."""
+    channels = channels or OwnLinks()
+    scheduler = StepScheduler(clients=pool.count, least=min_steps, most=max_steps, slack=slack)
+    dispatch = BySteps(pool=pool, learner=learner, scheduler=scheduler)
+    loop = RoundLoop(
+        clock=pool.clock,
+        pool=pool,
+        dispatch=dispatch,
+        close=GroupComplete(pool=pool, dispatch=dispatch),
+        learner=learner,
+        instruments=[OpenGroups(scheduler=scheduler), *channels.instruments],
+        assignment=channels.assignment,
+        retain=retain,
+    )
+    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)

@@ -1,0 +1,139 @@
+"""FedCompass's scheduler: groups of clients that are expected to arrive together, and the steps that make them do so.
+
+Li et al., "FedCompass", ICLR 2024, Algorithms 1 and 2. It knows of time what it is told (`netsim.servers.compass`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, State
+
+_EVER = float("inf")
+_NEW = 0.9
+"""The weight of the newest measurement of a client's seconds per step."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Clients that are expected to arrive together."""
+
+    expected_s: float
+    latest_s: float
+    members: list[int]
+    arrived: list[int] = field(default_factory=list)
+    """Those of them whose updates wait for the others."""
+
+
+class StepScheduler:
+    """Who is in which group, and how many steps each is given (FedCompass, Algorithms 1 and 2).
+
+    `least`, `most`: Q_min and Q_max. `slack`: lambda, how much longer than expected a group may take. Raises ValueError for steps
+    below 1, a least above the most, and a slack below 1.
+    """
+
+    def __init__(self, *, clients: int, least: int, most: int, slack: float) -> None:
+        if least < 1:
+            raise ParameterError("min_steps", least, "must be at least 1 step")
+        if most < least:
+            raise ParameterError("max_steps", most, f"must be at least the {least} steps of min_steps")
+        if not 1.0 <= slack < _EVER:
+            raise ParameterError("slack", slack, "must be >= 1 and finite")
+        self.least, self.most, self.slack = least, most, slack
+        self.step_s: FloatArray = np.full(clients, np.nan)
+        """(K,) seconds per step of each client; NaN: it has not arrived yet."""
+        self.groups: dict[int, Group] = {}
+        """By number, in the order of their creation."""
+        self.group_of: dict[int, int] = {}
+        """The group of each client that has one; -1: it is later than its group."""
+        self._number = 0
+
+    def measure(self, client: int, seconds: float, steps: int) -> None:
+        """`client` took so long for so many steps, its messages included."""
+        new, old = seconds / steps, float(self.step_s[client])
+        self.step_s[client] = new if math.isnan(old) else (1.0 - _NEW) * old + _NEW * new
+
+    def assign(self, client: int, now_s: float) -> tuple[int, int | None]:
+        """Steps for `client` from now on, and the number of a group made for it; None: it joins one, or has no speed yet."""
+        step_s = float(self.step_s[client])
+        if math.isnan(step_s):
+            return self.most, None
+        best, joined = 0, -1
+        for number, group in self.groups.items():
+            steps = _steps(group.expected_s - now_s, step_s)
+            if self.least <= steps <= self.most and steps >= best:
+                best, joined = int(steps), number
+        if joined >= 0:
+            self.groups[joined].members.append(client)
+            self.group_of[client] = joined
+            return best, None
+        return self._create(client, now_s, step_s)
+
+    def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:
+        """A group whose members arrive when the fastest of another group could have made all steps once more."""
+        found = [
+            _steps(group.latest_s + self._fastest_s(group) * self.most - now_s, step_s)
+            for group in self.groups.values()
+            if now_s < group.latest_s
+        ]
+        may = [int(steps) for steps in found if steps <= self.most]
+        steps = max(self.least, max(may)) if may else self.most
+        self._number += 1
+        takes_s = steps * step_s
+        self.groups[self._number] = Group(now_s + takes_s, now_s + takes_s * self.slack, [client])
+        self.group_of[client] = self._number
+        return steps, self._number
+
+    def _fastest_s(self, group: Group) -> float:
+        return float(self.step_s[group.members].min())
+
+    def arrive(self, client: int) -> list[int] | None:
+        """`client` has arrived; the clients of its group, if it was the last of them: the group is over. None: it waits."""
+        group = self.groups[self.group_of[client]]
+        group.arrived.append(client)
+        return self._complete(self.group_of[client])
+
+    def leave(self, client: int) -> list[int] | None:
+        """`client` will not arrive; the clients of its group that have, if all others have. None: there is nothing to do."""
+        number = self.group_of.pop(client, -1)
+        if number < 0:
+            return None
+        self.groups[number].members.remove(client)
+        return self._complete(number)
+
+    def _complete(self, number: int) -> list[int] | None:
+        group = self.groups[number]
+        if len(group.arrived) < len(group.members):
+            return None
+        return self.close(number)
+
+    def close(self, number: int) -> list[int]:
+        """The group is over: its clients that have arrived; the others are late."""
+        group = self.groups.pop(number)
+        for client in group.members:
+            self.group_of[client] = -1
+        for client in group.arrived:
+            del self.group_of[client]
+        return group.arrived
+
+    def state_dict(self) -> State:
+        groups = {n: [g.expected_s, g.latest_s, list(g.members), list(g.arrived)] for n, g in self.groups.items()}
+        return {"step_s": self.step_s.copy(), "groups": groups, "group_of": dict(self.group_of), "number": self._number}
+
+    def load_state_dict(self, state: State) -> None:
+        self.step_s = np.array(state["step_s"], np.float64)
+        self.groups = {n: Group(e, latest, list(m), list(a)) for n, (e, latest, m, a) in state["groups"].items()}
+        self.group_of = dict(state["group_of"])
+        self._number = state["number"]
+
+
+def _steps(span_s: float, step_s: float) -> float:
+    """Whole steps in so many seconds; inf where they take no time."""
+    return math.floor(span_s / step_s) if step_s > 0.0 else _EVER
