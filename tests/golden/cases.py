@@ -85,7 +85,7 @@ def cut(tables: dict[str, Any]) -> dict[str, Any]:
 def _rounds(kind: str, trains: bool) -> int:
     if trains:
         return {"asynchronous": 6, "buffered": 6}.get(kind, 3)
-    return {"asynchronous": 40, "safa": 9, "fl-fa": 4, "fl-da": 3}.get(kind, 12)
+    return {"asynchronous": 40, "safa": 5, "fl-fa": 4, "fl-da": 3}.get(kind, 12)
 
 
 def _small_learner(learner: dict[str, Any], clients: int) -> dict[str, Any]:
