@@ -163,13 +163,15 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
 
 
 def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """A table as several, each with the first `kept` columns and no more of the others than a terminal shows."""
+    """A table as several, each with the first `kept` columns as one, and no more of the others than a terminal shows."""
     from analysis.report.tables import MOST_COLUMNS
 
     header, rows = cells
-    for first in range(kept, len(header), MOST_COLUMNS):
-        shown = [*range(kept), *range(first, min(first + MOST_COLUMNS, len(header)))]
-        yield [header[index] for index in shown], [[row[index] for index in shown] for row in rows]
+    # What stands in two columns elsewhere needs the room of a number.
+    most = MOST_COLUMNS if kept == 1 else MOST_COLUMNS - 1
+    for first in range(kept, len(header), most):
+        narrow = [[", ".join(row[:kept]), *row[first : first + most]] for row in (header, *rows)]
+        yield narrow[0], narrow[1:]
 
 
 def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
