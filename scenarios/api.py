@@ -196,6 +196,7 @@ def sweep(
     allow_changed_code: bool = False,
     figures: bool = True,
     tables: Iterable[str] = ("rounds",),
+    event_limit: int | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
@@ -204,7 +205,8 @@ def sweep(
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
     `jobs`: processes, default all cores. `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or
     "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md).
-    `tables`: of all runs, gathered in the folder `dataset`. The rest as for `run`. Raises ScenarioError, a ValueError.
+    `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run. The rest as for `run`.
+    Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
@@ -222,7 +224,7 @@ def sweep(
             progress(sum(rounds), most)
 
     if out is None:
-        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler)
+        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler, event_limit=event_limit)
     folder = Path(out)
     written_sweep.sweep(
         planned,
@@ -235,6 +237,7 @@ def sweep(
         scheduler=scheduler,
         send_back=send_back,
         tables=tables,
+        event_limit=event_limit,
     )
     done = analysis.open_sweep(folder)
     add_comparison(folder, done, done.compare(), figures=figures)

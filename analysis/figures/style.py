@@ -15,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.words import described, hidden_words
+from analysis.whole_files import write_whole
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, told apart with any colour vision; without their yellow, which is faint on white."""
@@ -176,7 +177,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
     if format not in _METADATA:
         raise ValueError(f"{path}: a figure is written as {', '.join(f'.{name}' for name in _METADATA)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(image_of(figure, format))
+    write_whole(path, image_of(figure, format))
     return path
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from contextlib import closing
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from analysis.perfetto.events import Events
 from analysis.results import Run
 from analysis.sources import TableName
+from analysis.whole_files import in_place_of
 
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
 _AT_ONCE = 4096
@@ -32,7 +34,7 @@ def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None
     if not any(piece.num_rows for piece in _pieces(run, "rounds", first, last)):
         raise ValueError(f"{run.source.place}: has no round from {first} to {'the end' if last is None else last}")
     count = 0
-    with closing(_open(path)) as file:
+    with in_place_of(path) as begun, begun.open("wb") as raw, closing(_text(raw, path)) as file:
         file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
         events = _events(run, first, last)
         while lines := list(islice(events, _AT_ONCE)):
@@ -42,10 +44,11 @@ def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None
     return count
 
 
-def _open(path: Path) -> TextIO:
+def _text(raw: BinaryIO, path: Path) -> TextIO:
+    """What writes text to `raw`, the file of the content of `path`."""
     if path.suffix == ".gz":
-        return gzip.open(path, "wt", compresslevel=_LEVEL, encoding="utf-8")
-    return path.open("w", encoding="utf-8")
+        return TextIOWrapper(gzip.GzipFile(path.with_suffix("").name, "wb", _LEVEL, raw), encoding="utf-8")
+    return TextIOWrapper(raw, encoding="utf-8")
 
 
 def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[Any]:

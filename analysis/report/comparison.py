@@ -16,6 +16,7 @@ from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
 from analysis.sweeps import Sweep
 from analysis.targets import UNLIMITED, Cost, Extent, common_extent
+from analysis.whole_files import in_place_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,10 +254,11 @@ def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison
         raise ValueError(f"path = {str(path)!r}: must end in .parquet or .csv")
     table = _flat_table(compare(sweep) if comparison is None else comparison)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".csv":
-        pyarrow.csv.write_csv(table, path)
-    else:
-        pyarrow.parquet.write_table(table, path)
+    with in_place_of(path) as begun:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, begun)
+        else:
+            pyarrow.parquet.write_table(table, begun)
     return path
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.report.blocks import Table
+from analysis.whole_files import write_whole
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -97,6 +98,6 @@ def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     for table in tables:
         for ending, text in WRITERS.items():
             path = folder / f"{table.name}.{ending}"
-            path.write_text(text(table), encoding="utf-8")
+            write_whole(path, text(table).encode())
             written.append(path)
     return written

@@ -25,6 +25,7 @@ from analysis.results import Run, open_run
 from analysis.statistics import run_metrics
 from analysis.studies.timing import MARGIN
 from analysis.sweeps import open_sweep
+from analysis.whole_files import write_whole
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 
@@ -110,7 +111,7 @@ def write_report(
     # A page has titles and notes as text of its own.
     document = drawn(replace(its.look, title="", notes=False) if file.suffix == ".html" else its.look)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_written(document, file), encoding="utf-8")
+    write_whole(file, _written(document, file).encode())
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     if images:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from netsim.core.protocols import DelayLaw, FloatArray, IntArray
+from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray
 from netsim.simulation import BY_ABSENCE, BY_EVENTS, BY_ROUNDS, BY_TIME
 from scenarios.build.changes import never_reached
 from scenarios.build.population import Population
@@ -67,6 +67,24 @@ def shortest_s(timeline: HasLaws, entities: IntArray) -> FloatArray:
 def least_s(timeline: Any, entities: IntArray) -> float:
     """The least duration that any of a timeline's laws allows any of `entities`, in seconds."""
     return float(shortest_s(timeline, entities).min())
+
+
+def never_begins(scenario: Scenario, presence: Availability, draws: Draws) -> list[Caution]:
+    """A run that is over before enough clients have come for its first round; `presence` is left as it was."""
+    if is_own("availability", scenario.availability.kind) or scenario.script is not None:
+        return []  # what they do, only the run shows
+    before = presence.state_dict()
+    presence.advance(0.0, draws)
+    come_s = np.sort(np.where(presence.on, 0.0, presence.next_change_s))
+    presence.load_state_dict(before)
+    need = min(scenario.server.needed_clients, len(come_s))
+    first_s, limit_s = float(come_s[need - 1]), scenario.time_limit_s
+    if not first_s or (first_s < np.inf and (limit_s is None or first_s < limit_s)):
+        return []
+    when = "never" if first_s == np.inf else f"at {first_s:.10g} s at the earliest"
+    text = f"availability.kind = {scenario.availability.kind!r}: {need} clients, which a round waits for, are present {when}"
+    after = "" if limit_s is None else f", and time_limit_s = {limit_s!r} ends the run before"
+    return [Caution("nobody-comes", f"{text}{after}; no round can begin: give other times of presence, or more time")]
 
 
 def _deadline(scenario: Scenario, population: Population, needed_s: FloatArray) -> list[Caution]:

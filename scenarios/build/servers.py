@@ -24,7 +24,7 @@ def synchronous(world: World) -> Composed:
         learner=world.learner,
         streams=world.streams,
         wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
-        need=section.per_round if section.when_short == "wait" else 1,
+        need=section.needed_clients,
         meter=world.meter(section.per_round),
         channels=channels,
         probing=world.probing(pool),

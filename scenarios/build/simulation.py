@@ -25,7 +25,7 @@ from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.bandwidth import Carried, build_carrier, varies
 from scenarios.build.devices import filled
-from scenarios.build.doubtful import before_run, least_s
+from scenarios.build.doubtful import before_run, least_s, never_begins
 from scenarios.build.endless import refuse_endless
 from scenarios.build.energy import build_energy
 from scenarios.build.laws import timeline
@@ -155,7 +155,10 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         delays=delays,
         channels=composed.channels,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
-        cautions=tuple(before_run(scenario, population, delays, worked, besides_s)),
+        cautions=(
+            *before_run(scenario, population, delays, worked, besides_s),
+            *never_begins(scenario, availability, streams["availability"]),
+        ),
     )
 
 

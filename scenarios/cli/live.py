@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from netsim.servers.loop import Alteration
 from scenarios.cli.output import err_console
+from scenarios.cli.waiting import Watch, watched
 from scenarios.runs.summary import Summing
 
 if TYPE_CHECKING:
@@ -60,8 +61,12 @@ class Look:
     counts: dict[str, int] = field(default_factory=dict)
     last: LastClients = field(default_factory=LastClients)
 
+    waits: str = ""
+    """What a round that takes long waits for."""
+
     def take(self, simulation: Simulation) -> None:
         """A round has closed."""
+        self.waits = ""
         recorder = simulation.recorder
         assert isinstance(recorder, Summing)
         row, totals = recorder.last, recorder.totals
@@ -104,6 +109,8 @@ class Look:
             told.append(("most often last", named))
         if not math.isnan(self.left_s):
             told.append(("time left", clock(self.left_s)))
+        if self.waits:
+            told.append(("under way", self.waits))
         return told
 
     def line(self) -> str:
@@ -137,19 +144,60 @@ def logged(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]
         log.close()
 
 
+class Shown(Protocol):
+    """A display of a run."""
+
+    def begin(self, simulation: Simulation) -> None:
+        """The run that is shown begins: a round that takes long says what it waits for."""
+
+    def __call__(self, simulation: Simulation) -> None:
+        """A round has closed."""
+
+
+class NotShown:
+    """No display."""
+
+    def begin(self, simulation: Simulation) -> None:
+        return None
+
+    def __call__(self, simulation: Simulation) -> None:
+        return None
+
+
+@dataclass
+class _Display:
+    """A display that is told of rounds as they close, and in between looks whether one takes long."""
+
+    told: Callable[[Simulation], None]
+    watch: Watch
+
+    def begin(self, simulation: Simulation) -> None:
+        self.watch.begin(simulation)
+
+    def __call__(self, simulation: Simulation) -> None:
+        self.watch.closed()
+        self.told(simulation)
+
+
 @contextmanager
-def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator[Callable[[Simulation], None]]:
-    """Show a run while the block lasts; yields what is to be called after each of its rounds."""
+def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator[Shown]:
+    """Show a run while the block lasts; yields what is to be told of it."""
     if quiet:
-        yield lambda simulation: None
+        yield NotShown()
         return
     look = Look(name, rounds, limit_s)
-    with _panel(look) if err_console.is_terminal else _lines(look) as shown:
-        yield shown
+    with _panel(look) if err_console.is_terminal else _lines(look) as (told, say):
+        watch = Watch(say)
+        with watched(watch):
+            yield _Display(told, watch)
+
+
+Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
+"""What is told of a round that has closed, and of what one waits for."""
 
 
 @contextmanager
-def _lines(look: Look) -> Iterator[Callable[[Simulation], None]]:
+def _lines(look: Look) -> Iterator[Telling]:
     said = [time.perf_counter()]
 
     def told(simulation: Simulation) -> None:
@@ -159,13 +207,16 @@ def _lines(look: Look) -> Iterator[Callable[[Simulation], None]]:
             said[0] = now
             err_console.print(look.line(), highlight=False, soft_wrap=True)
 
-    yield told
+    def say(waits: str) -> None:
+        err_console.print(f"{look.name}: {waits}", highlight=False, soft_wrap=True)
+
+    yield told, say
     if look.first is not None:
         err_console.print(look.line(), highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def _panel(look: Look) -> Iterator[Callable[[Simulation], None]]:
+def _panel(look: Look) -> Iterator[Telling]:
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -188,5 +239,10 @@ def _panel(look: Look) -> Iterator[Callable[[Simulation], None]]:
                 seen[0] = now
                 shown.update(drawn(), refresh=True)
 
-        yield told
+        def say(waits: str) -> None:
+            look.waits = waits
+            shown.update(drawn(), refresh=True)
+
+        yield told, say
+        look.waits = ""
         shown.update(drawn(), refresh=True)

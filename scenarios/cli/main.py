@@ -111,6 +111,7 @@ def run(
             told(simulation)
             shown(simulation)
 
+        shown.begin(built.simulation)
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs)
     tell(summary, folder, shown=built.cautions, strict=strict)
 
@@ -143,7 +144,13 @@ def resume(
             told(simulation)
             shown(simulation)
 
-        summary = go_on(folder, after_round=after_round, allow_changed_code=allow_changed_code, event_limit=event_limit)
+        summary = go_on(
+            folder,
+            after_round=after_round,
+            allow_changed_code=allow_changed_code,
+            event_limit=event_limit,
+            begin=shown.begin,
+        )
     tell(summary, folder)
 
 
@@ -181,6 +188,7 @@ def sweep(
     gathered: Annotated[
         str, typer.Option("--tables", metavar="LIST", help="Tables of all runs to gather in the folder dataset; none: none.")
     ] = "rounds",
+    event_limit: EventLimit = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a run is simulated again whose worker was killed.")] = 2,
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -212,6 +220,7 @@ def sweep(
             scheduler=scheduler,
             send_back=send_back,
             retries=retries,
+            event_limit=event_limit,
             tables=() if gathered == "none" else gathered.split(","),
         )
     _compare(folder, figures)

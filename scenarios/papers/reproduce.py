@@ -123,6 +123,7 @@ def write(document: Document, out: Path) -> list[Path]:
     from analysis.report.exports import write_tables
     from analysis.report.html import html, inline_svg
     from analysis.report.markdown import markdown
+    from analysis.whole_files import write_whole
 
     figures = out / "figures"
     for picture in document.pictures:
@@ -131,8 +132,8 @@ def write(document: Document, out: Path) -> list[Path]:
     write_tables(document.tables, out / "tables")
     page, text = out / "result.html", out / "result.md"
     made = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
-    page.write_text(made, encoding="utf-8")
-    text.write_text(markdown(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}), encoding="utf-8")
+    write_whole(page, made.encode())
+    write_whole(text, markdown(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}).encode())
     return [page, text]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from analysis.sources import read_json
+from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import MANIFEST, begun, ended, read_summary
 from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
@@ -64,15 +65,19 @@ def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
 
 
 def _id(out: Path) -> str | None:
-    """The identity of a run that can be read."""
+    """The identity of a run that can be read, and that no limit of events cut short."""
     try:
-        return read_summary(out).get("run_id")
+        told = read_summary(out)
     except UserError:
         return None
+    return None if told["ended"] == BY_EVENTS else told.get("run_id")
 
 
-def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool) -> Found:
+def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
     """What there is of a run in `folder`.
+
+    One that is limited in its events, or was, counts as complete where it came to its own end, or is simulated again: how far
+    its events went is not kept.
 
     Raises ChangedError where it is complete, or can go on, but was simulated with other code of the user's (unless
     `allow_changed_code`, then it warns) or by another version of netsim; UserError where it is damaged.
@@ -82,12 +87,12 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool) -> Found:
         return "nothing"
     how = ended(out)
     if how in (None, INTERRUPTED):
-        if not checkpoint.exists(out):
+        if not checkpoint.exists(out) or event_limit is not None:
             return "nothing"
         _refuse_code(out, latest(noted_code(out)), wanted.code, allow_changed_code)
         return "cut off"
     told = read_summary(out)
-    if not told.get("books", {}).get("balanced", True):
+    if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):
         return "nothing"
     if told.get("run_id") == wanted.id:
         return "complete"
@@ -114,7 +119,12 @@ def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) 
 
 
 def look_at_all(
-    wanted: Mapping[int, Wanted], folder: Path, *, allow_changed_code: bool, damaged: Callable[[int, str], None]
+    wanted: Mapping[int, Wanted],
+    folder: Path,
+    *,
+    allow_changed_code: bool,
+    damaged: Callable[[int, str], None],
+    event_limit: int | None = None,
 ) -> dict[int, Found]:
     """`look` at every run, by its number; `damaged` is told of those that cannot be read, which are left out."""
     found: dict[int, Found] = {}
@@ -122,7 +132,7 @@ def look_at_all(
         warnings.simplefilter("always")
         for index, w in wanted.items():
             try:
-                found[index] = look(w, folder, allow_changed_code=allow_changed_code)
+                found[index] = look(w, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
             except ChangedError:
                 raise
             except UserError as error:

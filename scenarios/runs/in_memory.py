@@ -68,11 +68,13 @@ def sweep_in_memory(
     jobs: int | None = None,
     progress: Callable[[list[int]], None] | None = None,
     scheduler: str | None = None,
+    event_limit: int | None = None,
 ) -> Sweep:
     """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
 
     `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
-    or whose worker is killed time and again, is `missing`, with a warning. Raises UserError where all are.
+    or whose worker is killed time and again, is `missing`, with a warning. `event_limit`: every run ends after so many events.
+    Raises UserError where all are missing.
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
@@ -82,6 +84,9 @@ def sweep_in_memory(
     runs = dict(enumerate(planned.runs))
     stop = StopRequest()
 
+    def work(index: int) -> _InWorker:
+        return _InWorker(runs[index], given, event_limit)
+
     def lost(index: int, killed: Killed, again: bool) -> None:
         failures.lost(runs[index], killed.reason, again)
 
@@ -89,7 +94,7 @@ def sweep_in_memory(
     modules = planned.modules("scenarios.runs.in_memory")
     elsewhere = opened(jobs=jobs, scheduler=scheduler, runs=len(runs), send_back=scheduler is not None, modules=modules)
     with elsewhere as workers, watching(workers, progress, stop):
-        done = attempt_all(workers, runs, lambda index: _InWorker(runs[index], given), stop, retries=RETRIES, lost=lost)
+        done = attempt_all(workers, runs, work, stop, retries=RETRIES, lost=lost)
         for index, result in done:
             if isinstance(result, str):
                 failures.add(runs[index], result)
@@ -120,22 +125,27 @@ class _InWorker:
     planned: Planned
     given: dict[str, Any]
     """The classes that only the process knows that asks for it."""
+    event_limit: int | None
+    """End after so many events."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.given, self.planned.packed())
+        return _unpacked, (self.given, self.event_limit, self.planned.packed())
 
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
         """What the run leaves, or what went wrong in it by a mistake of the user's."""
         planned = self.planned
         try:
             built = build(planned.scenario)
+            built.simulation.limit_events(self.event_limit)
             done = run_in_memory(built, planned.scenario, after_round=lambda simulation: board.tell(simulation.server.round))
         except UserError as error:
             return f"variant {planned.variant}, seed {planned.seed}: {error}"
         return done.summary(), done.scenario_text(), done.tables
 
 
-def _unpacked(given: dict[str, Any], planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
+def _unpacked(
+    given: dict[str, Any], event_limit: int | None, planned: tuple[str, str, int, dict[str, Any]]
+) -> _InWorker:
     """The same in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
-    return _InWorker(unpacked(*planned), given)
+    return _InWorker(unpacked(*planned), given, event_limit)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import socket
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from scenarios.schema.errors import UserError
 
@@ -17,16 +20,96 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of an existing folder; raises UserError where another holds it.
 
     The operating system keeps the lock with the open folder, not in a file: it ends with the process, however that ends, and none
-    is ever stale.
+    is ever stale. Where a file system locks no folders (some network file systems), a file beside the folder takes its place.
     """
-    handle = os.open(folder, os.O_RDONLY)
+    handle, by_file = os.open(folder, os.O_RDONLY), False
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(f"{folder}: another process writes there; wait until it has ended, or name another folder") from error
-        except OSError as error:  # some network file systems lock no folders
-            warnings.warn(f"{folder}: cannot be locked ({error.strerror}); see that no second process writes there", stacklevel=3)
-        yield
+        except OSError:
+            by_file = True
+        with _by_file(folder) if by_file else nullcontext():
+            yield
     finally:
         os.close(handle)
+
+
+def lock_file(folder: Path) -> Path:
+    """The file that says who writes a folder, where the folder itself cannot be locked."""
+    whole = folder.resolve()
+    return whole.with_name(f".{whole.name}.netsim-lock")
+
+
+@contextmanager
+def _by_file(folder: Path) -> Iterator[None]:
+    path, mine = lock_file(folder), _process(os.getpid())
+    while not _created(path, mine):
+        holder = _holder(path)
+        if holder is not None and not _has_ended(holder):
+            who = f"process {holder['pid']} on {holder['host']} writes there" if holder else "another process writes there"
+            raise UserError(f"{folder}: {who}; wait until it has ended, or name another folder (has it ended? remove {path})")
+        if holder is not None:
+            _remove(path, holder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _created(path: Path, content: dict[str, Any]) -> bool:
+    """Whether the lock is ours now; without one, where none can be made, there is a warning."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            json.dump(content, file)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        told = f"{path}: cannot be made ({error.strerror}), and the folder cannot be locked"
+        warnings.warn(f"{told}; see that no second process writes there", stacklevel=5)
+    return True
+
+
+def _holder(path: Path) -> dict[str, Any] | None:
+    """What a lock says of who holds it; empty: it cannot be told; None: it has gone meanwhile."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) and isinstance(held.get("pid"), int) and "host" in held else {}
+
+
+def _process(pid: int) -> dict[str, Any]:
+    """A process of this machine; `started` tells it from a later one of the same number, where the system says."""
+    started = None
+    with suppress(OSError, IndexError):
+        started = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    return {"pid": pid, "host": socket.gethostname(), "started": started}
+
+
+def _has_ended(holder: dict[str, Any]) -> bool:
+    """Whether a lock is stale: its process was one of this machine, and is no more."""
+    if not holder or holder["host"] != socket.gethostname():
+        return False
+    try:
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return bool(_process(holder["pid"])["started"] != holder.get("started"))
+
+
+def _remove(path: Path, stale: dict[str, Any]) -> None:
+    """Remove a stale lock, but not one that another process has put in its place meanwhile."""
+    mine = path.with_name(f"{path.name}-{os.getpid()}")
+    with suppress(FileNotFoundError):
+        path.rename(mine)
+        if _holder(mine) == stale:
+            mine.unlink()
+        else:
+            mine.rename(path)

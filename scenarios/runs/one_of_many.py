@@ -49,6 +49,8 @@ class OneRun:
     out: Path | None
     resume: bool
     """Go on from the checkpoint in its folder."""
+    event_limit: int | None = None
+    """End after so many events."""
 
     def __call__(self, board: Board) -> Done:
         """Simulate it."""
@@ -87,7 +89,7 @@ class OneRun:
             # Whether the code of the attempt before may be another was asked before any run began.
             summary = go_on(out, after_round=count, allow_changed_code=True)
         else:
-            summary = run(self.planned.scenario, out, overwrite=True, after_round=count)
+            summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit)
         return bool(summary["ended"] == INTERRUPTED)
 
 

@@ -54,16 +54,19 @@ def run(
     strict: bool = False,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
+    event_limit: int | None = None,
 ) -> dict[str, Any]:
     """Run `scenario` into the folder `out` and return its summary.
 
     Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
     Every `checkpoint_s` seconds of wall time, and then, the state is kept for `go_on`, until the run has come to its end.
-    What it is warned of stands in the summary. Raises UserError, with nothing written and nothing deleted, for whatever the user
+    What it is warned of stands in the summary. `event_limit`: end after so many events.
+    Raises UserError, with nothing written and nothing deleted, for whatever the user
     can fix; with `strict` for what is known to be doubtful before it runs, too.
     """
     check_run(Path(out), overwrite)
     built = build(scenario, strict=strict)
+    built.simulation.limit_events(event_limit)
     return simulate(built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s)
 
 
@@ -115,11 +118,13 @@ def go_on(
     checkpoint_s: float = CHECKPOINT_S,
     allow_changed_code: bool = False,
     event_limit: int | None = None,
+    begin: Callable[[Simulation], None] = lambda simulation: None,
 ) -> dict[str, Any]:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
     The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
-    scenario's. `event_limit`: end after so many further events. Raises UserError, also where the code of the user's own
+    scenario's. `event_limit`: end after so many further events. `begin` is told of it before it goes on. Raises
+    UserError, also where the code of the user's own
     components is another by now, unless `allow_changed_code` (the summary then says so), and where a script does otherwise than
     it did before the checkpoint.
     """
@@ -134,6 +139,7 @@ def go_on(
             refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
         built = build(scenario)
         built.simulation.limit_events(event_limit)
+        begin(built.simulation)
         if state is None:
             given = given_tables(built, scenario)
             files = files_of(scenario, given)

@@ -44,6 +44,7 @@ def sweep(
     scheduler: str | None = None,
     send_back: bool = False,
     tables: Iterable[str] = (),
+    event_limit: int | None = None,
 ) -> Path:
     """Run all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
 
@@ -53,6 +54,7 @@ def sweep(
     `resume`: runs of an earlier attempt that are complete stay as they are, also where the plan has others now (a run is known by
     its identity, see `identity`), those cut off go on from their last checkpoint. Where the code of the user's own components is
     another than theirs, that is refused, unless `allow_changed_code`.
+    `event_limit`: every run ends after so many events; where an attempt goes on, such runs are simulated again.
     `tables` of all runs are gathered into one data set (see `dataset`).
     A run that goes wrong keeps no other from its end; it is told when all have ended. One whose worker is killed is simulated
     again, at most `retries` times. `progress` is called some times a second with the rounds done of every run. Interrupted
@@ -71,7 +73,7 @@ def sweep(
         _try_learners(workers, planned.runs)
         with made(folder), locked(folder):
             check_sweep(folder, overwrite or resume, paths)  # another process may have begun a sweep there since
-            under_way = _UnderWay(planned, folder, workers, send_back)
+            under_way = _UnderWay(planned, folder, workers, send_back, event_limit)
             workers.require(folder)
             under_way.open(resume, allow_changed_code)
             with stop_requests() as stop, watching(workers, progress, stop):
@@ -92,9 +94,9 @@ def sweep(
 class _UnderWay:
     """A sweep, from what an earlier attempt left of it to the list of what is complete."""
 
-    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool) -> None:
+    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, event_limit: int | None) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
-        self._send_back = send_back
+        self._send_back, self._event_limit = send_back, event_limit
         self._wanted: dict[int, Wanted] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
@@ -132,7 +134,13 @@ class _UnderWay:
     def _look(self, wanted: dict[int, Wanted], allow_changed_code: bool) -> None:
         """Look what an earlier attempt left of runs that are wanted, and want them."""
         damaged: dict[int, str] = {}
-        found = look_at_all(wanted, self._folder, allow_changed_code=allow_changed_code, damaged=damaged.__setitem__)
+        found = look_at_all(
+            wanted,
+            self._folder,
+            allow_changed_code=allow_changed_code,
+            damaged=damaged.__setitem__,
+            event_limit=self._event_limit,
+        )
         moved = elsewhere({index: wanted[index] for index, what in found.items() if what == "nothing"}, self._folder)
         paths = [w.planned.path for w in wanted.values()]
         extend_sweep(self._folder, paths)
@@ -156,12 +164,13 @@ class _UnderWay:
         def work(index: int) -> OneRun:
             wanted = self._wanted[index]
             out = None if self._send_back else self._folder / wanted.planned.path
-            return OneRun(wanted.planned, wanted.code, out, resume=index in self._cut_off and out is not None)
+            resume = index in self._cut_off and out is not None
+            return OneRun(wanted.planned, wanted.code, out, resume=resume, event_limit=self._event_limit)
 
         def lost(index: int, killed: Killed, again: bool) -> None:
             planned = self._wanted[index].planned
             self.failures.lost(planned, killed.reason, again)
-            if checkpoint.exists(self._folder / planned.path):
+            if checkpoint.exists(self._folder / planned.path) and self._event_limit is None:
                 self._cut_off.add(index)
 
         for index, done in attempt_all(self._workers, open_runs, work, stop, retries=retries, lost=lost):
@@ -173,6 +182,7 @@ class _UnderWay:
         if done.stopped:
             stop.asked = True
             with suppress(UserError):  # it may have come to its end all the same
+                # One that is limited in its events is simulated again by the attempt that goes on.
                 if look(self._wanted[index], self._folder, allow_changed_code=True) == "complete":
                     self._complete.add(index)
         elif done.error:

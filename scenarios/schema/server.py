@@ -52,6 +52,11 @@ class Server(Component):
         return limit
 
     @property
+    def needed_clients(self) -> int:
+        """How many clients must be present for a round to begin, at least."""
+        return 1
+
+    @property
     def updates_at_once(self) -> int:
         """How many updates an aggregation is of where none is lost or late; 1 where that is not certain."""
         return 1

@@ -65,6 +65,11 @@ class Synchronous(Server):
             raise problem(("server", "first"), self.first, f"must be at most the {self.per_round} clients of server.per_round")
 
     @property
+    def needed_clients(self) -> int:
+        """All that are selected, where a round waits for them."""
+        return self.per_round if self.when_short == "wait" else 1
+
+    @property
     def updates_at_once(self) -> int:
         """Of all that are awaited, unless a deadline comes before."""
         return 1 if self.deadline_s is not None else self.first or self.per_round

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,3 +312,31 @@ def test_workers_of_a_sweep_do_not_warn_for_themselves(shell, monkeypatch):
     code, _, err = shell.sweep("--seeds", "1,2")
     assert (code, said) == (0, [])
     assert (err.startswith("warning: belief.coupling = 0.5: the largest sum"), err.count("\n")) == (True, 1)
+
+
+def away(folder: Path, *until_s: float | None, **changes: Any) -> list[Any]:
+    """The cautions of a scenario in which the clients come at those times, None: never."""
+    lines = [f"{client},{start},1e9" for client, start in enumerate(until_s) if start is not None]
+    (folder / "there.csv").write_text("\n".join(["client,on_s,off_s", *lines]) + "\n")
+    there = {"kind": "trace", "path": str(folder / "there.csv")}
+    tables = {"name": "away", "rounds": 2, "clients": {"count": len(until_s)}, "policy": {"kind": "random"}}
+    tables |= {"server": {"per_round": 2}, "uplink": {"delay": {"kind": "constant", "value_s": 1.0}}, "availability": there}
+    built = build(parse(override(tables, changes)))
+    built.simulation.run()
+    shown = [caution.text for caution in built.cautions if caution.name == "nobody-comes"]
+    assert bool(shown) == (built.simulation.server.round == 0)
+    return shown
+
+
+def test_a_wait_for_clients_that_outlasts_the_run_is_told_of(tmp_path: Path) -> None:
+    day = 86400.0
+    (told,) = away(tmp_path, 0.0, 3 * day, 4 * day, time_limit_s=3600.0)
+    assert told == (
+        "availability.kind = 'trace': 2 clients, which a round waits for, are present at 259200 s at the earliest, and "
+        "time_limit_s = 3600.0 ends the run before; no round can begin: give other times of presence, or more time"
+    )
+    assert away(tmp_path, 0.0, 3 * day, 4 * day) == []
+    assert away(tmp_path, 0.0, 10.0, 4 * day, time_limit_s=3600.0) == []
+    assert away(tmp_path, 0.0, 3 * day, time_limit_s=3600.0, **{"server.when_short": "proceed"}) == []
+    (told,) = away(tmp_path, 3 * day, None, time_limit_s=2e6, **{"server.when_short": "wait"})
+    assert "are present never, and time_limit_s = 2000000.0 ends" in told

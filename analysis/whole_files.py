@@ -1,0 +1,27 @@
+"""Files that a reader finds as they were before, or complete: written under another name, and renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def in_place_of(path: Path) -> Iterator[Path]:
+    """Where to write what takes the place of the file `path` as the block ends well; else `path` stays as it was."""
+    begun = path.with_name(f".{path.name}.netsim-tmp")
+    begun.unlink(missing_ok=True)
+    try:
+        yield begun
+        begun.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            begun.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, or leave what is there; raises OSError."""
+    with in_place_of(path) as begun:
+        begun.write_bytes(content)

@@ -1,0 +1,92 @@
+"""A round that takes long says what it waits for, though nothing of it has ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netsim.clients.update import Update
+    from netsim.simulation import Simulation
+
+LONG_S = 10.0
+"""Seconds of wall time after which a round is told of, and again after as many."""
+_PHASES = ("downloading", "computing", "waiting to send", "sending")
+
+
+def waited_for(simulation: Simulation) -> str:
+    """What the round under way waits for."""
+    server: Any = simulation.server
+    pool = server.clients
+    under_way = pool.under_way
+    if not under_way:
+        next_s = float(pool.presence.next_change_s.min())
+        when = f", the next of whom comes or goes at {next_s:,.10g} s" if next_s < float("inf") else ""
+        here = int(pool.presence.on.sum())
+        return f"clients or messages: no update is under way, {here:,} of {pool.count:,} clients are present{when}"
+    # NaN: it has no outcome yet. Asking for `in_flight` would change the run.
+    begun = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
+    phases = Counter(map(_phase, begun))
+    told = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
+    return f"{under_way:,} updates" + (f" ({told})" if told else "")
+
+
+def _phase(update: Update) -> str:
+    if update.upload_start_s == update.upload_start_s:  # NaN: not reached
+        return "sending"
+    if update.compute_end_s == update.compute_end_s:
+        return "waiting to send"
+    return "computing" if update.compute_start_s == update.compute_start_s else "downloading"
+
+
+class Watch:
+    """Tells of a round that takes long; the run is looked at from another thread, which changes nothing."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._simulation: Simulation | None = None
+        self._since = self._told = time.perf_counter()
+
+    def begin(self, simulation: Simulation) -> None:
+        """The run that is looked at."""
+        self._simulation = simulation
+        self.closed()
+
+    def closed(self) -> None:
+        """A round has closed, or something else was said."""
+        self._since = self._told = time.perf_counter()
+
+    def look(self) -> None:
+        """Say what is waited for, if it is time to."""
+        now, simulation = time.perf_counter(), self._simulation
+        if simulation is None or now - self._told < LONG_S:
+            return
+        self._told = now
+        try:
+            waits = waited_for(simulation)
+        except RuntimeError:  # the run goes on meanwhile, and what was counted has changed
+            waits = f"{simulation.server.in_flight:,} updates"
+        round, at_s = simulation.server.round + 1, simulation.clock.now
+        self._say(f"round {round} has taken {now - self._since:.0f} s, up to {at_s:,.10g} s simulated; it waits for {waits}")
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Look at the run a few times a second while the block lasts."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LONG_S / 20):
+            watch.look()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

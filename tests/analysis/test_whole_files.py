@@ -1,0 +1,77 @@
+"""What is written with `--out` is there whole, or as it was before, whatever fails on the way."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import open_sweep, write_comparison, write_trace
+from analysis.figures.style import save_figure
+from analysis.perfetto import write
+from analysis.report.report import write_report
+from scenarios.runs.plan import plan
+from scenarios.runs.sweep import sweep
+from tests.helpers.small_scenario import small_tables
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("swept") / "sweep"
+    sweep(plan(small_tables() | {"sweep": {"seeds": [1]}}, "small"), folder, jobs=1)
+    return open_sweep(folder)
+
+
+def figure(done: Any, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    save_figure(Figure(), path)
+
+
+WRITERS: dict[str, Callable[[Any, Path], Any]] = {
+    "trace.json": lambda done, path: write_trace(next(iter(done)), path),
+    "trace.json.gz": lambda done, path: write_trace(next(iter(done)), path),
+    "comparison.csv": lambda done, path: write_comparison(done, path),
+    "comparison.parquet": lambda done, path: write_comparison(done, path),
+    "figure.png": figure,
+    "report.md": lambda done, path: write_report(done.path, path),
+}
+
+
+def broken(self: Path, data: bytes) -> int:
+    with self.open("wb") as file:
+        file.write(data[: len(data) // 2])
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+def some(run: Any, first: int, last: int | None) -> Iterator[str]:
+    yield "{}"
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+def half(table: Any, path: Path) -> None:
+    broken(path, b"half")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_was_there_stays_where_a_write_fails(
+    name: str, swept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    WRITERS[name](swept, path)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert path in before
+    monkeypatch.setattr(Path, "write_bytes", broken)
+    monkeypatch.setattr(write, "_events", some)
+    monkeypatch.setattr("pyarrow.csv.write_csv", half)
+    monkeypatch.setattr("pyarrow.parquet.write_table", half)
+    with pytest.raises(OSError, match="no space left"):
+        WRITERS[name](swept, path)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    path.unlink()
+    with pytest.raises(OSError, match="no space left"):
+        WRITERS[name](swept, path)
+    assert not path.exists()

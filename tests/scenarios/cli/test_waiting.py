@@ -1,0 +1,116 @@
+"""What a round that takes long says that it waits for."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.build.simulation import build
+from scenarios.cli import waiting
+from scenarios.cli.waiting import Watch, waited_for, watched
+from scenarios.runs.reading import override, parse
+from scenarios.runs.run import run, simulate
+from tests.helpers.rough_scenarios import rough
+from tests.helpers.small_scenario import Shell, small_tables
+from tests.reliability.swarm import different
+
+TIMES: dict[str, Any] = {
+    "clients": {"count": 3},
+    "server": {"per_round": 3},
+    "policy": {"kind": "all"},
+    "rounds": 2,
+    "downlink": {"delay": {"kind": "constant", "value_s": [1.0, 10.0, 1.0]}},
+    "compute": {"delay": {"kind": "constant", "value_s": [10.0, 1.0, 1.0]}},
+    "uplink": {"delay": {"kind": "constant", "value_s": 20.0}},
+}
+
+
+@pytest.mark.parametrize(
+    ("until_s", "told"),
+    [
+        (0.5, "3 updates (3 downloading)"),
+        (1.5, "3 updates (1 downloading, 2 computing)"),
+        (5.0, "3 updates (1 downloading, 1 computing, 1 sending)"),
+        (30.5, "2 updates (2 sending)"),
+    ],
+)
+def test_it_waits_for_updates_in_their_phases(until_s: float, told: str) -> None:
+    simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": until_s, "uplink": TIMES["uplink"]})).simulation
+    simulation.run()
+    assert waited_for(simulation) == told
+
+
+def test_it_waits_for_a_sub_channel() -> None:
+    tables = {"name": "waits", **TIMES, "time_limit_s": 13.0, "uplink": TIMES["uplink"] | {"sub_channels": 1}}
+    simulation = build(parse(tables)).simulation
+    simulation.run()
+    assert waited_for(simulation) == "3 updates (2 waiting to send, 1 sending)"
+
+
+def test_it_waits_for_clients_that_are_away(tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("client,on_s,off_s\n0,86400,90000\n1,86400,90000\n2,86400,90000\n")
+    there = {"kind": "trace", "path": str(tmp_path / "there.csv")}
+    simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": 50.0, "availability": there})).simulation
+    simulation.run()
+    told = "clients or messages: no update is under way, 0 of 3 clients are present, the next of whom comes or goes at 86,400 s"
+    assert waited_for(simulation) == told
+
+
+def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    watch = Watch(said.append)
+    simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": 5.0})).simulation
+    simulation.run()
+    watch.look()
+    watch.begin(simulation)
+    watch.look()
+    assert said == []
+    monkeypatch.setattr(waiting, "LONG_S", 0.0)
+    watch.look()
+    assert re.fullmatch(r"round 1 has taken 0 s, up to 5 s simulated; it waits for 3 updates \(.*\)", said[0])
+    monkeypatch.setattr(waiting, "LONG_S", 10.0)
+    watch.closed()
+    watch.look()
+    assert len(said) == 1
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every close of a round take so long that it is told of."""
+    from netsim.servers.loop import RoundLoop
+
+    close = RoundLoop._aggregate
+
+    def slow(self: Any, number: int, attempts: Any) -> Any:
+        time.sleep(0.1)
+        return close(self, number, attempts)
+
+    monkeypatch.setattr(RoundLoop, "_aggregate", slow)
+    monkeypatch.setattr(waiting, "LONG_S", 0.02)
+
+
+def test_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    slowly(monkeypatch)
+    code, _, error = shell("run", shell.file, "--out", shell.out)
+    assert code == 0
+    assert re.search(r"^small: round 1 has taken 0 s, up to \S+ s simulated; it waits for ", error, re.MULTILINE)
+
+
+def test_whoever_looks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LONG_S", 0.0)
+    for tables in (rough(rounds=6), override(small_tables(), {"sweep": {}})):
+        tables.pop("sweep", None)
+        scenario = parse(tables)
+        place = tmp_path / scenario.name
+        run(scenario, place / "whole")
+        built, looked = build(scenario), list[str]()
+        watch = Watch(looked.append)
+        watch.begin(built.simulation)
+        with watched(watch):
+            simulate(built, scenario, place / "looked", after_round=lambda simulation, watch=watch: watch.look())
+        assert len(looked) > scenario.rounds
+        assert different(place / "whole", place / "looked") == ""
