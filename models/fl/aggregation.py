@@ -52,6 +52,10 @@ class Arrivals:
     of_all: tuple[int, int] = (0, 0)
     """Clients, and the samples of all of them, those included that delivered nothing."""
 
+    def parameters_of(self, updates: Tensor) -> int:
+        """How many numbers of each of `updates` (n, d) are parameters."""
+        return updates.shape[1] if self.parameters is None else self.parameters
+
     def needed_steps(self) -> LocalSteps:
         """`local`, which must be there."""
         if self.local is None:
@@ -71,6 +75,11 @@ class PlainUpdates(AsksNothing):
     needs_contribution = False
     votes = False
     correction: Correction = NoCorrection()
+
+
+def weighted(weights: FloatArray, updates: Tensor) -> Tensor:
+    """The sum (d,) of `updates` (n, d), each times its one of `weights` (n,)."""
+    return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
 
 
 class NoStaleness:
@@ -102,8 +111,7 @@ class _Weighted(PlainUpdates, ABC):
         """(n,) each update's weight; they sum to 1."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        weights = self.weights(arrivals) * factors
-        return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
+        return weighted(self.weights(arrivals) * factors, updates)
 
 
 class BySize(_Weighted):

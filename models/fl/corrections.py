@@ -39,9 +39,9 @@ class Corrections:
         """What is added to every gradient (n, d) of clients with the vectors `own` (n, d)."""
         return self._correction.shift(own, self.mean)
 
-    def after(self, own: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
-        """The vectors (n, d) with which clients end whose parameters have `moved` (n, d) by these `local` steps."""
-        return self._correction.after(own, self.mean, moved, local)
+    def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """The vectors (n, d) with which clients end: see `protocols.Correction.after`."""
+        return self._correction.after(own, self.mean, moved, local, gradients)
 
     def deliver(self, clients: Sequence[int], own: Tensor, after: Tensor) -> None:
         """The updates of `clients`, each once, have arrived: their vectors are no more `own` (n, d) but `after` (n, d).

@@ -51,6 +51,22 @@ class Demands:
     loss: Literal["none", "running", "received"] = "none"
     """Which loss of each client on its samples it goes by: of its first pass in training, or of the model as it was received, in
     a forward pass of its own before training."""
+    gradient: bool = False
+    """Whether it goes by the gradient of each client's loss on all its samples at the received model: a pass of its own."""
+
+    @property
+    def extra_pass(self) -> Literal["forward", "gradient"] | None:
+        """The pass over all of a client's samples that it asks for beside training; None: there is none."""
+        return "gradient" if self.gradient else "forward" if self.loss == "received" else None
+
+    @property
+    def in_words(self) -> str | None:
+        """That pass, and what losses are where there is none, for a summary; None: neither is asked for."""
+        return {
+            ("received", False): "clients compute their loss at the received model over all samples: a forward pass before training",
+            ("running", False): "clients report the running loss of the first pass in training: only its first batch is at the received model",
+            ("none", True): "clients compute their gradient at the received model over all samples: a pass of its own, as long as one in training",
+        }.get((self.loss, self.gradient))
 
 
 NOTHING = Demands()

@@ -29,7 +29,7 @@ class DynamicRegularisation:
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
         return own * self.pull
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         return own + moved
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.aggregation import Arrivals, FloatArray, PlainUpdates
+from models.fl.aggregation import Arrivals, FloatArray, PlainUpdates, weighted
 from models.fl.demands import LocalSteps
 from models.fl.parameters import FedNovaParameters
 
@@ -43,10 +43,7 @@ class FedNova(FedNovaParameters, PlainUpdates):
         shares = np.where(stepped, arrivals.sizes, 0) / arrivals.sizes[stepped].sum()
         norms = np.where(stepped, accumulated(local), 1.0)
         effective = float(shares @ (local.taken if local.proximal else norms))
-        step = _weighted(effective * shares / norms, updates)
-        step[arrivals.parameters :] = _weighted(shares, updates[:, arrivals.parameters :])
+        step = weighted(effective * shares / norms, updates)
+        width = arrivals.parameters_of(updates)
+        step[width:] = weighted(shares, updates[:, width:])
         return step
-
-
-def _weighted(weights: FloatArray, updates: Tensor) -> Tensor:
-    return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates

@@ -15,10 +15,9 @@ from torch import nn
 from models.errors import ParameterError
 from models.fl.aggregation import Arrivals, checked_factors, checked_step
 from models.fl.cache import ModelCache
-from models.fl.compression.sign import NEEDS_VOTE
+from models.fl.checks import check_aggregation, check_fresh, check_training
 from models.fl.contribution import on_validation
 from models.fl.data import Dataset
-from models.fl.demands import Demands, check_demands
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update
@@ -26,7 +25,6 @@ from models.fl.losses import Loss, LossTally, finite_rows
 from models.fl.memory import is_out_of_memory, roomier
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
-from models.fl.parameters import STATISTICS_NOT_VOTED
 from models.fl.probing import Probing
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
@@ -114,7 +112,7 @@ class FederatedLearner:
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
-        _check_demands(methods, options)
+        check_training(methods, options)
         self._trainer = _trainer(network, dataset, self._device, loss=loss, methods=methods, options=options)
         self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
@@ -127,7 +125,7 @@ class FederatedLearner:
             options=options,
             losses=LossTally() if options.training_loss else None,
         )
-        _check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
+        check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
         self._contributions = on_validation(
             trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
         )
@@ -169,8 +167,9 @@ class FederatedLearner:
 
     @property
     def notes(self) -> list[str]:
-        """What happened in training that a user should know."""
-        return list(self._trainer.notes)
+        """What clients compute beside updates, and what happened in training that a user should know."""
+        asked = self._methods.aggregation.demands.in_words
+        return [*(() if asked is None else (asked,)), *self._trainer.notes]
 
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every aggregation; others may be dropped.
@@ -223,7 +222,7 @@ class FederatedLearner:
         if computed is None:
             none = np.zeros(0)
             return Content(np.zeros((0, width)) if want_updates else None, *((none, none) if want_losses else (None, None)))
-        first, last = computed.first, slice(len(computed.content) - new, None)
+        first, last = computed.first if want_losses else None, slice(len(computed.content) - new, None)
         return Content(
             computed.content[last, :width].cpu().numpy().astype(np.float64) if want_updates else None,
             None if first is None else first.mean[last],
@@ -231,16 +230,18 @@ class FederatedLearner:
         )
 
     def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
-        computed, accepted = self._offered(updates, want_losses)
+        demands = self._methods.aggregation.demands
+        exact = self._received_losses(updates) if demands.loss == "received" else None
+        computed, accepted = self._offered(updates, want_losses or demands.loss == "running")
         if not accepted.any():
             return computed
+        losses = exact if computed.first is None or exact is not None else computed.first.mean
         starts, content = computed.starts, computed.content
         clients = np.array([update.client for update in updates])
         kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
-        demands = self._methods.aggregation.demands
-        _check_fresh(demands, updates, staleness)
+        check_fresh(demands, updates, staleness)
         arrivals = Arrivals(
             self.data_sizes[clients[accepted]],
             staleness,
@@ -249,6 +250,7 @@ class FederatedLearner:
             parameters=self._trainer.parameters,
             of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
             local=self._work.local_steps([updates[row] for row in np.flatnonzero(accepted)]) if demands.steps != "any" else None,
+            losses=None if losses is None else losses[accepted],
         )
         model = self._versions.model
         factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
@@ -261,6 +263,12 @@ class FederatedLearner:
             self._work.corrections.add_to(step, self._trainer.layout.columns)
         self._take(step)
         return computed
+
+    def _received_losses(self, updates: list[Update]) -> FloatArray:
+        """(n,) mean loss of the present model, as clients receive it, on all samples of the client of each update."""
+        model = self._work.received(self.version, self._versions.model)
+        statistics = self._work.memory.statistics if self._work.local_statistics else None
+        return self._probing.losses(model, np.array([update.client for update in updates]), 0, None, statistics)
 
     def _cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
         """As `_fold`, by way of the cache, where what is held back is the last to enter; without any update, too."""
@@ -421,34 +429,3 @@ def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, sin
         max_steps=options.max_steps,
         single=single,
     )
-
-
-def _check_fresh(demands: Demands, updates: list[Update], staleness: IntArray) -> None:
-    """Refuse updates that a method does not go with: of an old model, or twice of one client."""
-    if demands.fresh and (staleness.any() or len({update.client for update in updates}) < len(updates)):
-        reason = f"{demands.name} goes with updates of the present model, one a client; set server.kind = 'synchronous'"
-        raise ParameterError("aggregation.kind", None, reason, shown="")
-
-
-def _check_demands(methods: Methods, options: TrainingOptions) -> None:
-    """Refuse what the aggregation does not go with of local training and of the server."""
-    check_demands(
-        methods.aggregation.demands,
-        optimizer=type(methods.optimizer).__name__,
-        rate=methods.optimizer.rate,
-        momentum=methods.optimizer.momentum,
-        options=options,
-        own_training=methods.local_training is not None,
-        server_optimizer=type(methods.server_optimizer).__name__,
-        server_rate=methods.server_optimizer.rate,
-    )
-
-
-def _check_aggregation(methods: Methods, options: TrainingOptions, *, averages_statistics: bool) -> None:
-    """Refuse what does not go with the aggregation; `averages_statistics`: the server has running statistics to average."""
-    if methods.aggregation.needs_contribution and not options.contribution_samples:
-        raise ParameterError("contribution_samples", 0, "must be > 0 for aggregation by contribution")
-    if methods.compression.needs_vote and not methods.aggregation.votes:
-        raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
-    if methods.aggregation.votes and averages_statistics:
-        raise ParameterError("aggregation.kind", "majority-vote", STATISTICS_NOT_VOTED)

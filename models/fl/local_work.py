@@ -102,7 +102,7 @@ class LocalWork:
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors = self.release.tensors
         others = self.release.numbers - sum(tensors)
-        demands = methods.aggregation.demands
+        self._demands = demands = methods.aggregation.demands
         check_exact(
             demands,
             protects=methods.mechanism.guarantee if methods.mechanism.protects else None,
@@ -141,7 +141,7 @@ class LocalWork:
         `want_losses`: also the losses of each client's first pass.
         """
         width = self._trainer.parameters
-        received = {version: self._received(version, models[version]) for version in {update.version for update in updates}}
+        received = {version: self.received(version, models[version]) for version in {update.version for update in updates}}
         starts = torch.stack([received[update.version] for update in updates])
         trained = torch.empty_like(starts)
         memory = self.memory.copy()
@@ -165,7 +165,9 @@ class LocalWork:
             memory.keep(clients, trained[rows, width:], states)
         content = trained.sub_(starts)
         moved = content[:, self._trainer.layout.columns]
-        after = None if own is None else self.corrections.after(own, moved, self.local_steps(updates))
+        after = None
+        if own is not None:
+            after = self.corrections.after(own, moved, self.local_steps(updates), self._gradients(updates, starts))
         if self.local_statistics:
             content[:, width:] = 0.0
             # The server knows its own only, which never change.
@@ -177,7 +179,7 @@ class LocalWork:
         )
         return Computed(starts, content, memory, self._compress(content, updates), losses, first, own, after)
 
-    def _received(self, version: int, model: Tensor) -> Tensor:
+    def received(self, version: int, model: Tensor) -> Tensor:
         """The model (d,) of this version as clients receive it: the same for all of them."""
         if self.down.exact:
             return model
@@ -267,6 +269,12 @@ class LocalWork:
         return LocalSteps(
             np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
         )
+
+    def _gradients(self, updates: list[Update], starts: Tensor) -> Tensor | None:
+        """Of each client's loss over all its samples at the model it was sent, where the method asks for them."""
+        if not self._demands.gradient:
+            return None
+        return self._trainer.gradients(starts, [self._partition[update.client] for update in updates])
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
         """(n,) how many steps each update's first pass over its client's samples takes."""

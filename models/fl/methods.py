@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from models.fl.aggregation import AGGREGATIONS, BySize, NoStaleness
 from models.fl.compression.none import NoCompression
@@ -13,6 +14,7 @@ from models.fl.fednova import FedNova
 from models.fl.mechanisms import Mechanism, NoMechanism
 from models.fl.own_training import LocalTraining
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.q_ffl import QFfl
 from models.fl.robust import ROBUST_AGGREGATIONS
 from models.fl.scaffold import Scaffold
 from models.fl.server_optimizers import ServerSgd
@@ -43,8 +45,10 @@ class Methods:
 ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     **AGGREGATIONS,
     **ROBUST_AGGREGATIONS,
-    "scaffold": Scaffold,
+    "scaffold": cast("Callable[..., Aggregation]", Scaffold),
     "feddyn": FedDyn,
     "fednova": FedNova,
+    "q-ffl": cast("Callable[..., Aggregation]", QFfl),
 }
-"""By their names; the last ones ask something of local training (`demands.Demands`)."""
+"""By their names; the last ones ask something of local training (`demands.Demands`), some of them according to their
+parameters, which a type checker does not take for the same."""

@@ -7,7 +7,7 @@ refuse values out of bounds. A class without parameters is not listed.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from models.fl.bounds import Count, Decay, Fraction, Positive, Rate, Share, UnderHalf, Whole, check_bounds
+from models.fl.bounds import Count, Decay, Fraction, Positive, Power, Rate, Share, UnderHalf, Whole, check_bounds
 from models.fl.demands import AsksNothing, Demands
 
 STATISTICS_NOT_VOTED = (
@@ -117,7 +117,14 @@ class ScaffoldParameters(Parameters, AsksNothing):
     """Of aggregation of updates that control variates correct."""
 
     table = "aggregation"
-    demands = Demands(name="scaffold", vectors=1, fresh=True, steps="plain", exact=True)
+    renewal: Literal["steps", "gradient"] = "steps"
+    """What renews a control variate: the mean gradient of the local steps (the paper's option II), or the gradient over all
+    samples at the received model, a pass of its own, which takes as long as one in training (option I)."""
+
+    @property
+    def demands(self) -> Demands:  # type: ignore[override]  # follows from a parameter
+        gradient = self.renewal == "gradient"
+        return Demands(name="scaffold", vectors=1, fresh=True, steps="plain", exact=True, gradient=gradient)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -136,6 +143,23 @@ class FedNovaParameters(Parameters, AsksNothing):
 
     table = "aggregation"
     demands = Demands(name="fednova", report_bytes=8, fresh=True, steps="linear")
+
+
+@dataclass(kw_only=True, eq=False)
+class QFflParameters(Parameters, AsksNothing):
+    """Of aggregation by which clients with large losses count more."""
+
+    table = "aggregation"
+    q: Power = 1.0
+    """How much more: updates count by the q-th power of their clients' losses; 0: the mean."""
+    exact_loss: bool = True
+    """Losses are those of the received model over all samples: a forward pass before training, which takes work.forward_share of
+    the time of training on them. Otherwise those of the first pass in training, which changes the model on the way."""
+
+    @property
+    def demands(self) -> Demands:  # type: ignore[override]  # follows from a parameter
+        loss: Literal["received", "running"] = "received" if self.exact_loss else "running"
+        return Demands(name="q-ffl", report_bytes=8, fresh=True, steps="linear", loss=loss)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -65,8 +65,11 @@ class Correction(Protocol):
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
         """What is added to every gradient (n, d) of clients with the vectors `own` (n, d); `mean` (d,) as the model was sent."""
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
-        """The vectors (n, d) with which clients end whose parameters have `moved` (n, d) by these `local` steps."""
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """The vectors (n, d) with which clients end whose parameters have `moved` (n, d) by these `local` steps.
+
+        `gradients` (n, d): at the received model, for a method whose `demands` ask for them.
+        """
 
 
 class NoCorrection:
@@ -79,7 +82,7 @@ class NoCorrection:
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
         raise NotImplementedError("nothing is corrected")
 
-    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps) -> Tensor:
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         raise NotImplementedError("nothing is kept")
 
 

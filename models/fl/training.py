@@ -40,6 +40,10 @@ _STACKED_CPU_INPUT = 512
 _CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 4 * 2**30}
 
 
+_BLOCK = 64
+"""Samples of a client whose gradient is computed at once, where it is of all of them."""
+
+
 class LocalTrainer:
     """Trains copies of one network on mini-batches of one data set.
 
@@ -290,6 +294,34 @@ class LocalTrainer:
                 if not isinstance(columns, slice):  # indexed by a list of columns these are copies
                     theta[:active, columns] = part
         return rows, moments
+
+    def gradients(self, start: Tensor, samples: Sequence[IntArray]) -> Tensor:
+        """Gradients (n, columns that are trained) of the mean losses of n clients on all their `samples`, at the rows of `start`.
+
+        Each network is as in evaluation: running statistics are used and stay, nothing is drawn.
+        """
+        self._network.eval()
+        columns, out = self.layout.columns, []
+        for first in range(0, len(samples), self._chunk):
+            rows, own = start[first : first + self._chunk], samples[first : first + self._chunk]
+            order = np.argsort([-len(one) for one in own], kind="stable")
+            blocks = [own[k] for k in order]
+            padded = [np.pad(one, (0, -len(one) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for one in blocks]
+            steps, chosen, weights, _ = stack_batches(padded, None, rows.device)
+            rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
+            compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
+            with torch.no_grad():
+                for step in range(len(chosen)):
+                    active, part = int((steps > step).sum()), torch.zeros_like(rows)
+                    views = self.layout.views(rows[:active])
+                    slots = self.layout.views(part[:active])[: self.layout.count]
+                    x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
+                    compute(views, slots, x, y, weight)
+                    # A block's gradient is that of its mean loss.
+                    shares = (weight > 0).sum(1) / torch.tensor([len(one) for one in blocks[:active]], device=rows.device)
+                    total[:active] += part[:active] * shares[:, None]
+            out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
+        return torch.cat(out)
 
     def _why_sequential(self) -> str | None:
         if self._gradients.by_hand is not None:

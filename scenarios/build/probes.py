@@ -53,7 +53,7 @@ def _as_updates(world: World, pool: ClientPool, streams: Streams) -> Medium:
     return pool.medium.for_probes(
         download=delays["download"],
         compute=delays["compute"],
-        sample=training.sample,
+        sample=training.in_update(),
         upload=delays["upload"],
         streams=streams,
     )

@@ -28,6 +28,7 @@ from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, least_s, never_begins
 from scenarios.build.endless import refuse_endless
 from scenarios.build.energy import build_energy
+from scenarios.build.extra_pass import with_extra_pass
 from scenarios.build.laws import timeline
 from scenarios.build.media import build_outages
 from scenarios.build.payload import build_sizes, codec_s, models_down, updates_up
@@ -109,7 +110,9 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
     delays = _delays(scenario, context, sent)
-    training = build_training(scenario, context, plan, trained)
+    training, delays["compute"] = with_extra_pass(
+        scenario, context, sent, trained, build_training(scenario, context, plan, trained), delays["compute"]
+    )
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
@@ -255,7 +258,7 @@ def _medium_of(
             ),
             sizes=sizes,
             work=training.work,
-            sample=training.sample,
+            sample=training.in_update(),
         )
 
     return medium

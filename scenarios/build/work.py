@@ -175,7 +175,7 @@ class TimeOfWork:
     def __init__(
         self,
         samples: IntArray | FloatArray,
-        each: Piecewise[DelayLaw] | Unchanging[DelayLaw],
+        each: Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork,
         besides_s: FloatArray | float = 0.0,
     ) -> None:
         self._each = each
@@ -211,11 +211,17 @@ class Training:
 
     work: WorkLaw
     sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
+    longer: FloatArray | None = None
+    """(K,) by how much a pass beside training makes each sample of an update longer; None: there is no such pass."""
+
+    def in_update(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
+        """How long a sample takes in an update, its share of a pass beside training included."""
+        return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
         """How long the planned work takes, as timelines: one, or none where that is no time, or nobody knows."""
-        samples = self.work.samples
-        return [] if samples is None or self.sample is None else [TimeOfWork(samples, self.sample)]
+        samples, each = self.work.samples, self.in_update()
+        return [] if samples is None or each is None else [TimeOfWork(samples, each)]
 
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:

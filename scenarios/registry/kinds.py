@@ -139,6 +139,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "scaffold": f"{_FL}.scaffold:Scaffold",
         "feddyn": f"{_FL}.feddyn:FedDyn",
         "fednova": f"{_FL}.fednova:FedNova",
+        "q-ffl": f"{_FL}.q_ffl:QFfl",
     },
     "staleness": {
         "none": f"{_FL}.aggregation:NoStaleness",

@@ -29,6 +29,7 @@ from models.fl.parameters import (
     MajorityVoteParameters,
     MixingParameters,
     PolynomialParameters,
+    QFflParameters,
     ScaffoldParameters,
     ServerSgdParameters,
     SgdParameters,
@@ -176,6 +177,13 @@ class FedNova(AggregationTable, FedNovaParameters):
     kind: Literal["fednova"] = "fednova"
 
 
+class QFfl(AggregationTable, QFflParameters):
+    """q-FFL by q-FedAvg (Li et al. 2020): updates count by a power of their clients' losses, so that losses come out more alike.
+    Needs sgd, with or without momentum, and a synchronous server."""
+
+    kind: Literal["q-ffl"] = "q-ffl"
+
+
 class NoStaleness(Component):
     """Updates from old versions of the model count in full."""
 
@@ -238,6 +246,7 @@ AGGREGATIONS: dict[str, type[Component]] = {
     "scaffold": Scaffold,
     "feddyn": FedDyn,
     "fednova": FedNova,
+    "q-ffl": QFfl,
 }
 STALENESS: dict[str, type[Component]] = {"none": NoStaleness, "polynomial": Polynomial, "hinge": HingeStaleness}
 SERVER_OPTIMIZERS: dict[str, type[Component]] = {

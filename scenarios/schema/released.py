@@ -22,6 +22,8 @@ def also_released(scenario: Scenario) -> list[str]:
         to.append("the policy")
     if to:
         told.append(f"how many samples each client holds (for {' and '.join(to)})")
+    if learner.aggregation.demands.loss != "none":
+        told.append("each delivered update's loss (for the weights of the aggregation)")
     if learner.contribution_samples:
         told.append("in which proportions each client holds the labels (for validation samples to measure contributions on)")
     if not scenario.server.slotted and scenario.policy is not None and resolve("policy", scenario.policy.kind).needs_losses:

@@ -27,7 +27,7 @@ TRAINED: dict[str, Any] = {
         "max_steps": 1,
     },
 }
-KINDS = ("scaffold", "feddyn", "fednova")
+KINDS = ("scaffold", "feddyn", "fednova", "q-ffl")
 
 
 def with_method(kind: str, **changes: Any) -> dict[str, Any]:
@@ -50,7 +50,10 @@ def test_control_variates_take_time_on_both_links() -> None:
     assert row.upload_end_s - row.upload_start_s == pytest.approx(104.0)
 
 
-@pytest.mark.parametrize(("kind", "sizes"), [("scaffold", (5200, 5200)), ("feddyn", (2600, 2600)), ("fednova", (2600, 2608))])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("scaffold", (5200, 5200)), ("feddyn", (2600, 2600)), ("fednova", (2600, 2608)), ("q-ffl", (2600, 2608))],
+)
 def test_sizes_are_known_before_the_network_is_built(kind: str, sizes: tuple[int, int]) -> None:
     known = build(parse(with_method(kind)), learner=False).clients.medium.sizes
     assert (known.down, known.up) == sizes
@@ -127,3 +130,58 @@ def test_who_learns_of_sample_counts_is_told() -> None:
     told = "how many samples each client holds (for the weights of the aggregation)"
     assert also_released(parse(with_method("fednova"))) == [told]
     assert also_released(parse(with_method("scaffold"))) == []
+
+
+def computing_s(kind: dict[str, Any], **changes: Any) -> list[float]:
+    """How long each attempt computes: clients hold 20 samples each and train on 20."""
+    rows = played(override(TRAINED, {"learner.aggregation": kind, "learner.max_steps": None, "rounds": 1, **changes})).updates
+    return [row.compute_end_s - row.compute_start_s for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [
+        ({"kind": "q-ffl"}, 0.25),
+        ({"kind": "q-ffl", "exact_loss": False}, 0.0),
+        ({"kind": "scaffold"}, 0.0),
+        ({"kind": "scaffold", "renewal": "gradient"}, 1.0),
+    ],
+)
+def test_a_pass_of_its_own_takes_its_share_of_the_time_of_training(kind: dict[str, Any], share: float) -> None:
+    pytest.importorskip("torch")
+    work = {"work": {"epochs": 2, "forward_share": 0.25}}
+    # With a speed: 2 passes of 20 samples and the share of a third one, 0.1 s each, beside an overhead of 3 s.
+    speed = {"compute": {"delay": {"kind": "constant", "value_s": 3.0}, "seconds_per_sample": 0.1}}
+    assert computing_s(kind, **work, **speed) == pytest.approx([3.0 + 0.1 * 20 * (2 + share)] * 2)
+    # Without one, 8 s are the time of both passes.
+    delay = {"compute": {"delay": {"kind": "constant", "value_s": 8.0}}}
+    assert computing_s(kind, **work, **delay) == pytest.approx([8.0 * (1 + share / 2)] * 2)
+    # Coding takes what it takes.
+    coding = {"payload": {"compress_s_per_byte": 0.001}}
+    up = {"q-ffl": 2608, "scaffold": 5200}[kind["kind"]]
+    assert computing_s(kind, **work, **delay, **coding) == pytest.approx([8.0 * (1 + share / 2) + 0.001 * up] * 2)
+
+
+def test_a_pass_of_its_own_is_of_all_samples_that_each_client_holds() -> None:
+    pytest.importorskip("torch")
+    held = {"learner.partition": {"kind": "dirichlet-sizes", "concentration": 1.0}, "clients.count": 3, "server.per_round": 3}
+    speed = {"compute": {"seconds_per_sample": 0.1}, "learner.max_steps": 1, "learner.batch_size": 5}
+    tables = override(TRAINED, {"learner.aggregation": {"kind": "q-ffl"}, "rounds": 1, **held, **speed})
+    rows, sizes = played(tables).updates, build(parse(tables)).trained.data_sizes
+    for row in rows:
+        expected = 0.1 * (row.samples + sizes[row.client] / 3)
+        assert row.compute_end_s - row.compute_start_s == pytest.approx(expected)
+    assert len({row.samples for row in rows}) < len(set(sizes.tolist()))
+
+
+def test_a_probe_does_not_take_the_pass() -> None:
+    pytest.importorskip("torch")
+    asking = {"policy": {"kind": "power-of-choice", "candidates": 3}, "compute": {"seconds_per_sample": 0.1}}
+    tables = [with_method(kind, **asking) for kind in ("q-ffl", "equal")]
+    ends = [sorted(row.outcome_s for row in played(one).probes if row.round == 1) for one in tables]
+    assert len(ends[0]) == 3
+    assert ends[0] == pytest.approx(ends[1])
+
+
+def test_what_losses_are_is_released_and_told() -> None:
+    assert also_released(parse(with_method("q-ffl"))) == ["each delivered update's loss (for the weights of the aggregation)"]

@@ -1,0 +1,47 @@
+"""The time of a pass over all of a client's samples that a method of aggregation asks for beside training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from netsim.network.sizes import Sizes
+from scenarios.build.laws import timeline
+from scenarios.build.payload import codec_s
+from scenarios.build.population import Context
+from scenarios.build.work import TimeOfWork, Training
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.work import Work
+
+
+def with_extra_pass(
+    scenario: Scenario, context: Context, sizes: Sizes, trained: Any, training: Training, compute: Any
+) -> tuple[Training, Any]:
+    """`training` and the timeline `compute` with that pass: a forward pass takes `work.forward_share` of training on a sample.
+
+    With a speed it is a pass more over the samples. Without one `compute` is the time of the whole training, and the pass takes
+    that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
+    """
+    share = _share(scenario)
+    # Of a scenario that is only checked nobody knows who holds how much.
+    if not share or trained is None:
+        return training, compute
+    planned = np.maximum(np.asarray(training.work.samples), 1)
+    longer = 1.0 + share * np.asarray(trained.data_sizes, np.float64) / planned
+    if training.sample is not None:
+        return replace(training, longer=longer), compute
+    return training, TimeOfWork(
+        longer, timeline(scenario.compute, "delay", "compute", context), codec_s(scenario, context.population, sizes)
+    )
+
+
+def _share(scenario: Scenario) -> float:
+    """What the pass takes of the time of training on as many samples; 0: there is none."""
+    extra = None if scenario.learner is None else scenario.learner.aggregation.demands.extra_pass
+    if extra is None:
+        return 0.0
+    if extra == "gradient":
+        return 1.0
+    return Work().forward_share if scenario.work is None else scenario.work.forward_share
