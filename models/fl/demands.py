@@ -63,9 +63,9 @@ class Demands:
     def in_words(self) -> str | None:
         """That pass, and what losses are where there is none, for a summary; None: neither is asked for."""
         return {
-            ("received", False): "clients compute their loss at the received model over all samples: a forward pass before training",
-            ("running", False): "clients report the running loss of the first pass in training: only its first batch is at the received model",
-            ("none", True): "clients compute their gradient at the received model over all samples: a pass of its own, as long as one in training",
+            ("received", False): "clients compute their loss at the received model over all samples, in a pass before training",
+            ("running", False): "clients report the running loss of training; only its first batch is at the received model",
+            ("none", True): "clients compute their gradient at the received model over all samples, in a pass before training",
         }.get((self.loss, self.gradient))
 
 

@@ -7,24 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from models.laws.work import WorkPlan
 from netsim.network.sizes import Sizes
 from scenarios.build.laws import timeline
 from scenarios.build.payload import codec_s
 from scenarios.build.population import Context
-from scenarios.build.work import TimeOfWork, Training
+from scenarios.build.work import TimeOfWork, Training, build_training
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.work import Work
 
 
 def with_extra_pass(
-    scenario: Scenario, context: Context, sizes: Sizes, trained: Any, training: Training, compute: Any
+    scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, compute: Any
 ) -> tuple[Training, Any]:
-    """`training` and the timeline `compute` with that pass: a forward pass takes `work.forward_share` of training on a sample.
+    """Local training, and its timeline `compute`, with that pass where there is one; raises UserError.
+
+    A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
 
     With a speed it is a pass more over the samples. Without one `compute` is the time of the whole training, and the pass takes
     that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
     """
-    share = _share(scenario)
+    training, share = build_training(scenario, context, plan, trained), _share(scenario)
     # Of a scenario that is only checked nobody knows who holds how much.
     if not share or trained is None:
         return training, compute

@@ -37,7 +37,7 @@ from scenarios.build.script.targets import Targets
 from scenarios.build.script.wiring import build_script
 from scenarios.build.servers import COMPOSERS
 from scenarios.build.training import build_trained, check_trained
-from scenarios.build.work import Training, build_plan, build_training
+from scenarios.build.work import Training, build_plan
 from scenarios.build.world import Composed, World
 from scenarios.registry.components import construct
 from scenarios.schema.cautions import Caution, collecting, refuse
@@ -110,9 +110,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
     delays = _delays(scenario, context, sent)
-    training, delays["compute"] = with_extra_pass(
-        scenario, context, sent, trained, build_training(scenario, context, plan, trained), delays["compute"]
-    )
+    training, delays["compute"] = with_extra_pass(scenario, context, sent, plan, trained, delays["compute"])
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))

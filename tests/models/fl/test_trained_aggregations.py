@@ -417,7 +417,7 @@ def test_running_losses_are_others_and_a_summary_says_which():
         learner.aggregate(deliver(1, [0, 1, 2], 0), False)
     assert np.abs(model(exact) - model(running)).max() > 1e-4
     assert exact.notes[0].startswith("clients compute their loss at the received model over all samples")
-    assert running.notes[0].startswith("clients report the running loss of the first pass in training")
+    assert running.notes[0].startswith("clients report the running loss of training")
     assert make().notes == []
     content = make(optimizer=Sgd(learning_rate=0.5), aggregation=QFfl(exact_loss=False)).aggregate(deliver(1, [0, 1], 0), True)
     assert content.loss is None
