@@ -18,26 +18,25 @@ from scenarios.schema.work import Work
 
 
 def with_extra_pass(
-    scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, compute: Any
-) -> tuple[Training, Any]:
-    """Local training, and its timeline `compute`, with that pass where there is one; raises UserError.
+    scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, delays: dict[str, Any]
+) -> tuple[Training, dict[str, Any]]:
+    """Local training and the timelines `delays` of an update's phases, with that pass where there is one; raises UserError.
 
     A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
 
-    With a speed it is a pass more over the samples. Without one `compute` is the time of the whole training, and the pass takes
+    With a speed it is a pass more over the samples. Without one `compute.delay` is the time of the whole training, and the pass takes
     that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
     """
     training, share = build_training(scenario, context, plan, trained), _share(scenario)
     # Of a scenario that is only checked nobody knows who holds how much.
     if not share or trained is None:
-        return training, compute
+        return training, delays
     planned = np.maximum(np.asarray(training.work.samples), 1)
     longer = 1.0 + share * np.asarray(trained.data_sizes, np.float64) / planned
     if training.sample is not None:
-        return replace(training, longer=longer), compute
-    return training, TimeOfWork(
-        longer, timeline(scenario.compute, "delay", "compute", context), codec_s(scenario, context.population, sizes)
-    )
+        return replace(training, longer=longer), delays
+    whole = timeline(scenario.compute, "delay", "compute", context)
+    return training, {**delays, "compute": TimeOfWork(longer, whole, codec_s(scenario, context.population, sizes))}
 
 
 def _share(scenario: Scenario) -> float:

@@ -109,8 +109,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
-    delays = _delays(scenario, context, sent)
-    training, delays["compute"] = with_extra_pass(scenario, context, sent, plan, trained, delays["compute"])
+    training, delays = with_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
