@@ -212,8 +212,10 @@ def open_run(path: str | Path) -> Run:
     if not path.is_dir():
         raise ValueError(f"{path}: expected a run folder, but there is no such folder")
     if not (path / "summary.json").is_file():
-        remedy = "; this is a sweep, open it with open_sweep" if is_sweep(path) else ""
-        raise ValueError(f"{path}: expected a run folder, but summary.json is missing{remedy}")
+        remedy = "name a folder that a run or a sweep has left"
+        if is_sweep(path):
+            remedy = f"this is a sweep: name one of its runs, as {path}/VARIANT/seed-SEED, or open it with open_sweep"
+        raise ValueError(f"{path}: expected a run folder, but summary.json is missing; {remedy}")
     return Run(path)
 
 

@@ -1,22 +1,21 @@
 """How long large sweeps take on many workers, by simulation from measured costs: where a scheduler saturates.
 
-    python -m analysis.studies.scale --run-s 1.0 --task-s 0.004 --start-s 4 --run-bytes 60000
-
 A worker that is free asks the scheduler for a run; the scheduler (with the process that began the sweep) serves one request after
-the other, each in `--task-s`, which includes taking the result of the run before; then the run takes `--run-s` on average, from a
-log-normal law with the coefficient of variation `--cv`. Workers begin after `--start-s`. `python -m tests.benchmarks.sweep_costs`
+the other, each in `task_s`, which includes taking the result of the run before; then the run takes `run_s` on average, from a
+log-normal law with the coefficient of variation `cv`. Workers begin after `start_s`. `python -m tests.benchmarks.sweep_costs`
 measures these costs. Up to `SIMULATED` runs are simulated one by one; more go on at the rate of the last half of these.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from analysis.report.blocks import Cells
 
 SIMULATED = 100_000
 RUNS = (10**3, 10**5, 10**7)
@@ -81,21 +80,12 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def main() -> None:
-    """Print the plan as a table for Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("run-s", None), ("task-s", None), ("start-s", 0.0), ("run-bytes", 0.0), ("cv", 0.3)):
-        parser.add_argument(f"--{name}", type=float, default=default, required=default is None)
-    given = parser.parse_args()
-    costs = Costs(given.run_s, given.task_s, given.start_s, given.run_bytes, given.cv)
-    print(f"One run: {costs.run_s:g} s; the scheduler is saturated by {costs.saturates_at:,.0f} workers.\n")
-    print("| runs | " + " | ".join(f"{count:,} workers" if count > 1 else "1 worker" for count in WORKERS) + " | on disk |")
-    print("| ---: |" + " ---: |" * (len(WORKERS) + 1))
+def plan_cells(costs: Costs) -> Cells:
+    """A row for each number of runs: how long they take by workers, the share of the workers' time spent on runs, bytes left."""
+    header = ["runs", *(f"{count:,} worker{'s' * (count > 1)}" for count in WORKERS), "on disk"]
     rows = plan_rows(costs)
+    cells = []
     for number in RUNS:
-        cells = [f"{in_words(seconds)} ({share:.0%})" for runs, _, seconds, share in rows if runs == number]
-        print(f"| {number:,} | " + " | ".join(cells) + f" | {number * costs.run_bytes / 1e9:,.3g} GB |")
-
-
-if __name__ == "__main__":
-    main()
+        told = [f"{in_words(seconds)} ({share:.0%})" for runs, _, seconds, share in rows if runs == number]
+        cells.append([f"{number:,}", *told, f"{number * costs.run_bytes / 1e9:,.3g} GB"])
+    return header, cells

@@ -29,6 +29,7 @@ from scenarios.cli.output import (
 )
 from scenarios.cli.papers import reproduce
 from scenarios.cli.results import compare, replay, report, trace
+from scenarios.cli.scale import scale
 from scenarios.cli.stragglers import stragglers, what_if
 from scenarios.schema.errors import DefectError, UserError, located
 
@@ -229,7 +230,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
 
 
-for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints):
+for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale):
     app.command()(command(function))
 
 

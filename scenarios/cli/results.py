@@ -190,8 +190,10 @@ def compare(
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
     from analysis import draw_all, gather, write_comparison
     from analysis.figures.style import save_figure
+    from analysis.report.sureness import margins_of
 
     try:
+        margins_of(equivalent or ())
         gathered = gather(folders, target_accuracy=target_accuracy)
         comparison = print_comparison(
             gathered,

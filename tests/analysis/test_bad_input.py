@@ -11,6 +11,7 @@ import pytest
 
 from scenarios.cli.main import main
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
+from tests.helpers.small_scenario import Shell
 
 
 def sweep(path: Path) -> Path:
@@ -132,3 +133,22 @@ def test_runs_of_different_worlds_are_not_compared(
     said = capsys.readouterr().err
     assert "clients.count = 6" in said
     assert "Compare runs that share" in said
+
+
+def test_a_sweep_where_a_run_is_wanted_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_sweep(tmp_path / "s", {"a": {1: {"round": [1], "start_s": [0.0], "end_s": [1.0]}}}, baseline="a")
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    code, _, error = shell("stragglers", path)
+    assert code == 2
+    assert f"this is a sweep: name one of its runs, as {path}/VARIANT/seed-SEED" in " ".join(error.split())
+
+
+def test_a_margin_that_is_none_is_refused_before_anything_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_sweep(tmp_path / "s", {"a": {1: {"round": [1], "start_s": [0.0], "end_s": [1.0]}}}, baseline="a")
+    code, out, error = Shell(tmp_path, monkeypatch, capsys)("compare", path, "--equivalent", "mean_round_s")
+    assert (code, out) == (2, "")
+    assert "must be METRIC=VALUE" in error

@@ -4,7 +4,7 @@
 
 Prints for local processes and for a Dask scheduler with two workers each: seconds until the workers have started, seconds a task
 of no work (the rate at which a scheduler and the main process see to runs), and how much longer than ideal tasks take that sleep
-a second; and for two scenarios seconds, peak memory and bytes of a run. `analysis.studies.scale` plans with these.
+a second; and for two scenarios seconds, peak memory and bytes of a run. `netsim scale` plans with these.
 """
 
 from __future__ import annotations

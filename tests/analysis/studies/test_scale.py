@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.studies import scale
-from analysis.studies.scale import Costs, in_words, main, makespan_s, plan_rows
+from analysis.studies.scale import Costs, in_words, makespan_s, plan_cells, plan_rows
+from tests.helpers.small_scenario import Shell
 
 
 def test_one_worker_and_as_many_as_there_are_runs_by_hand() -> None:
@@ -36,13 +37,17 @@ def test_what_is_not_simulated_goes_on_at_the_same_rate(workers: int, monkeypatc
     assert makespan_s(costs, 60_000, workers) == pytest.approx(whole, rel=0.01)
 
 
-def test_the_table_is_printed(monkeypatch: Any, capsys: Any) -> None:
+def test_the_table_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(scale, "SIMULATED", 2000)
-    monkeypatch.setattr(sys, "argv", ["scale", "--run-s", "1", "--task-s", "0.01", "--run-bytes", "60000"])
-    main()
-    printed = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "160")
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    code, printed, _ = shell("scale", "--run-s", "1", "--task-s", "0.01", "--run-bytes", "60000")
+    assert code == 0
     assert "saturated by 101 workers" in printed
-    assert "| 10,000,000 |" in printed
-    assert "| 600 GB |" in printed
+    header, rows = plan_cells(Costs(run_s=1.0, task_s=0.01, run_bytes=60_000.0))
+    assert (header[0], header[-1], rows[-1][0], rows[-1][-1]) == ("runs", "on disk", "10,000,000", "600 GB")
+    assert all(cell in printed for cell in rows[-1])
+    assert shell("scale", "--run-s", "1")[0] == 2
+    assert shell("scale", "--run-s", "0", "--task-s", "1")[0] == 2
     assert all(0.0 < share < 1.05 for *_, share in plan_rows(Costs(1.0, 0.01), (1000,)))
     assert [in_words(s) for s in (30.0, 600.0, 7200.0, 200_000.0, 1e9)] == ["30 s", "10 min", "2 h", "2.31 days", "31.7 years"]
