@@ -14,7 +14,7 @@ from typing import Annotated, Protocol
 import numpy as np
 from annotated_doc import Doc
 
-from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
+from models.laws.delays import FloatArray, IntArray, PerClient, pick, rate_per_client, spread
 
 _NEVER = math.inf
 
@@ -51,7 +51,7 @@ class Constant:
         *,
         bytes_per_s: Annotated[PerClient, Doc("What passes in a second, in bytes.")],
     ) -> None:
-        self._rate = per_client("bytes_per_s", bytes_per_s, above=True, unit=" bytes per second")
+        self._rate = rate_per_client("bytes_per_s", bytes_per_s)
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         return np.asarray(start_s + size_bytes / pick(self._rate, entities))

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.data_files import csv_rows, lines_of
 from models.errors import ParameterError
-from models.laws.delays import FloatArray, IntArray
+from models.laws.delays import FloatArray, IntArray, refused_rate
 
 CLIENT = "{client}"
 """What stands for the number of a client in the name of a file."""
@@ -115,8 +115,8 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
             raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {named}") from None
         if client is not None and not 0 <= client < (clients or 0):
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
-        if not 0.0 <= rate < math.inf:
-            raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: must be finite and >= 0")
+        if reason := refused_rate(rate):
+            raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: {reason}")
         times, rates, last = found.get(client) or ([], [], 0)
         if not times and time != 0.0:
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: the first line of a trace must be at 0")
@@ -145,8 +145,8 @@ def _written(times: list[float], rates: list[float], end_s: float | None) -> Poi
     for j, (time, rate) in enumerate(zip(times, rates, strict=True)):
         if not math.isfinite(time) or (j and time <= times[j - 1]):
             raise ParameterError("time_s", times, f"{time!r} must be finite and come after {times[j - 1]!r}")
-        if not 0.0 <= rate < math.inf:
-            raise ParameterError("bytes_per_s", rates, f"{rate!r} must be finite and >= 0 bytes per second")
+        if reason := refused_rate(rate):
+            raise ParameterError("bytes_per_s", rates, f"{rate!r} {reason}")
     if end_s is not None and end_s <= times[-1]:
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the last of time_s")
     if not any(rates):

@@ -19,7 +19,18 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.laws.bandwidth import Draws
-from models.laws.delays import FloatArray, Gaussian, IntArray, PerClient, per_client, pick, same_clients, spread
+from models.laws.delays import (
+    FloatArray,
+    Gaussian,
+    IntArray,
+    PerClient,
+    per_client,
+    pick,
+    rate_per_client,
+    refused_rate,
+    same_clients,
+    spread,
+)
 
 _NEVER = math.inf
 _FIRST = 64
@@ -73,7 +84,7 @@ class _Paths(ABC):
     """A path for each client, multiplied by `scale`."""
 
     def __init__(self, *, scale: PerClient) -> None:
-        self._scale = per_client("scale", scale, above=True, unit="")
+        self._scale = per_client("scale", scale, low=1e-12, unit="")
         self._paths: dict[int, _Path] = {}
 
     @abstractmethod
@@ -127,7 +138,7 @@ class GaussMarkov(_Paths):
     ) -> None:
         super().__init__(scale=scale)
         unit = " bytes per second"
-        self._mean = per_client("mean_bytes_per_s", mean_bytes_per_s, above=True, unit=unit)
+        self._mean = rate_per_client("mean_bytes_per_s", mean_bytes_per_s)
         self._std = per_client("std_bytes_per_s", std_bytes_per_s, unit=unit)
         self._floor = per_client("floor_bytes_per_s", floor_bytes_per_s, unit=unit)
         same_clients(mean_bytes_per_s=self._mean, std_bytes_per_s=self._std, floor_bytes_per_s=self._floor)
@@ -185,8 +196,8 @@ class MarkovLevels(_Paths):
         if len(mean_stay_s) != len(levels_bytes_per_s):
             raise ParameterError("mean_stay_s", mean_stay_s, f"must hold {len(levels_bytes_per_s)} times, one for each level")
         for level in levels_bytes_per_s:
-            if not 0.0 <= level < math.inf:
-                raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} must be finite and >= 0")
+            if reason := refused_rate(level):
+                raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} {reason}")
         for stay in mean_stay_s:
             if not 1e-6 <= stay < math.inf:
                 raise ParameterError("mean_stay_s", mean_stay_s, f"{stay!r} must be finite and >= 1e-6 seconds")

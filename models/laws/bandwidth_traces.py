@@ -194,7 +194,7 @@ class _Traced(Steps):
             raise ParameterError("after_end", after_end, "must be 'repeat', 'hold' or 'stop'")
         if offset not in ("none", "random"):
             raise ParameterError("offset", offset, "must be 'none' or 'random'")
-        scales = per_client("scale", scale, above=True, unit="")
+        scales = per_client("scale", scale, low=1e-12, unit="")
         offset_s: PerClient = 0.0
         if offset == "random":
             lengths = np.array([trace.end_s for trace in traces])

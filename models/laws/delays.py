@@ -22,6 +22,9 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 PerClient: TypeAlias = float | NDArray[np.float64]
 
+LEAST_RATE = 1e-12
+"""The least bandwidth in bytes a second."""
+
 # Uniforms are multiples of 2^-53; zero stands for [0, 2^-53), whose middle has a finite normal score.
 _SMALLEST_U = 2.0**-54
 # Beyond this many standard deviations the tail of a normal law is exponential to within rounding of the duration.
@@ -66,6 +69,19 @@ def per_client(
         return float(array)
     array.setflags(write=False)
     return array
+
+
+def refused_rate(bytes_per_s: float) -> str | None:
+    """Why a bandwidth that may be 0 for a while cannot be this one; None: it can."""
+    if not 0.0 <= bytes_per_s < math.inf:
+        return "must be finite and >= 0 bytes per second"
+    return f"must be 0, or at least {LEAST_RATE:g} bytes per second" if 0.0 < bytes_per_s < LEAST_RATE else None
+
+
+def rate_per_client(name: str, value: PerClient) -> PerClient:
+    """`value` as of `per_client`, in bytes a second: above 0, and not so little that times are beyond what numbers hold."""
+    unit = " bytes per second"
+    return per_client(name, per_client(name, value, above=True, unit=unit), low=LEAST_RATE, unit=unit)
 
 
 def same_clients(**values: PerClient) -> None:
@@ -324,7 +340,7 @@ class SizeDependent(Plus):
     """The time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
 
     def __init__(self, *, payload_bytes: PerClient, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
-        bandwidth = per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s, above=True, unit=" bytes per second")
+        bandwidth = rate_per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
         payload = per_client("payload_bytes", payload_bytes, unit=" bytes")
         same_clients(payload_bytes=payload, bandwidth_bytes_per_s=bandwidth)
         with np.errstate(over="ignore"):

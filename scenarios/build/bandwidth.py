@@ -187,11 +187,15 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
             context.targets.after_change(f"{path}.{name}", carrier.renew)
     expected = _Expected(own, shared, sizes)
     for alone in own.laws if own is not None else [None]:
-        takes_s = expected.takes_s(alone, None if shared is None else shared.laws[0])
-        if not takes_s.max() <= LONGEST_S:
-            shown = f"takes {takes_s.max():g} s on average for client {takes_s.argmax()}"
-            raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
+        _refuse_endless(expected.takes_s(alone, None if shared is None else shared.laws[0]), key, "client")
     return Carried(carrier=carrier, another=another, expected=(expected,), least_s=_least_s(own, shared, sizes))
+
+
+def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
+    """Refuse a bandwidth at `key` over which a message takes so many seconds on average, of each client or sub-channel."""
+    if not takes_s.max() <= LONGEST_S:
+        shown = f"takes {takes_s.max():g} s on average for {what} {takes_s.argmax()}"
+        raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
 
 
 def senders_law(section: VaryingLink, path: str, context: Context) -> Timeline[BandwidthLaw] | None:
@@ -200,8 +204,10 @@ def senders_law(section: VaryingLink, path: str, context: Context) -> Timeline[B
     What begins knows when it will end: what a script changes is of what begins after it.
     """
     own = _own(section, path, context)
-    if own is None:
-        return None
+    return None if own is None else _over_all_time(own, path)
+
+
+def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
     if len(own.laws) > 1 and own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     if isinstance(own, ScriptedLaw):
@@ -218,14 +224,15 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
     if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in numbers):
         return None
-    law: Timeline[BandwidthLaw] | None
-    if scripted and all(change.at_s is None for change in numbers):
-        law = _own(section, "channels", context)
-    else:
-        law = senders_law(section, "channels", context)
-    assert law is not None
-    message.require_bytes("channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s")
+    own = _own(section, "channels", context)
+    assert own is not None
+    in_rounds = scripted and all(change.at_s is None for change in numbers)
+    law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
+    key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
+    message.require_bytes(key)
     sizes = np.full(section.count, float(np.max(message.size_bytes)))
+    for one in own.laws:
+        _refuse_endless(sizes / one.mean_rate(np.arange(section.count)), key, "sub-channel")
     return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
 

@@ -1,4 +1,4 @@
-"""SAFA's published table of round lengths (Wu et al. 2021, MNIST): its world drawn anew for every seed, cell by cell."""
+"""SAFA's published table of round lengths (Wu et al. 2021, MNIST): its world drawn again for every seed, cell by cell."""
 
 from __future__ import annotations
 

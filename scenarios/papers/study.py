@@ -64,5 +64,5 @@ class Reproduction:
     solvers: bool = False
     """Whether it measures what searches cost, and simulates nothing."""
     cells: bool = False
-    """Whether it is SAFA's table of round lengths, whose world is drawn anew for each seed and simulated cell by cell."""
+    """Whether it is SAFA's table of round lengths, whose world is drawn again for each seed and simulated cell by cell."""
     sizes: Mapping[Size, Setup]

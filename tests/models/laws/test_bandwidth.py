@@ -292,6 +292,7 @@ BAD_STEPS = {
     "time_s,bytes_per_s\n0,1\n2,1\n\n1,1\n": "line 5: time_s = 1.0: must be finite and > 2.0, that of line 3",
     "time_s,bytes_per_s\n0,1\ninf,1\n": "line 3: time_s = inf: must be finite and > 0.0, that of line 2",
     "time_s,bytes_per_s\n0,-1\n": "line 2: bytes_per_s = -1.0: must be finite and >= 0",
+    "time_s,bytes_per_s\n0,1e-320\n": "line 2: bytes_per_s = 1e-320: must be 0, or at least 1e-12 bytes per second",
     "time_s,bytes_per_s\n0,nan\n": "line 2: bytes_per_s = nan: must be finite and >= 0",
     "time_s,bytes_per_s\n0,0\n1,0\n": "carries nothing: every rate is 0",
     "client,time_s,bytes_per_s\n2,0,1\n": "line 2: client = 2: must lie in 0..1",
@@ -342,7 +343,7 @@ def test_a_bad_file_of_packets_is_refused(tmp_path: Path, text: str) -> None:
         ({"after_end": "end"}, r"after_end = 'end': must be 'repeat', 'hold' or 'stop'"),
         ({"after_end": "hold", "bytes_per_s": [1.0, 1.0, 0.0]}, r"after_end = 'hold': would hold a rate of 0 for ever"),
         ({"offset": "some"}, r"offset = 'some': must be 'none' or 'random'"),
-        ({"scale": 0.0}, r"scale = 0\.0: must be finite and > 0"),
+        ({"scale": 0.0}, r"scale = 0\.0: must be finite and >= 1e-12"),
     ],
 )
 def test_bad_parameters_of_a_trace_are_refused(keywords: dict[str, Any], told: str) -> None:
@@ -354,6 +355,11 @@ def test_bad_parameters_of_a_trace_are_refused(keywords: dict[str, Any], told: s
     ("make", "told"),
     [
         (lambda: Constant(bytes_per_s=0.0), r"bytes_per_s = 0\.0: must be finite and > 0 bytes per second"),
+        # A time beyond what numbers hold.
+        (lambda: Constant(bytes_per_s=1e-320), r"bytes_per_s = 1e-320: must be finite and >= 1e-12 bytes per second"),
+        (lambda: gauss(mean_bytes_per_s=1e-320), r"mean_bytes_per_s = 1e-320: must be finite and >= 1e-12"),
+        (lambda: gauss(scale=1e-320), r"scale = 1e-320: must be finite and >= 1e-12"),
+        (lambda: levels(levels_bytes_per_s=[1.0, 1e-320]), r"1e-320 must be 0, or at least 1e-12 bytes per second"),
         (lambda: gauss(mean_bytes_per_s=0.0), r"mean_bytes_per_s = 0\.0"),
         (lambda: gauss(std_bytes_per_s=-1.0), r"std_bytes_per_s = -1\.0"),
         (lambda: gauss(memory=1.0), r"memory = 1\.0: must be in \[0, 1\)"),

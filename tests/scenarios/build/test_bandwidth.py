@@ -77,6 +77,20 @@ def test_a_change_in_seconds_acts_on_what_is_under_way() -> None:
     assert isinstance(it.server.clients.medium.up, KnownLinks)
 
 
+LATER: dict[str, Any] = {"at_s": 0.5, "bandwidth_bytes_per_s": 1e-11}
+
+
+@pytest.mark.parametrize(
+    "bandwidth",
+    [{"bandwidth": {"kind": "constant", "bytes_per_s": 1e-11}}, {"bandwidth_bytes_per_s": 100.0, "changes": [LATER]}],
+)
+def test_a_sub_channel_over_which_nothing_ever_passes_is_refused(bandwidth: dict[str, Any]) -> None:
+    channels = {"count": 2} | bandwidth
+    told = r"channels\.bandwidth\w*: takes 1e\+13 s on average for sub-channel 0; must be at most 1e\+12 s"
+    with pytest.raises(UserError, match=told):
+        World([[0, 1]], server={"per_round": 2}, payload=sized(100), channels=channels, scheduler={"kind": "random"})
+
+
 def test_a_change_in_rounds_acts_on_what_is_under_way_as_the_round_opens() -> None:
     # Client 0 has 50 of its 100 bytes as round 2 opens at 0.5 s; the other 50 take 2 s, and client 1's 100 bytes 4 s.
     it = World(

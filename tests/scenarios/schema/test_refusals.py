@@ -118,6 +118,7 @@ WRONG_VALUES = {
     "uplink.bandwidth_bytes_per_s=10.0": "uplink.bandwidth_bytes_per_s: a message of 0 bytes takes no",
     "uplink.sub_channels=0": "uplink.sub_channels = 0: must be >= 1",
     "uplink.bandwidth_bytes_per_s=0": "uplink.bandwidth_bytes_per_s = 0.0: must be finite and > 0 bytes per second",
+    "uplink.bandwidth_bytes_per_s=1e-320": "uplink.bandwidth_bytes_per_s = 1e-320: must be finite and >= 1e-12 bytes per second",
     "uplink.delay.std_s=-1": "uplink.delay.std_s = -1.0: must be finite and >= 0 seconds",
     "uplink.delay.std_s=nan": "uplink.delay.std_s = NaN: must be a finite number",
     "uplink.delay.std_s=1e400": "uplink.delay.std_s = Infinity: must be a finite number",
