@@ -24,8 +24,8 @@ def with_extra_pass(
 
     A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
 
-    With a speed it is a pass more over the samples. Without one `compute.delay` is the time of the whole training, and the pass takes
-    that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
+    With a speed it is a pass more over the samples. Without one `compute.delay` is the time of the whole training, and the pass
+    takes that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
     """
     training, share = build_training(scenario, context, plan, trained), _share(scenario)
     # Of a scenario that is only checked nobody knows who holds how much.

@@ -13,7 +13,7 @@ REPRODUCTIONS = (
         shows="Round lengths, MNIST: FedAvg, FedCS and SAFA by share picked and crash probability",
         metrics=(),
         cells=True,
-        notes="Shards and speeds are drawn again for every seed; the authors drew their speeds once. Their counter of distributed "
+        notes="Shards and speeds are drawn for every seed; the authors drew their speeds once. Their counter of distributed "
         "models is never reset (as published); the models of the round alone are counted as intended. Where a client's training "
         "fits into the limit and its messages do not, it takes exactly the limit, as in their code.",
         sizes={

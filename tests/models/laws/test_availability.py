@@ -108,7 +108,10 @@ def test_starting_on_relaxes_as_the_chain_does() -> None:
     ("make", "message"),
     [
         (lambda: Always(clients=0), r"^clients = 0"),
-        (lambda: Markov(clients=2, mean_on_s=0.0, mean_off_s=1.0), r"^mean_on_s = 0.0: must be finite and in \[1e-06, 1e\+300\] seconds"),
+        (
+            lambda: Markov(clients=2, mean_on_s=0.0, mean_off_s=1.0),
+            r"^mean_on_s = 0.0: must be finite and in \[1e-06, 1e\+300\] seconds",
+        ),
         (lambda: Markov(clients=2, mean_on_s=1.0, mean_off_s=math.inf), r"^mean_off_s = inf"),
         (lambda: Markov(clients=2, mean_on_s=np.ones(3), mean_off_s=1.0), r"^mean_on_s has 3 entries: must have 2"),
         (lambda: Markov(clients=2, mean_on_s=1.0, mean_off_s=1.0, start="off"), r"^start = 'off'"),  # type: ignore[arg-type]
