@@ -29,7 +29,7 @@ def _sizes(slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
     return {
         Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL), cost="seconds to a minute"),
         Size.LAPTOP: Setup(
-            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={slots}", *NEAREST), cost="10 to 15 minutes of one core"
+            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={slots}", *NEAREST), cost="2 to 15 minutes of one core"
         ),
         Size.PAPER: Setup(seeds=tuple(range(1, seeds + 1)), cost=paper_cost),
     }
@@ -81,7 +81,7 @@ def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reprodu
         consensus=True,
         sizes={
             Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {few}}}'), cost="seconds"),
-            Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",), cost="minutes"),
+            Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",), cost="a minute of one core"),
             Size.PAPER: Setup(seeds=tuple(range(1, 11)), cost="10 minutes of one core"),
         },
     )

@@ -74,7 +74,7 @@ REPRODUCTIONS = (
         "draws one neighbour, so that a step costs the same whatever the number of clients, and the walk what it prepares.",
         sizes={
             Size.SMOKE: Setup(seeds=(1,), cost="seconds"),
-            Size.LAPTOP: Setup(seeds=(1,), cost="half a minute"),
+            Size.LAPTOP: Setup(seeds=(1,), cost="3 s of one core"),
             Size.PAPER: Setup(seeds=(1,), cost="two minutes"),
         },
     ),

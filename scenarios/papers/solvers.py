@@ -1,14 +1,14 @@
 """PAUSE, Table I: what one search for the best set (eq. 14) costs by each method, in time against the number of clients.
 
-The paper gives orders of growth. Here they are slopes of log time on log clients, of the least of several times each. The two
-annealing methods take the same number of steps whatever the number of clients, and are compared by the time of that walk.
+The paper gives orders of growth. Here they are slopes of log time on log clients, of the least of several processor times each.
+The two annealing methods take the same number of steps whatever the number of clients, and are compared by the time of that walk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,9 +76,9 @@ def _walk(
 def _least_s(call: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats):
-        start = perf_counter()
+        start = process_time()
         call()
-        times.append(perf_counter() - start)
+        times.append(process_time() - start)
     return min(times)
 
 
@@ -107,7 +107,7 @@ def sections(times: Times) -> list[Section]:
         ends = [f"{few:,}", format_number(first_s * 1e3), f"{many:,}", format_number(last_s * 1e3)]
         rows.append([name, _PAPER[name], *ends, format_number(slopes[name])])
     header = ["method", "paper: cost", "fewest clients", "ms", "most clients", "ms there", "slope"]
-    words = f"One search for {MEMBERS} clients; annealing: a walk of {STEPS:,} steps. The least of several times."
+    words = f"One search for {MEMBERS} clients; annealing: a walk of {STEPS:,} steps. The least of several processor times."
     table = Table("costs", "Cost of one search", (header, rows), note=words, words=(0, 1))
     picture = Picture("costs", "Time of one search against the number of clients", _figure(times))
     return [Section("Verdict", [verdict]), Section("Beside the paper", [table]), Section("Figures", [picture])]
@@ -125,7 +125,7 @@ def _figure(times: Times) -> ShownFigure:
             (line,) = axes.plot(clients, [second * 1e3 for second in seconds], marker="o", ms=4.0, **line_style(index))
             lines.append((line, name))
         axes.set(xscale="log", yscale="log", xlabel="clients", ylabel="time of one search (ms)")
-        headline(figure, "Cost of one search for the best set", "least of several times on this machine", lines)
+        headline(figure, "Cost of one search for the best set", "least of several processor times on this machine", lines)
     return figure
 
 
