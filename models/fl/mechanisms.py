@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.accounting import gaussian_scale
 from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
@@ -50,28 +50,6 @@ def laplace(size: int, scale: float, rng: np.random.Generator) -> Tensor:
     """Centred Laplace variates of this scale, float32: the difference of two exponentials."""
     draws = rng.standard_exponential((2, size), dtype=np.float32)
     return torch.from_numpy(draws[0] - draws[1]) * scale
-
-
-@lru_cache(maxsize=4096)
-def gaussian_scale(epsilon: float, delta: float) -> float:
-    """Least standard deviation that gives (epsilon, delta)-DP at L2 sensitivity 1 (Balle and Wang 2018, Theorem 8).
-
-    The sigma at which Phi(1/(2 sigma) - epsilon sigma) - e^epsilon Phi(-1/(2 sigma) - epsilon sigma) falls to `delta`, found by
-    bisection to a relative 1e-12. It is finite for every epsilon >= 0: delta alone allows something.
-    """
-    from scipy.special import log_ndtr, ndtr
-
-    def spent(sigma: float) -> float:
-        below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))
-        return float(ndtr(0.5 / sigma - epsilon * sigma)) - math.exp(min(0.0, epsilon + below))
-
-    low, high = 0.0, 1.0
-    while spent(high) > delta:
-        low, high = high, 2.0 * high
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if spent(middle) > delta else (low, middle)
-    return high
 
 
 Noise = Callable[[int, float, np.random.Generator], Tensor]

@@ -23,6 +23,7 @@ from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
+from scenarios.build.accounting import require_accountant
 from scenarios.build.bandwidth import Carried, build_carrier, varies
 from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, least_s, never_begins
@@ -225,6 +226,7 @@ def _schedule(scenario: Scenario) -> tuple[bool, Any]:
     section = scenario.privacy
     if section is None or section.mechanism == "none":
         return False, NoSchedule()
+    require_accountant(scenario)
     return True, construct(section.schedule, "schedule", "privacy.schedule", section.schedule.parameters(), {})
 
 

@@ -17,6 +17,7 @@ from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
 from netsim.records.rows import BeliefRow
 from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
+from scenarios.build.accounting import accounts, accounts_in_words
 from scenarios.build.doubtful import after_run
 from scenarios.build.opinion_bounds import bound_notes
 from scenarios.build.pause_bound import pause_notes
@@ -124,6 +125,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
     def known(value: float) -> float | None:
         return None if math.isnan(value) else value
 
+    kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
     late = after_run(scenario, totals, built.clients, ended)
     energy = energy_accounts(built)
     return {
@@ -154,10 +156,13 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
         "energy": None if energy is None else energy_notes(built, totals, energy),
         "privacy": {
-            "guarantee": guarantee_in_words(scenario, max_leak, built.parameters, built.unprotected),
+            "guarantee": guarantee_in_words(
+                scenario, max_leak, built.parameters, built.unprotected, accounts_in_words(scenario, kept)
+            ),
             "parameters": built.parameters,
             "unprotected_parameters": built.unprotected,
             "also_released": also_released(scenario),
+            **({} if kept is None else {"accounting": kept}),
         },
         "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *late)],

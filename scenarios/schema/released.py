@@ -35,18 +35,20 @@ def also_released(scenario: Scenario) -> list[str]:
     return told
 
 
-def guarantee_in_words(scenario: Scenario, leak: float, numbers: int | None, unprotected: int) -> str | None:
+def guarantee_in_words(scenario: Scenario, leak: float, numbers: int | None, unprotected: int, together: str = "") -> str | None:
     """The guarantee that holds for the client with the largest leak, and what is not covered by it.
 
-    `numbers` in one update, None where nothing is trained; `unprotected` of them are sent as they are. None without `[privacy]`.
+    `numbers` in one update, None where nothing is trained; `unprotected` of them are sent as they are. `together`: a sentence on
+    all its releases, by another accountant than the sum. None without `[privacy]`.
     """
     privacy = scenario.privacy
     if privacy is None:
         return None
     if numbers is None:
-        return "Nothing is trained, so nothing is released: the leak is what releases would have spent."
+        return f"Nothing is trained, so nothing is released: the leak is what releases would have spent.{together}"
     if privacy.mode == "none":
         return guarantee(mode="none", leak=leak, dimensions=numbers)
     text = guarantee(mode=privacy.mode, leak=leak, dimensions=numbers - unprotected, delta=privacy.delta, unprotected=unprotected)
+    text += together
     also = also_released(scenario)
     return f"{text} Not protected beside updates: {'; '.join(also)}." if also else text

@@ -36,6 +36,13 @@ class Privacy(Section):
     """The delta of each release, for gaussian, where it is required."""
     schedule: component_of("schedule")  # type: ignore[valid-type]
     """The budget of each participation."""
+    accountant: Literal["sum", "rdp", "pld"] = "sum"
+    """How the summary and reports say what all releases of a client are worth together. sum: budgets add up (PAUSE, Theorem 2);
+    rdp, pld: by Renyi divergences or privacy loss distributions, at total_delta (dp-accounting, extra `privacy`), as a rule less.
+    What tables call a leak, and what policies go by, is the sum in any case. Sampling of clients amplifies nothing here: the
+    guarantee is against the server, which sees who sends each update."""
+    total_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """With rdp and pld: the delta of all releases of a client together."""
     charge_on: Literal["upload", "delivery"] = "upload"
     """When a participation is spent: as the upload begins (a message that left the device is released), or on delivery."""
     unprotected: Unprotected | None = None
@@ -49,6 +56,12 @@ class Privacy(Section):
             raise problem(("guarantee",), self.guarantee, f"must be per_coordinate or {norm} for {self.mechanism} noise")
         if self.mechanism == "gaussian" and self.delta is None:
             raise problem(("delta",), None, "must be given for gaussian noise, in (0, 1)")
+        if self.accountant == "sum" and self.total_delta is not None:
+            raise problem(("total_delta",), self.total_delta, "is of rdp and pld; leave it out, or set accountant")
+        if self.accountant != "sum" and self.mechanism == "none":
+            raise problem(("accountant",), self.accountant, "nothing is protected; leave it out, or set mechanism")
+        if self.accountant != "sum" and self.total_delta is None:
+            raise problem(("total_delta",), None, f"must be given for {self.accountant}, in (0, 1)")
         if self.mechanism == "laplace" and self.delta is not None:
             raise problem(("delta",), self.delta, "must be left out: only gaussian noise has a delta")
         return self

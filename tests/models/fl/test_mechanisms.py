@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from models.fl.mechanisms import L1, L2, GaussianPerCoordinate, NoMechanism, PerCoordinate, gaussian_scale, laplace
+from models.accounting import gaussian_scale
+from models.fl.mechanisms import L1, L2, GaussianPerCoordinate, NoMechanism, PerCoordinate, laplace
 
 INF = np.inf
 

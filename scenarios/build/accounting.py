@@ -1,0 +1,59 @@
+"""What the releases of a run give away together, by the accountant that `[privacy]` names, for its summary."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from models.accounting import composed_epsilon
+from scenarios.registry.components import construct
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+
+_NAMES = {"rdp": "Renyi divergences", "pld": "privacy loss distributions"}
+
+
+def require_accountant(scenario: Scenario) -> None:
+    """Raise UserError where the scenario asks for an accountant that is not installed."""
+    privacy = scenario.privacy
+    if privacy is not None and privacy.accountant != "sum" and find_spec("dp_accounting") is None:
+        needed = "needs dp-accounting; install netsim with its extra: pip install 'netsim[privacy]'"
+        raise UserError(f"privacy.accountant = {privacy.accountant!r}: {needed}")
+
+
+def accounts(scenario: Scenario, releases: int) -> dict[str, Any] | None:
+    """What all releases of the client that made most, `releases` of them, are worth together; None where only sums are asked for.
+
+    Of a run in which nothing is trained, too: what releases would have given away.
+    """
+    privacy = scenario.privacy
+    if privacy is None or privacy.accountant == "sum":
+        return None
+    schedule: Any = construct(privacy.schedule, "schedule", "privacy.schedule", privacy.schedule.parameters(), {})
+    assert privacy.mechanism != "none"
+    assert privacy.total_delta is not None
+    # A budget may underflow to 0 after very many releases: nothing is then given away.
+    budgets = [budget for budget in (float(schedule.epsilon(i)) for i in range(1, releases + 1)) if budget > 0]
+    epsilon = composed_epsilon(
+        privacy.accountant, privacy.mechanism, budgets, total_delta=privacy.total_delta, delta=privacy.delta
+    )
+    return {
+        "accountant": privacy.accountant,
+        "epsilon": epsilon,
+        "delta": privacy.total_delta,
+        "releases": releases,
+        "amplification": "none: the server sees who sends each update",
+    }
+
+
+def accounts_in_words(scenario: Scenario, kept: dict[str, Any] | None) -> str:
+    """The same as a sentence to follow the guarantee; empty where only sums are asked for."""
+    if kept is None:
+        return ""
+    privacy = scenario.privacy
+    assert privacy is not None
+    of = "one coordinate" if privacy.guarantee == "per_coordinate" else "the whole update"
+    return (
+        f" By {_NAMES[kept['accountant']]} (dp-accounting), ({kept['epsilon']:.4g}, {kept['delta']:g})-LDP of {of} in all "
+        f"{kept['releases']} releases of that client together; sampling amplifies nothing: the server sees who sends each update."
+    )
