@@ -142,9 +142,6 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
     )
     composed = COMPOSERS[scenario.server.kind](world)
     parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
-    besides_s: dict[str, Any] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
-    if composed.channels is not None:
-        besides_s["upload"] += least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
     return Built(
         simulation=_simulation(world, composed),
         truth=truth,
@@ -157,10 +154,18 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         channels=composed.channels,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         cautions=(
-            *before_run(scenario, population, delays, worked, besides_s),
+            *before_run(scenario, population, delays, worked, _besides_s(down, up, composed)),
             *never_begins(scenario, availability, streams["availability"]),
         ),
     )
+
+
+def _besides_s(down: Carried, up: Carried, composed: Composed) -> dict[str, Any]:
+    """What the phases of an update take at least beside their delays, in seconds, by name."""
+    besides_s: dict[str, Any] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
+    if composed.channels is not None:
+        besides_s["upload"] += least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
+    return besides_s
 
 
 def _accountant(clients: int, schedule: Any, private: bool) -> Any:
