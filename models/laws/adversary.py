@@ -1,6 +1,6 @@
 """Sequences of channel states, fixed beforehand: T rounds of N channels that are Good (True) or Bad.
 
-Read from a file, drawn piecewise from means, or made by an adversary (the extremely non-stationary case of Li et al.,
+Read from a file, or made by an adversary (the extremely non-stationary case of Li et al.,
 Section IV-A). Each is a truth that oracles may be told: `means(round)` and `states(round)`.
 """
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from models.data_files import lines_of, refuse_special
 from models.errors import ParameterError
-from models.laws.sub_channels import PiecewiseStationary
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -96,48 +95,6 @@ class FileStates(StateSequence):
         if rounds is not None and len(table) < rounds:
             raise ParameterError("path", path, f"holds {len(table)} rounds; {rounds} are needed")
         super().__init__(table=table[:rounds])
-
-
-class PiecewiseStates(StateSequence):
-    """Independent Bernoulli states with means that are constant between breakpoints.
-
-    Means are written out (`means`: a row for each segment; or drawn uniformly from [`low`, `high`]), and breakpoints too
-    (`starts`: the first round of each segment after the first; or `breakpoints` of them: `spread` "even" or "drawn", at
-    least `min_spacing` rounds apart). Raises ValueError as `models.laws.sub_channels.PiecewiseStationary` does.
-    """
-
-    def __init__(
-        self,
-        *,
-        channels: int,
-        rounds: int,
-        generator: np.random.Generator,
-        breakpoints: int | None = None,
-        spread: Literal["even", "drawn"] = "drawn",
-        min_spacing: int = 0,
-        starts: list[float] | None = None,
-        means: list[list[float]] | None = None,
-        low: float = 0.1,
-        high: float = 0.9,
-    ) -> None:
-        _positive("channels", channels)
-        _positive("rounds", rounds)
-        law = PiecewiseStationary(
-            channels=channels,
-            generator=generator,
-            horizon_rounds=rounds,
-            breakpoints=breakpoints,
-            spread=spread,
-            min_spacing=min_spacing,
-            starts=starts,
-            means=means,
-            low=low,
-            high=high,
-        )
-        whole = [int(start) for start in law.starts]
-        lengths = np.diff([1, *whole, rounds + 1])
-        table = bernoulli(np.repeat(law.means, lengths, axis=0), generator.random((rounds, channels)))
-        super().__init__(table=table, segment_means=law.means, starts=whole)
 
 
 class AdversarialStates(StateSequence):

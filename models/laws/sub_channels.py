@@ -7,6 +7,7 @@ What was drawn can be read: `means` (segments, N) and `starts`, the first round 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -48,6 +49,40 @@ class Stationary:
         return self._answer
 
 
+@dataclass(frozen=True, kw_only=True)
+class Breakpoints:
+    """Where the segments of a sequence begin, after the first."""
+
+    breakpoints: Annotated[
+        int | None,
+        Doc("Number of breakpoints that are spread over the horizon, in place of starts."),
+    ] = None
+    spread: Annotated[Literal["even", "drawn"], Doc("even: segments of one length; drawn: breakpoints at random.")] = "drawn"
+    min_spacing: Annotated[float, Doc("Least distance of breakpoints that are drawn.")] = 0.0
+    starts: Annotated[
+        list[float] | None,
+        Doc("The breakpoints, ascending, each the first round, or the time, of a segment."),
+    ] = None
+    unit: Annotated[Unit, Doc("What breakpoints are in.")] = "rounds"
+
+    def within(self, rounds: int, seconds: float | None, generator: np.random.Generator) -> list[float]:
+        """The breakpoints, ascending, in a run of so many rounds and seconds (None: without a limit); raises ValueError."""
+        breakpoints, starts, unit = self.breakpoints, self.starts, self.unit
+        if (breakpoints is None) == (starts is None):
+            raise ParameterError("breakpoints", breakpoints, "give either breakpoints or starts")
+        if unit not in ("rounds", "seconds"):
+            raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
+        horizon = float(rounds) if unit == "rounds" else seconds
+        if starts is not None:
+            if horizon is not None and starts and max(starts) > horizon:
+                raise ParameterError("starts", starts, f"{max(starts)!r} lies past the horizon of {horizon:g} {unit}")
+            return [float(start) for start in starts]
+        assert breakpoints is not None
+        if horizon is None:
+            raise ParameterError("breakpoints", breakpoints, "without a time limit they cannot be spread over seconds")
+        return _spread(breakpoints, horizon, self.spread, self.min_spacing, unit, generator)
+
+
 class PiecewiseStationary:
     """Independent rounds with means that are constant between breakpoints, which nobody is told.
 
@@ -69,17 +104,7 @@ class PiecewiseStationary:
         generator: np.random.Generator,
         horizon_rounds: int,
         horizon_s: float | None = None,
-        breakpoints: Annotated[
-            int | None,
-            Doc("Number of breakpoints that are spread over the horizon, in place of starts."),
-        ] = None,
-        spread: Annotated[Literal["even", "drawn"], Doc("even: segments of one length; drawn: breakpoints at random.")] = "drawn",
-        min_spacing: Annotated[float, Doc("Least distance of breakpoints that are drawn.")] = 0.0,
-        starts: Annotated[
-            list[float] | None,
-            Doc("The breakpoints, ascending, each the first round, or the time, of a segment."),
-        ] = None,
-        unit: Annotated[Unit, Doc("What breakpoints are in.")] = "rounds",
+        placing: Breakpoints = Breakpoints(),
         means: Annotated[
             list[list[float]] | None,
             Doc(
@@ -90,24 +115,11 @@ class PiecewiseStationary:
         low: Annotated[float, Doc("Least mean that is drawn.")] = 0.1,
         high: Annotated[float, Doc("Greatest mean that is drawn.")] = 0.9,
     ) -> None:
-        if (breakpoints is None) == (starts is None):
-            raise ParameterError("breakpoints", breakpoints, "give either breakpoints or starts")
-        if unit not in ("rounds", "seconds"):
-            raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
-        horizon = float(horizon_rounds) if unit == "rounds" else horizon_s
-        if starts is not None:
-            if horizon is not None and starts and max(starts) > horizon:
-                raise ParameterError("starts", starts, f"{max(starts)!r} lies past the horizon of {horizon:g} {unit}")
-            self.starts = [float(start) for start in starts]
-        else:
-            assert breakpoints is not None
-            if horizon is None:
-                raise ParameterError("breakpoints", breakpoints, "without a time limit they cannot be spread over seconds")
-            self.starts = _spread(breakpoints, horizon, spread, min_spacing, unit, generator)
-        self.unit = unit
+        self.starts = placing.within(horizon_rounds, horizon_s, generator)
+        self.unit = placing.unit
         self.means = _means(channels, len(self.starts) + 1, means, low, high, generator)
         self.segment_means = self.means
-        self._timeline = Piecewise(laws=[Bernoulli(success=row) for row in self.means], starts=self.starts, unit=unit)
+        self._timeline = Piecewise(laws=[Bernoulli(success=row) for row in self.means], starts=self.starts, unit=placing.unit)
 
     def at(self, round: int, time_s: float) -> tuple[Bernoulli, float]:
         return self._timeline.at(round, time_s)

@@ -8,12 +8,10 @@ summaries give it, not checked against the paper.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from annotated_doc import Doc
+from dataclasses import asdict
 
 from models.policies.pause import Pause
-from models.policies.pause_parameters import PauseParameters
+from models.policies.pause_parameters import PauseParameters, SpeedAndGeneralization
 from models.policies.protocols import FloatArray
 from models.policies.rewards import Schedule
 from models.policies.ucb import PerClientDetector
@@ -29,9 +27,7 @@ class Bsfl(Pause):
         per_round: int,
         data_sizes: FloatArray,
         schedule: Schedule,
-        alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0,
-        beta: Annotated[float, Doc("Exponent of g_k, > 1.")] = 2.0,
-        tau_min_s: Annotated[float, Doc("The least possible latency in seconds.")] = 0.05,
+        weights: SpeedAndGeneralization = SpeedAndGeneralization(),
         detector: PerClientDetector = None,
         per_model: int | None = None,
     ) -> None:
@@ -40,7 +36,7 @@ class Bsfl(Pause):
             per_round=per_round,
             data_sizes=data_sizes,
             schedule=schedule,
-            parameters=PauseParameters(alpha=alpha, beta=beta, gamma=0.0, tau_min_s=tau_min_s),
+            parameters=PauseParameters(**asdict(weights), gamma=0.0),
             detector=detector,
             per_model=per_model,
         )

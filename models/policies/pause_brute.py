@@ -6,10 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.brute import best_by_enumeration, check_count
-from models.policies.pause_parameters import PauseParameters
-from models.policies.protocols import FloatArray, IntArray
-from models.policies.rewards import Schedule
-from models.policies.ucb import PerClientDetector, Terms, UcbPolicy
+from models.policies.protocols import IntArray
+from models.policies.ucb import Terms, UcbPolicy
 
 
 class PauseBrute(UcbPolicy):
@@ -19,26 +17,7 @@ class PauseBrute(UcbPolicy):
         ValueError: K choose m is more than five million sets.
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        per_round: int,
-        data_sizes: FloatArray,
-        schedule: Schedule,
-        parameters: PauseParameters = PauseParameters(),
-        detector: PerClientDetector = None,
-        per_model: int | None = None,
-    ) -> None:
-        super().__init__(
-            clients=clients,
-            per_round=per_round,
-            data_sizes=data_sizes,
-            schedule=schedule,
-            parameters=parameters,
-            detector=detector,
-            per_model=per_model,
-        )
+    def _check_size(self, clients: int, per_round: int) -> None:
         check_count(clients, per_round)
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

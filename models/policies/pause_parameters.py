@@ -12,19 +12,28 @@ from models.policies.protocols import check_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewardParameters:
-    """What the reward of a set is made of (eq. 7-9). Raises ValueError for a value outside its range."""
+class SpeedAndGeneralization:
+    """What a reward without privacy is made of, BSFL's. Raises ValueError for a value outside its range."""
 
     alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0
     beta: Annotated[float, Doc("Exponent of eq. 8, > 1.")] = 2.0
-    gamma: Annotated[float, Doc("Weight of privacy.")] = 5.0
     tau_min_s: Annotated[float, Doc("The least possible latency in seconds.")] = 0.05
 
     def __post_init__(self) -> None:
         check_at_least("alpha", self.alpha, 0)
         check_at_least("beta", self.beta, 1, strict=True)
-        check_at_least("gamma", self.gamma, 0)
         check_at_least("tau_min_s", self.tau_min_s, 0, strict=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardParameters(SpeedAndGeneralization):
+    """What the reward of a set is made of (eq. 7-9). Raises ValueError likewise."""
+
+    gamma: Annotated[float, Doc("Weight of privacy.")] = 5.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("gamma", self.gamma, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +54,29 @@ class PauseParameters(RewardParameters):
         check_at_least("zeta", self.zeta, 0)
         if self.unexplored not in ("energy", "random"):
             raise ParameterError("unexplored", self.unexplored, "must be energy or random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnealingParameters:
+    """How long, and how cold, a walk over sets is (Algorithm 2). Raises ValueError for a value outside its range."""
+
+    steps: Annotated[int, Doc("Steps of the annealing walk, of whose sets the best is selected.")] = 3000
+    kappa: Annotated[
+        float,
+        Doc("Divides the temperature (1; 30 in the large-network study, which voids the condition of Theorem 4)."),
+    ] = 1.0
+
+    def __post_init__(self) -> None:
+        check_at_least("steps", self.steps, 1)
+        check_at_least("kappa", self.kappa, 0, strict=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailoredAnnealing(AnnealingParameters):
+    """Those of SA-PAUSE, whose C is that of eq. 19. Raises ValueError likewise."""
+
+    omega: Annotated[float, Doc("The small constant of eq. 19, > 0.")] = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("omega", self.omega, 0, strict=True)

@@ -11,6 +11,7 @@ of their own, which its clients would have to measure; here it is by the mean lo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -41,6 +42,25 @@ TABLES: dict[str, tuple[float, ...]] = {
 """The paper's probabilities of five tiers, the fastest first, as recalled."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankingParameters:
+    """How tiers are ranked where that is adaptive. Raises ValueError for a value outside its range."""
+
+    interval: Annotated[int | None, Doc("Adaptive: I, rounds between rankings (absent: as many as tiers).")] = None
+    credits: Annotated[int | None, Doc("Adaptive: how often each tier can be selected; absent: without limit.")] = None
+    weights: Annotated[
+        Literal["paper", "shifted"],
+        Doc("Adaptive: by the paper the best tier gets 0; shifted: (q - i + 1) / (q (q + 1)/2), as in public code."),
+    ] = "paper"
+
+    def __post_init__(self) -> None:
+        for name, value in {"interval": self.interval, "credits": self.credits}.items():
+            if value is not None:
+                check_at_least(name, value, 1)
+        if self.weights not in ("paper", "shifted"):
+            raise ParameterError("weights", self.weights, "must be paper or shifted")
+
+
 class Tifl(AsksNobody):
     """Selects m clients of the tier drawn for the round; where it has too few, the next slower ones fill up, then faster ones."""
 
@@ -67,30 +87,22 @@ class Tifl(AsksNobody):
             str | list[float],
             Doc("Of tiers, the fastest first: one of slow, uniform, random, fast, fast1, fast2, fast3, or a list; or adaptive."),
         ] = "uniform",
-        interval: Annotated[int | None, Doc("Adaptive: I, rounds between rankings (absent: as many as tiers).")] = None,
-        credits: Annotated[int | None, Doc("Adaptive: how often each tier can be selected; absent: without limit.")] = None,
-        weights: Annotated[
-            Literal["paper", "shifted"],
-            Doc("Adaptive: by the paper the best tier gets 0; shifted: (q - i + 1) / (q (q + 1)/2), as in public code."),
-        ] = "paper",
+        ranking: RankingParameters = RankingParameters(),
     ) -> None:
         check_round(clients, per_round)
         check_at_least("timeout_s", timeout_s, 0, strict=True)
         if not 1 <= tiers <= min(clients, 127):
             raise ParameterError("tiers", tiers, f"must be between 1 and {min(clients, 127)}")
         check_at_least("sync_rounds", sync_rounds, 1)
-        for name, value in {"interval": interval, "credits": credits}.items():
-            if value is not None:
-                check_at_least(name, value, 1)
-        for name, choice, known in (("split", split, ("equal-count", "equal-width")), ("weights", weights, ("paper", "shifted"))):
-            if choice not in known:
-                raise ParameterError(name, choice, f"must be {' or '.join(known)}")
+        if split not in ("equal-count", "equal-width"):
+            raise ParameterError("split", split, "must be equal-count or equal-width")
         self._clients, self._per_round, self._tiers = clients, per_round, tiers
         self._timeout_s, self._sync_rounds, self._split = timeout_s, sync_rounds, split
         self._adaptive = self.needs_losses = probabilities == "adaptive"
-        self._interval, self._shifted = tiers if interval is None else interval, weights == "shifted"
+        self._interval = tiers if ranking.interval is None else ranking.interval
+        self._shifted = ranking.weights == "shifted"
         self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _static(probabilities, tiers)
-        self._credits: FloatArray = np.full(tiers, math.inf if credits is None else float(credits))
+        self._credits: FloatArray = np.full(tiers, math.inf if ranking.credits is None else float(ranking.credits))
         self._profiled = 0
         self._sum_s: FloatArray = np.zeros(clients)
         self.tier_of: IntArray = np.full(clients, -1, np.int8).astype(np.int64)

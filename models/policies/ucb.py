@@ -65,6 +65,7 @@ class UcbPolicy(ABC, AsksNobody):
         detector: PerClientDetector = None,
         per_model: int | None = None,
     ) -> None:
+        self._check_size(clients, per_round)
         self._rewards = Rewards(
             clients=clients,
             per_round=per_round,
@@ -82,6 +83,9 @@ class UcbPolicy(ABC, AsksNobody):
         self._exploit = np.full(clients, math.inf)
         self._width = np.zeros(clients)
         self._ucb = np.empty(clients)
+
+    def _check_size(self, clients: int, per_round: int) -> None:
+        """Refuse m of K clients that the search cannot do; by default it does all."""
 
     def select(self, view: View) -> IntArray:
         """The m selectable clients `_search` settles on, ascending; all selectable clients where they are no more than m."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import numpy as np
-from annotated_doc import Doc
 
 from models.policies.annealing import AnySwap, anneal, finite_ucb
-from models.policies.pause_parameters import PauseParameters
-from models.policies.protocols import FloatArray, IntArray, check_at_least
+from models.policies.pause_parameters import AnnealingParameters, PauseParameters
+from models.policies.protocols import FloatArray, IntArray
 from models.policies.rewards import Schedule
 from models.policies.ucb import PerClientDetector, Terms, UcbPolicy
 
@@ -29,8 +26,7 @@ class VanillaSaPause(UcbPolicy):
         data_sizes: FloatArray,
         schedule: Schedule,
         parameters: PauseParameters = PauseParameters(),
-        steps: Annotated[int, Doc("Steps of the annealing walk, of whose sets the best is selected.")] = 3000,
-        kappa: Annotated[float, Doc("Divides the temperature.")] = 1.0,
+        annealing: AnnealingParameters = AnnealingParameters(),
         detector: PerClientDetector = None,
         per_model: int | None = None,
     ) -> None:
@@ -43,10 +39,8 @@ class VanillaSaPause(UcbPolicy):
             detector=detector,
             per_model=per_model,
         )
-        check_at_least("steps", steps, 1)
-        check_at_least("kappa", kappa, 0, strict=True)
         self._scale = 2.0 * parameters.alpha + parameters.gamma + 1.0
-        self._steps, self._kappa = steps, kappa
+        self._steps, self._kappa = annealing.steps, annealing.kappa
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
         ucb = finite_ucb(terms.ucb, terms.modular, self._per_round)

@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from scipy.special import xlogy
 
 from models.detection.glr_exact import GlrExact
-from models.laws.adversary import PiecewiseStates
+from models.laws.adversary import StateSequence
 from models.schedulers.aoi_aware import AoiAware
 from models.schedulers.csi import Csi
 from models.schedulers.cucb import Cucb
@@ -26,15 +26,16 @@ from models.schedulers.means_age import MeansAge
 from models.schedulers.random import Random
 from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import simulate
+from tests.helpers.piecewise_states import piecewise_states
 
 ROUNDS = 20_000
 
 
-def states(channels: int, rounds: int = ROUNDS) -> PiecewiseStates:
-    return PiecewiseStates(channels=channels, rounds=rounds, generator=np.random.default_rng(1), breakpoints=5, min_spacing=500)
+def states(channels: int, rounds: int = ROUNDS) -> StateSequence:
+    return piecewise_states(channels=channels, rounds=rounds, generator=np.random.default_rng(1), breakpoints=5, min_spacing=500)
 
 
-def round_s(make: Callable[[], Any], truth: PiecewiseStates, clients: int, repeats: int = 3) -> float:
+def round_s(make: Callable[[], Any], truth: StateSequence, clients: int, repeats: int = 3) -> float:
     """Least processor time of a round, the untimed world included."""
     times = []
     for _ in range(repeats):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
-from models.laws.sub_channels import PiecewiseStationary, Stationary
+from models.laws.sub_channels import Breakpoints, PiecewiseStationary, Stationary
 
 
 def rng(seed: int = 3) -> np.random.Generator:
@@ -15,7 +16,9 @@ def rng(seed: int = 3) -> np.random.Generator:
 
 
 def piecewise(channels: int = 2, rounds: int = 100, **parameters: Any) -> PiecewiseStationary:
-    return PiecewiseStationary(channels=channels, generator=rng(), horizon_rounds=rounds, **parameters)
+    names = {field.name for field in fields(Breakpoints)} & parameters.keys()
+    placing = Breakpoints(**{name: parameters.pop(name) for name in names})
+    return PiecewiseStationary(channels=channels, generator=rng(), horizon_rounds=rounds, placing=placing, **parameters)
 
 
 def test_written_out() -> None:
@@ -38,9 +41,9 @@ def test_breakpoints_spread_evenly_give_segments_of_one_length() -> None:
 
 
 def test_what_is_drawn_is_uniform_and_follows_the_generator_alone() -> None:
-    law = PiecewiseStationary(channels=50, generator=rng(), horizon_rounds=1000, breakpoints=39, low=0.2, high=0.6)
+    law = piecewise(50, 1000, breakpoints=39, low=0.2, high=0.6)
     assert np.array_equal(
-        law.means, PiecewiseStationary(channels=50, generator=rng(), horizon_rounds=1000, breakpoints=39, low=0.2, high=0.6).means
+        law.means, piecewise(50, 1000, breakpoints=39, low=0.2, high=0.6).means
     )
     assert 0.2 <= law.means.min() <= law.means.max() <= 0.6
     # Five standard deviations of the mean of 2,000 uniforms.

@@ -17,7 +17,7 @@ from models.laws.availability_traces import Trace
 from models.policies.fedcs import FedCs, _quadratic, greedy
 from models.policies.protocols import FloatArray
 from models.policies.refl import Refl
-from models.policies.tifl import TABLES, Tifl, adaptive_shares, tiers_of
+from models.policies.tifl import TABLES, RankingParameters, Tifl, adaptive_shares, tiers_of
 from netsim.core.protocols import RoundView
 from netsim.core.reports import Probed, Reports, RoundOutcome
 from netsim.core.streams import Streams
@@ -183,7 +183,9 @@ def test_forecasts_of_random_presence_are_its_expectation() -> None:
 
 
 def tifl(clients: int = 10, per_round: int = 2, **keywords: Any) -> Tifl:
-    return Tifl(clients=clients, per_round=per_round, **({"timeout_s": 100.0} | keywords))
+    ranking = {name: keywords.pop(name) for name in ("interval", "credits", "weights") if name in keywords}
+    given = {"timeout_s": 100.0} | keywords
+    return Tifl(clients=clients, per_round=per_round, ranking=RankingParameters(**ranking), **given)
 
 
 def profiled(policy: Tifl, *rounds: Any) -> Tifl:

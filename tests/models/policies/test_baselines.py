@@ -15,7 +15,7 @@ from models.policies.fastest import Fastest
 from models.policies.genie import Genie
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
-from models.policies.pause_parameters import PauseParameters, RewardParameters
+from models.policies.pause_parameters import AnnealingParameters, PauseParameters, RewardParameters, TailoredAnnealing
 from models.policies.protocols import BoolArray, FloatArray
 from models.policies.random import Random
 from models.policies.sa_pause import SaPause
@@ -45,8 +45,8 @@ def build(name: str) -> SelectionPolicy:
     made: dict[str, SelectionPolicy] = {
         "pause": Pause(**pause),
         "pause-brute": PauseBrute(**pause),
-        "sa-pause": SaPause(**pause, steps=50),
-        "vanilla-sa-pause": VanillaSaPause(**pause, steps=50),
+        "sa-pause": SaPause(**pause, annealing=TailoredAnnealing(steps=50)),
+        "vanilla-sa-pause": VanillaSaPause(**pause, annealing=AnnealingParameters(steps=50)),
         "genie": Genie(**pause, truth=Means()),
         "random": Random(**size),
         "all": All(),

@@ -18,7 +18,7 @@ from models.policies.oort import Oort, clipped_and_scaled
 from models.policies.oort_pacer import PercentilePacer, SecondsPacer
 from models.policies.oort_parameters import PRESETS, OortParameters
 from models.policies.pause import Pause
-from models.policies.pause_parameters import PauseParameters
+from models.policies.pause_parameters import PauseParameters, SpeedAndGeneralization
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
 from models.policies.protocols import BoolArray, FloatArray
@@ -390,7 +390,7 @@ def test_bsfl_is_pause_without_privacy() -> None:
     sizes = np.random.default_rng(1).dirichlet(np.full(9, 3.0))
     common: dict[str, Any] = {"clients": 9, "per_round": 3, "data_sizes": sizes, "schedule": NoSchedule()}
     both: list[SelectionPolicy] = [
-        Bsfl(**common, alpha=7.0, tau_min_s=0.1),
+        Bsfl(**common, weights=SpeedAndGeneralization(alpha=7.0, tau_min_s=0.1)),
         Pause(**common, parameters=PauseParameters(alpha=7.0, gamma=0.0, tau_min_s=0.1)),
     ]
     for t in range(1, 60):

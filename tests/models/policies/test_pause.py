@@ -19,7 +19,7 @@ from models.detection.page_hinkley import PageHinkley
 from models.detection.protocols import Detector
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
-from models.policies.pause_parameters import PauseParameters, RewardParameters
+from models.policies.pause_parameters import PauseParameters, RewardParameters, TailoredAnnealing
 from models.policies.protocols import BoolArray, FloatArray, IntArray
 from models.policies.rewards import Rewards, latency_ratio
 from models.policies.sa_pause import SaPause
@@ -235,7 +235,7 @@ def test_bad_values_are_refused() -> None:
             PauseParameters(**{name: value})  # type: ignore[arg-type]
     for name in ("steps", "kappa", "omega"):
         with pytest.raises(ValueError, match=f"^{name} = 0: must be finite and"):
-            SaPause(**(good | {name: 0}))  # type: ignore[arg-type]
+            TailoredAnnealing(**{name: 0})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^per_round = 15: "):
         PauseBrute(clients=300, per_round=15, data_sizes=np.ones(300), schedule=NoSchedule())
 

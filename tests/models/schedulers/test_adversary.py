@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.laws.adversary import AdversarialStates, FileStates, PiecewiseStates, StateSequence, bernoulli
+from models.laws.adversary import AdversarialStates, FileStates, StateSequence, bernoulli
+from tests.helpers.piecewise_states import piecewise_states
 
 TABLE = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1]], bool)
 
@@ -79,7 +80,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_piecewise_states_have_their_means_and_breakpoints() -> None:
     means = [[0.1, 0.9], [0.8, 0.3], [0.5, 0.5]]
-    states = PiecewiseStates(channels=2, rounds=9000, generator=np.random.default_rng(1), starts=[4001.0, 6001.0], means=means)
+    states = piecewise_states(channels=2, rounds=9000, generator=np.random.default_rng(1), starts=[4001.0, 6001.0], means=means)
     for first, end, expected in ((0, 4000, means[0]), (4000, 6000, means[1]), (6000, 9000, means[2])):
         share = states.table[first:end].mean(axis=0)
         np.testing.assert_allclose(share, expected, atol=4.5 * 0.5 / math.sqrt(end - first))
@@ -89,7 +90,7 @@ def test_piecewise_states_have_their_means_and_breakpoints() -> None:
 
 
 def test_drawn_piecewise_states() -> None:
-    states = PiecewiseStates(
+    states = piecewise_states(
         channels=5, rounds=2000, generator=np.random.default_rng(2), breakpoints=4, min_spacing=300, low=0.2, high=0.6
     )
     assert len(states.starts) == 4
@@ -98,7 +99,7 @@ def test_drawn_piecewise_states() -> None:
     assert drawn.min() >= 0.2
     assert drawn.max() <= 0.6
     assert len(np.unique(drawn)) == 25
-    still = PiecewiseStates(channels=2, rounds=50, generator=np.random.default_rng(2), breakpoints=0, means=[[0.0, 1.0]])
+    still = piecewise_states(channels=2, rounds=50, generator=np.random.default_rng(2), breakpoints=0, means=[[0.0, 1.0]])
     np.testing.assert_array_equal(still.table, np.tile([False, True], (50, 1)))
 
 
@@ -139,11 +140,6 @@ def test_the_adversary_keeps_its_number_and_its_pace(rule: str) -> None:
     ("make", "start"),
     [
         (lambda g: StateSequence(table=np.ones(3, bool)), "table has shape"),
-        (lambda g: PiecewiseStates(channels=0, rounds=5, generator=g, breakpoints=0), "channels = 0"),
-        (lambda g: PiecewiseStates(channels=2, rounds=0, generator=g, breakpoints=0), "rounds = 0"),
-        (lambda g: PiecewiseStates(channels=2, rounds=9, generator=g, breakpoints=0, means=[[0.1, 1.1]]), "means ="),
-        (lambda g: PiecewiseStates(channels=2, rounds=9, generator=g, starts=[11.0]), "starts ="),
-        (lambda g: PiecewiseStates(channels=2, rounds=9, generator=g, starts=[5.0, 3.0]), "starts ="),
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=0), "good = 0"),
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=4), "good = 4"),
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=1, dwell_rounds=0.5), "dwell_rounds = 0.5"),
