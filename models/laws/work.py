@@ -95,6 +95,16 @@ class Work:
             samples[some], steps[some] = self._done(some, self.drawn[some])
         return samples, steps
 
+    def steps_of_pass(self) -> IntArray:
+        """(K,) steps of a pass over a client's samples. ValueError: nobody knows how many it holds."""
+        if self._held is None:
+            raise ParameterError("data_sizes", None, "must be given, for passes to have a length", shown="")
+        return np.asarray(-(-self._held // self.batch_size), np.int64)
+
+    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+        """Everyone does what is planned."""
+        return None
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
         """Samples that updates of `clients` (n,) process, and steps that they take.
 

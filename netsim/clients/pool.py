@@ -185,11 +185,13 @@ class ClientPool(Tallies):
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
 
-        `steps` (n,): how many local steps each is asked for that has no update yet; None: as planned. A client without an update
-        is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One whose
-        attempt has not ended drops its update, which ends as aborted.
+        `steps` (n,): how many local steps each is asked for that has no update yet; None: as the work law says. A client without
+        an update is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One
+        whose attempt has not ended drops its update, which ends as aborted.
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
+        if steps is None:
+            steps = medium.work.asked(round, chosen)
         if whole.left:
             whole.abort(chosen)
         if self._in_flight:

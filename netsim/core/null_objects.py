@@ -54,6 +54,9 @@ class NoWork:
 
     samples: IntArray | None = None
 
+    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+        return None
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int | None], list[int | None]]:
         if steps is not None:
             raise AnswerError("policy", "select", steps, "nothing says what a local step is: give [learner] or [work]")

@@ -78,6 +78,9 @@ class WorkLaw(Protocol):
     def samples(self) -> IntArray | None:
         """(K,) samples that an update of each client processes, as planned; None: nobody knows."""
 
+    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+        """(n,) steps that updates of `clients` (n,) begun in `round` are asked for, where no policy says so; None: as planned."""
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
         """Samples that updates of `clients` (n,) process, and steps that they take; None: nobody knows.
 

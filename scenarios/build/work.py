@@ -9,6 +9,7 @@ import numpy as np
 
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import Plus
+from models.laws.partial_work import PartialWork
 from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
@@ -44,14 +45,27 @@ def _whole(spec: Any, key: str, population: Population) -> IntArray:
     return np.asarray(values, np.int64)
 
 
-def build_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: Any) -> WorkLaw:
-    """The work of updates: the learner's, or what `[work]` says; raises UserError."""
+def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
+    """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
+    work = _whole_work(scenario, context.population, plan, trained)
+    section = scenario.work
+    if work is None:
+        return NoWork()
+    if section is None or not section.partial_share:
+        return work
+    epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
+    given: dict[str, Any] = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    with refusals_at("work", {**given, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
+        return PartialWork(work=work, draws=context.streams["partial-work"], **given)
+
+
+def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: Any) -> Work | None:
     if trained is not None:
-        work: WorkLaw = trained.work
+        work: Work = trained.work
         return work
     # A scenario with a learner that is only checked: who holds how many samples is not known.
     if scenario.work is None or scenario.learner is not None:
-        return NoWork()
+        return None
     held = scenario.clients.data_sizes
     given: dict[str, Any] = {
         # A ramp over the clients of a group hardly meets whole numbers.
@@ -226,4 +240,4 @@ class Training:
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:
     """What `[work]` and the speed in `[compute]` describe; raises UserError."""
-    return Training(build_work(scenario, context.population, plan, trained), sample_times(scenario, context))
+    return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))

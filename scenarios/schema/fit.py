@@ -78,6 +78,9 @@ def _trained_by(scenario: Scenario) -> None:
     if demands.fresh and learner.staleness.kind != "none":
         why = f"with {demands.name} no update is of an old model; leave it out"
         raise problem(("learner", "staleness", "kind"), learner.staleness.kind, why)
+    if demands.extra_pass is not None and scenario.work is not None and scenario.work.partial_share:
+        why = f"{demands.name} has clients go through all their samples, which takes its time as of whole work; leave it out"
+        raise problem(("work", "partial_share"), scenario.work.partial_share, why)
     payload, privacy = scenario.payload, scenario.privacy
     try:
         check_exact(

@@ -20,6 +20,9 @@ class Work(Section):
     """Local steps, in place of passes."""
     batch_size: PerClientField | None = None
     """Samples of a local step; the last batch of a pass may be short. Absent: as of `[learner]`, or a pass is one step."""
+    partial_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of updates that are made with only some of the passes, 1 to epochs - 1, drawn by client and round, and that are used
+    as they are (the stragglers of FedProx). They take less time where [compute] gives a speed."""
     forward_share: Annotated[float, Field(ge=0)] = 1 / 3
     """What evaluating the model on a sample costs, as a share of training on it."""
 
@@ -27,4 +30,6 @@ class Work(Section):
     def _one_amount(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise problem(("steps",), self.steps, "leave it out; epochs says how much")
+        if self.partial_share and self.steps is not None:
+            raise problem(("partial_share",), self.partial_share, "is of passes; give epochs in place of steps")
         return self

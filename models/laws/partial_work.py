@@ -1,0 +1,61 @@
+"""Clients that do only a part of their passes: the stragglers of FedProx.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks", MLSys 2020, Section 5.2: a
+share of the clients that are selected do a number of passes that is uniform on 1 .. E - 1; their updates are used as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import ParameterError
+from models.laws.work import Work
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Draws(Protocol):
+    """Addressed uniforms (`netsim.core.streams.Stream`)."""
+
+    def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray:
+        """Draws in [0, 1) of `entities` (n,) out of `size` at `index`; shape (n,)."""
+
+
+class PartialWork:
+    """`work` of `epochs` passes, (K,) or one number; a `share` of updates is asked for 1 .. epochs - 1 of them, drawn by client
+    and round. Who does a single pass does it.
+
+    Raises ValueError where nobody does several passes, or nobody knows how many steps a pass has.
+    """
+
+    def __init__(self, *, work: Work, epochs: int | IntArray, share: float, draws: Draws) -> None:
+        if not 0 <= share <= 1:
+            raise ParameterError("partial_share", share, "must be between 0 and 1")
+        self._epochs = np.broadcast_to(np.asarray(epochs, np.int64), work.drawn.shape)
+        if self._epochs.max() < 2:
+            raise ParameterError("partial_share", share, "nobody does more than one pass, which has no parts; raise epochs")
+        self._work, self._share, self._draws = work, share, draws
+        self._steps_of_pass = work.steps_of_pass()
+
+    @property
+    def samples(self) -> IntArray:
+        """(K,) samples of the whole work."""
+        return self._work.samples
+
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
+        """As of `work`."""
+        return self._work.amounts(clients, steps)
+
+    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+        """(n,) steps that updates of `clients` (n,) begun in `round` are asked for."""
+        u = self._draws.uniforms_at(round, clients, len(self._epochs))
+        epochs, whole = self._epochs[clients], self._work.drawn[clients]
+        partial = (u < self._share) & (epochs > 1)
+        # Of those below the share the rest of the draw is uniform again.
+        fewer = 1 + np.floor(u / max(self._share, 1e-300) * (epochs - 1)).astype(np.int64)
+        return np.where(partial, np.minimum(np.minimum(fewer, epochs - 1) * self._steps_of_pass[clients], whole), whole)
