@@ -18,7 +18,7 @@ Share = Annotated[float, Gt(0), Le(1)]
 UnderHalf = Annotated[float, Ge(0), Lt(0.5)]
 # What training multiplies 32-bit floats by must be one itself; a step of less than the least of them is none.
 Rate = Annotated[float, Ge(1e-37), Le(1e38)]
-Threads = Annotated[int, Ge(1), Le(1024)]
+Threads = Annotated[int, Ge(1), Le(256)]
 Power = Annotated[float, Ge(0), Le(100)]
 Decay = Annotated[float, Ge(0), Le(1e38)]
 

@@ -21,6 +21,9 @@ from models.fl.losses import Loss
 from models.fl.options import TrainingOptions
 from models.fl.training import LocalTrainer
 
+MOST_SAMPLES = 10**6
+"""Of a client: more would be the same ones again and again, and a list of them for each client."""
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 ErrorOf = Callable[[Tensor, int], float]
@@ -118,6 +121,8 @@ def on_validation(
         return None
     if not len(dataset.validation_y):
         raise ParameterError("contribution_samples", samples, "there is no validation part; set data.validation_samples")
+    if samples > MOST_SAMPLES:
+        raise ParameterError("contribution_samples", samples, f"must be at most {MOST_SAMPLES:,} a client")
     labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")
     try:
         sets = local_sets(labels, label_counts, "own", samples=samples, generator=generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -133,6 +134,13 @@ class LocalWork:
             value = getattr(options, name)
             if value != unused:
                 raise ParameterError(name, value, "leave it out: local_training takes the steps")
+        try:
+            inspect.signature(methods.local_training).bind("parameters", "data", "steps", "generator")
+        except TypeError as error:
+            reason = f"cannot be called with (parameters, data, steps, generator): {error}"
+            raise ParameterError("local_training", methods.local_training, reason) from error
+        except ValueError:
+            pass  # of a function in C, its signature is not known
         return self._trainer.own_training(methods.local_training)
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:

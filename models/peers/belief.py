@@ -39,8 +39,10 @@ class Ising:
         self, *, coupling: float = 0.05, attenuation: float = 0.001, exponent: float = 3.7, strict: bool = False
     ) -> None:
         for name, value in (("coupling", coupling), ("attenuation", attenuation), ("exponent", exponent)):
-            if not (math.isfinite(value) and value >= 0):
-                raise ParameterError(name, value, "must be finite and >= 0")
+            # No message tells couplings beyond it apart, and powers and doubles stay finite.
+            most = 20.0 if name == "exponent" else 1e6
+            if not 0 <= value <= most:
+                raise ParameterError(name, value, f"must be >= 0 and at most {most:g}")
         self._coupling, self._attenuation, self._exponent, self._strict = coupling, attenuation, exponent, strict
 
     def couplings(self, graph: PeerGraph) -> FloatArray:

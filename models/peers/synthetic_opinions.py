@@ -6,7 +6,6 @@ is a mixture of that level and of its own worth, with noise. So the best set is 
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,8 +55,8 @@ class SyntheticOpinions:
         for name, value in (("own", own), ("memory", memory), ("start", start)):
             if not 0 <= value <= 1:
                 raise ParameterError(name, value, "must lie in [0, 1]")
-        if not (math.isfinite(noise) and noise >= 0):
-            raise ParameterError("noise", noise, "must be finite and >= 0")
+        if not 0 <= noise <= 1e6:
+            raise ParameterError("noise", noise, "must be >= 0, and at most 1e+06: opinions lie in [0, 1]")
         self.worth: FloatArray = spread(values, np.arange(clients))
         """(K,) each client's worth."""
         self.version = 0

@@ -296,8 +296,9 @@ def _scatter(clients: int, side_km: float, generator: np.random.Generator) -> Fl
 
 
 def _positive(name: str, value: float, unit: str) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ParameterError(name, value, f"must be finite and > 0 {unit}")
+    # Powers of longer distances would leave the range of floating point.
+    if not 0 < value <= 1e9:
+        raise ParameterError(name, value, f"must be > 0 and at most 1e+09 {unit}")
 
 
 def _between(name: str, value: int, low: int, high: int) -> None:

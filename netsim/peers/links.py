@@ -66,8 +66,9 @@ class PeerLinks:
         if not speed_km_per_s > 0:
             raise ParameterError("speed_km_per_s", speed_km_per_s, "must be > 0 km/s")
         rates = np.broadcast_to(np.asarray(bandwidth_bytes_per_s, np.float64), (graph.clients,))
-        if not (rates > 0).all():
-            raise ParameterError("bandwidth_bytes_per_s", float(rates.min()), "must be > 0 bytes/s")
+        # At less, a message of a few bytes would take longer than any run.
+        if not (rates >= 1e-6).all():
+            raise ParameterError("bandwidth_bytes_per_s", float(rates.min()), "must be >= 1e-06 bytes/s")
         if not 0 <= max_resends < 1000:
             raise ParameterError("max_resends", max_resends, "must be between 0 and 999")
         if not 0 <= resend_after_s < _EVER:

@@ -109,11 +109,11 @@ class PolicyDispatch:
 
     def choose(self, number: int, start_s: float) -> IntArray:
         selectable = self._selectable
+        participations = self.pool.accountant.participations.copy()
+        self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
         if not selectable.any():
             self._chosen = _NOBODY
             return self._chosen
-        participations = self.pool.accountant.participations.copy()
-        self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
         nobody = self.policy.may_select_nobody
         self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable, nobody=nobody)
         return self._chosen
@@ -131,6 +131,9 @@ class PolicyDispatch:
     def tell(self, closed: ClosedRound) -> None:
         attempts = closed.attempts
         if not len(attempts):
+            # The policy learns nothing of it; whoever measures must not take the round before for it.
+            nothing = np.zeros(0)
+            self.outcome = told(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return
         censored, outcome_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
         if not self.carry_over:

@@ -34,7 +34,7 @@ def refuse_endless(
 
     `timelines`: the laws of the phases' durations; `carried`: those of bytes over a bandwidth, which is looked at as it begins.
     """
-    short = [*_outages(scenario), *_dwells(scenario), *_steps(scenario)]
+    short = [*_outages(scenario), *_dwells(scenario), *_steps(scenario), *_presence(scenario)]
     if not short:
         return
     everyone = np.arange(clients)
@@ -42,6 +42,7 @@ def refuse_endless(
         (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
     )
     longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
+    longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)
     for one in short:
@@ -55,6 +56,16 @@ def _outages(scenario: Scenario) -> Iterator[_Short]:
     for i, one in enumerate(scenario.outages):
         if one.mean_up_s is not None and one.mean_down_s is not None:
             yield _Short(f"outages.{i}.mean_up_s", one.mean_up_s, one.mean_up_s + one.mean_down_s, "outages")
+
+
+def _presence(scenario: Scenario) -> Iterator[_Short]:
+    """Of clients that come and go, and of chargers, by means that are numbers."""
+    battery = None if scenario.energy is None else scenario.energy.battery
+    for path, law in (("availability", scenario.availability), ("energy.battery.charging", battery and battery.charging)):
+        means = {} if law is None or law.kind != "markov" else law.parameters()
+        on_s, off_s = means.get("mean_on_s"), means.get("mean_off_s")
+        if isinstance(on_s, int | float) and isinstance(off_s, int | float):
+            yield _Short(f"{path}.mean_on_s", on_s, on_s + off_s, "comings and goings")
 
 
 def _dwells(scenario: Scenario) -> Iterator[_Short]:
@@ -80,5 +91,6 @@ def _steps(scenario: Scenario) -> Iterator[_Short]:
             laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
         for place, law in laws.items():
             for name, value in {} if law is None else law.parameters().items():
-                if name in ("step_s", "mean_stay_s"):
+                # The law itself refuses what is no number.
+                if name in ("step_s", "mean_stay_s") and np.size(value):
                     yield _Short(f"{place}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+Pause = Annotated[float, Field(ge=0, le=1e9)]
+"""Seconds between two things that a client does: at most some thirty years."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
@@ -164,9 +166,9 @@ class OpinionKeys(Section):
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
     """How often a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
-    resend_after_s: NonNegative = 0.0
+    resend_after_s: Pause = 0.0
     """How long after a lost opinion would have arrived it is sent again."""
-    wait_s: NonNegative | None = None
+    wait_s: Pause | None = None
     """How long after the last test the server waits for opinions; absent: for all that may come."""
     synthetic: Synthetic | None = None
     """Opinions by a law, in place of `[learner]`."""
@@ -205,7 +207,7 @@ class PeerKeys(Section):
     """Speed of signals."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
     """How often a lost message is sent again."""
-    resend_after_s: NonNegative = 0.0
+    resend_after_s: Pause = 0.0
     """How long after a lost message would have arrived it is sent again."""
     outages: list[Outage] = []
     """Links that fail and come back, and partitions."""
@@ -216,7 +218,7 @@ class Belief(Section):
 
     model: Literal["ising", "opinion"] = "ising"
     """ising: the form of the paper's proof of convergence; opinion: the printed equations, in which no message says anything."""
-    coupling: Annotated[float, Field(ge=0, le=1e6)] = 0.05
+    coupling: NonNegative = 0.05
     """J0 of J = J0 exp(-attenuation d^exponent), d in km."""
     attenuation: NonNegative = 0.001
     """C; with the paper's -30 dB distance does not matter within a square of 1 km."""
@@ -234,7 +236,7 @@ class Belief(Section):
     """What counts as no change of a message, in log-odds."""
     damping: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the old message in the new one."""
-    work_s: NonNegative = 0.0
+    work_s: Pause = 0.0
     """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together.
     Asynchronous without it, every arrival is answered at once, and messages multiply until changes fall below the tolerance, up
     to max_exchanges an edge: a warning says where that threatens."""
@@ -249,11 +251,11 @@ class Gossip(Section):
     """flooding: each forwards what is new to it; push: each tells a random neighbour all; push-pull: which answers."""
     payload: Literal["all", "best"] = "all"
     """What clients keep and tell: all pairs of client and index they know, or the best m."""
-    interval_s: NonNegative = 0.01
+    interval_s: Pause = 0.01
     """Time between the repetitions of push."""
     max_repetitions: Annotated[int, Field(ge=1, le=10**7)] = 10_000
     """Most repetitions of push in a slot."""
-    work_s: NonNegative = 0.0
+    work_s: Pause = 0.0
     """What a client needs to forward (flooding)."""
     header_bytes: Bytes = 16
     """Size of a message without pairs."""

@@ -66,9 +66,10 @@ def _held(tables: dict[str, Any]) -> dict[str, Any]:
             section[key] = min(section[key], LARGEST_COUNT)
     learner = tables.get("learner")
     network = learner.get("network") if isinstance(learner, dict) else None
-    if isinstance(network, dict) and isinstance(network.get("hidden"), list):
-        # What no memory holds stays: it is refused.
-        network["hidden"] = [LARGEST_COUNT if type(one) is int and 10**3 < one < 10**8 else one for one in network["hidden"]]
+    for key in ("hidden", "channels"):
+        if isinstance(network, dict) and isinstance(network.get(key), list):
+            # What no memory holds stays: it is refused.
+            network[key] = [LARGEST_COUNT if type(one) is int and 10**3 < one < 10**8 else one for one in network[key]]
     return tables
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from models.policies.random import Random
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammer
 from netsim.simulation import BY_EVENTS
@@ -23,12 +26,15 @@ from tests.helpers.fl_scenario import tables as learning
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
 
 DROPS = {"kind": "gauss-markov", "mean_bytes_per_s": 300.0, "std_bytes_per_s": 100.0, "memory": 0.5, "step_s": 0.5}
+LONG = {"kind": "constant", "value_s": 4e6}
+COMING = {"kind": "markov", "mean_on_s": 1.0, "mean_off_s": 2.0}
 MAST = {"name": "mast", "mean_up_s": 2.0, "mean_down_s": 1.0}
 LEARNING = {
     "learner.optimizer.learning_rate": (1e39, 1e-60),
     "learner.optimizer.weight_decay": (1e39,),
     "learner.proximal": (1e39,),
-    "learner.threads": (1_000_000,),
+    "learner.threads": (1_000_000, 257),  # a library that gets no thread ends the process, without a word
+    "learner.contribution_samples": (10**9,),
     "learner.network.hidden": ([10**18], [50_000, 50_000]),
     "learner.server_optimizer": ({"kind": "fedadam", "tau": 1e-60},),
 }
@@ -67,9 +73,63 @@ def test_times_that_draws_take_out_of_range_are_refused(key: str) -> None:
         build(parse(rough(availability={"kind": "markov", **means})))
 
 
-def test_a_coupling_whose_double_is_infinite_is_refused() -> None:
-    with pytest.raises(UserError, match=r"belief\.coupling = 1e\+308"):
-        parse(override(other("policy", "bp-index"), {"belief.coupling": 1e308}))
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("belief.coupling", 1e308),
+        ("belief.attenuation", 1e300),
+        ("belief.exponent", 1e300),
+        ("opinions.synthetic.noise", 1e308),
+        ("peers.topology.side_km", 1e300),
+        ("peers.bandwidth_bytes_per_s", 5e-324),
+        ("belief.work_s", 1e308),
+        ("peers.resend_after_s", 1e10),
+    ],
+)
+def test_numbers_whose_powers_and_products_are_infinite_are_refused(key: str, value: float) -> None:
+    tables = override(other("policy", "bp-index"), {"peers.topology": {"kind": "watts-strogatz"}})
+    tables = override(tables, {key: value})
+    with pytest.raises(UserError, match=re.escape(f"{key} = {value!r}")):
+        build(parse(tables))
+
+
+def test_a_time_that_is_no_number_is_refused_as_one() -> None:
+    levels = {"kind": "markov-levels", "levels_bytes_per_s": [100.0, 200.0], "mean_stay_s": []}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match=r"uplink\.bandwidth"):
+            build(parse(rough(uplink={"bandwidth": levels}, payload={"up_bytes": 100})))
+
+
+def trains(parameters: Any, data: Any) -> None:
+    """Takes too few arguments for local training."""
+
+
+def test_own_training_that_takes_other_arguments_is_refused_before_the_run() -> None:
+    with pytest.raises(UserError, match=r"local_training.*cannot be called with \(parameters, data, steps, generator\)"):
+        build(parse(override(learning(), {"learner.local_training": f"{__name__}:trains"})))
+
+
+def test_a_round_of_nobody_has_no_reward(tmp_path: Path) -> None:
+    # A policy that selects nobody in the first rounds, and then twice the same: their reward is not that of a round before.
+    tables = rough(rounds=8, policy={"kind": f"{__name__}:Hesitant"}, server={"per_round": 2})
+    tables.pop("learner", None)
+    tables["metrics"] = {"reward": {"kind": "pause-reward"}}
+    told = run(parse(tables), tmp_path / "run")
+    rounds = pq.read_table(tmp_path / "run" / "rounds.parquet").to_pydict()
+    assert told["rounds"] == 8
+    nobody = [number % 3 != 0 for number in rounds["round"]]
+    assert [selected == 0 for selected in rounds["selected"]] == nobody
+    assert [reward == 0.0 for reward in rounds["reward"]] == nobody
+
+
+class Hesitant(Random):
+    """Selects two clients in every third round, and nobody in the others."""
+
+    may_select_nobody = True
+
+    def select(self, view: Any) -> Any:
+        return np.flatnonzero(view.selectable)[:2] if view.round % 3 == 0 else np.zeros(0, np.int64)
 
 
 def test_a_sensitivity_beyond_updates_is_refused() -> None:
@@ -89,6 +149,11 @@ def test_a_batch_of_more_samples_than_there_are_is_one_of_all(tmp_path: Path) ->
     [
         (override(rough(), {"outages": [MAST], "compute.delay.shift_s": 1e9}), "outages.0.mean_up_s"),
         (override(rough(), {"downlink.bandwidth": DROPS, "payload.down_bytes": 10**14}), "downlink.bandwidth.step_s"),
+        (rough(availability=COMING, compute={"delay": LONG}), "availability.mean_on_s"),
+        (
+            override(other("policy", "bp-index"), {"peers.resend_after_s": 1e8, "availability": COMING}),
+            "availability.mean_on_s",
+        ),
         (override(other("jammer", "sweep"), {"jammers.0.dwell_s": 1e-9, "compute.delay.shift_s": 1e6}), "jammers.0.dwell_s"),
     ],
 )  # fmt: skip
