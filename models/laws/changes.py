@@ -23,7 +23,8 @@ _KEPT = 8
 class MadeWhenAsked(Sequence[LawT], Generic[LawT]):
     """`count` laws of which `make(j)` gives the j-th whenever it is asked for, alike each time; the last few are kept.
 
-    For laws without a state, of which many would take much memory: one of 100,000 clients holds an array for each parameter.
+    For laws of which many would take much memory: one of 100,000 clients holds an array for each parameter. A state, as channels
+    with a memory have it, the engine hands on from law to law.
     """
 
     def __init__(self, *, count: int, make: Callable[[int], LawT]) -> None:

@@ -260,7 +260,8 @@ def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Co
     """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
-    if what == "delay" and steps and context.targets is None and all(step.factor is not None for step in steps):
+    # A bandwidth is looked at as a whole, and is made of all its laws.
+    if what != "bandwidth" and steps and context.targets is None and all(step.factor is not None for step in steps):
         return _drawn_pieces(first, steps)
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first

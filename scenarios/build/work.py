@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from models.laws.changes import Piecewise, Unchanging
+from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
 from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
@@ -199,7 +200,8 @@ class TimeOfWork:
         """Whether the law stays the same for ever."""
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
-        self.laws: list[DelayLaw] = [self._times(law) for law in each.laws]
+        laws = each.laws
+        self.laws: Sequence[DelayLaw] = MadeWhenAsked(count=len(laws), make=lambda place: self._times(laws[place]))
         """All laws that it brings into force, in order, unless a script acts."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:

@@ -16,14 +16,15 @@ from models.policies.random import Random
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammer
 from netsim.simulation import BY_EVENTS
-from scenarios.build import training
+from scenarios.build import laws, training
 from scenarios.build.simulation import build
 from scenarios.runs.books import Accounts
 from scenarios.runs.reading import override, parse
-from scenarios.runs.run import run
+from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from tests.helpers.fl_scenario import tables as learning
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
+from tests.reliability.swarm import different
 
 DROPS = {"kind": "gauss-markov", "mean_bytes_per_s": 300.0, "std_bytes_per_s": 100.0, "memory": 0.5, "step_s": 0.5}
 LONG = {"kind": "constant", "value_s": 4e6}
@@ -188,15 +189,60 @@ def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6  # an array of 64-bit numbers for each change would be 32 MB
-    laws, everyone = built.delays["upload"].laws, np.arange(count)
-    assert len(laws) == count + 1
-    first = laws[0].mean_s(everyone)
-    factors = [float((laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1)]
+    drawn_laws, everyone = built.delays["upload"].laws, np.arange(count)
+    assert len(drawn_laws) == count + 1
+    first = drawn_laws[0].mean_s(everyone)
+    factors = [float((drawn_laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1)]
     assert 0.5 <= min(factors) < 0.52
     assert 1.9 < max(factors) <= 2.0
     for j in (1, 7, count):
-        assert np.allclose(laws[j].mean_s(everyone), factors[j - 1] * first, rtol=1e-12)
-    assert laws[-1].mean_s(everyone).tolist() == laws[count].mean_s(everyone).tolist()
+        assert np.allclose(drawn_laws[j].mean_s(everyone), factors[j - 1] * first, rtol=1e-12)
+    assert drawn_laws[-1].mean_s(everyone).tolist() == drawn_laws[count].mean_s(everyone).tolist()
+
+
+CHANNEL = {"kind": "gilbert-elliott", "to_bad": {"from": 0.1, "to": 0.4}, "to_good": 0.3, "loss_bad": 0.8}
+NOISE = {"kind": "log-normal", "sigma": {"from": 0.1, "to": 0.4}}
+VARYING: dict[str, tuple[str, dict[str, Any]]] = {
+    "channel.to_bad": ("uplink", {"channel": CHANNEL}),
+    "noise.sigma": ("compute", {"seconds_per_sample": {"from": 0.1, "to": 0.2}, "noise": NOISE}),
+}
+
+
+def varying(parameter: str, clients: int, changes: int) -> dict[str, Any]:
+    section, given = VARYING[parameter]
+    drawn = {"count": changes, "parameter": parameter, "horizon": 10**6 if changes > 100 else 40}
+    tables = rough(clients={"count": clients}, uplink={}, rounds=40, work={"steps": 3, "batch_size": 10})
+    return tables | {section: given | {"random_changes": drawn}}
+
+
+@pytest.mark.parametrize("parameter", VARYING)
+def test_drawn_changes_of_channels_and_noise_hold_no_array_a_change_either(parameter: str) -> None:
+    scenario = parse(varying(parameter, 2000, 2000))
+    tracemalloc.start()
+    build(scenario)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
+
+
+@pytest.mark.parametrize("parameter", VARYING)
+def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
+    parameter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The states of channels go on over each change, also where a run goes on from a checkpoint.
+    scenario = parse(varying(parameter, 12, 30))
+
+    def interrupt(simulation: Any) -> None:
+        if simulation.server.round == 17:
+            raise KeyboardInterrupt
+
+    run(scenario, tmp_path / "made")
+    run(scenario, tmp_path / "resumed", after_round=interrupt)
+    go_on(tmp_path / "resumed")
+    monkeypatch.setattr(laws, "MadeWhenAsked", lambda count, make: [make(place) for place in range(count)])
+    run(scenario, tmp_path / "kept")
+    assert different(tmp_path / "made", tmp_path / "kept") == ""
+    assert different(tmp_path / "made", tmp_path / "resumed") == ""
 
 
 def test_an_event_limit_ends_what_the_clock_does_not(tmp_path: Path) -> None:
