@@ -298,7 +298,7 @@ def _scatter(clients: int, side_km: float, generator: np.random.Generator) -> Fl
 def _positive(name: str, value: float, unit: str) -> None:
     # Powers of longer distances would leave the range of floating point.
     if not 0 < value <= 1e9:
-        raise ParameterError(name, value, f"must be > 0 and at most 1e+09 {unit}")
+        raise ParameterError(name, value, f"must be finite and > 0 {unit}, at most 1e+09")
 
 
 def _between(name: str, value: int, low: int, high: int) -> None:

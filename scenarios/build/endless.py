@@ -61,7 +61,8 @@ def _outages(scenario: Scenario) -> Iterator[_Short]:
 def _presence(scenario: Scenario) -> Iterator[_Short]:
     """Of clients that come and go, and of chargers, by means that are numbers."""
     battery = None if scenario.energy is None else scenario.energy.battery
-    for path, law in (("availability", scenario.availability), ("energy.battery.charging", battery and battery.charging)):
+    charging = None if battery is None else battery.charging
+    for path, law in (("availability", scenario.availability), ("energy.battery.charging", charging)):
         means = {} if law is None or law.kind != "markov" else law.parameters()
         on_s, off_s = means.get("mean_on_s"), means.get("mean_off_s")
         if isinstance(on_s, int | float) and isinstance(off_s, int | float):
