@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +16,14 @@ from analysis.metrics.facts import Settings
 from analysis.results import open_run
 from analysis.statistics import (
     Interval,
+    aoi_regret,
     cumulative_regret,
+    last_value,
     mean_curve,
     mean_interval,
     metrics_table,
     moving_mean,
+    oracle_name,
     paired_differences,
     run_metrics,
 )
@@ -241,3 +246,23 @@ def test_breakpoints_by_hand(rounds: pd.DataFrame) -> None:
 
 def test_interval_is_plain_data() -> None:
     assert Interval(1.0, 0.5, 3) == Interval(1.0, 0.5, 3)
+
+
+def test_the_last_value_of_a_curve_by_hand() -> None:
+    curve = np.array([1.0, 2.0, 4.0]), np.array([10.0, 20.0, 40.0])
+    assert [last_value(curve, until) for until in (math.inf, 4.0, 3.9, 2.0, 1.0)] == [40.0, 40.0, 20.0, 20.0, 10.0]
+    assert math.isnan(last_value(curve, 0.5))
+
+
+def test_rounds_that_measured_nothing_are_left_out_of_sums() -> None:
+    ages = {"round": [1, 2, 3], "sum_age": pd.array([5.0, None, 9.0], "Float64"), "oracle_sum_age": [3.0, 4.0, 5.0]}
+    rounds, sums = aoi_regret(pd.DataFrame(ages))
+    assert (rounds.tolist(), sums.tolist()) == ([1.0, 3.0], [2.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("said", "name"), [({"oracle": "genie"}, "genie"), ({"oracle": "none"}, ""), ({"oracle": None}, ""), ({}, ""), (None, "")]
+)
+def test_what_ages_are_measured_against(said: dict[str, str | None] | None, name: str) -> None:
+    run: Any = SimpleNamespace(summary={"aoi": said})
+    assert oracle_name(run) == name

@@ -92,6 +92,11 @@ def test_ready_from_reaching_the_threshold_to_falling_to_it() -> None:
     at = {"initial": 0.25, "threshold": 0.25}
     assert not batteries([8.0], [1.0], **at).ready[0]
     assert batteries([8.0], [0.0], **at).ready[0]
+    # A draw that changes leaves it ready where the charge stays, and where it rises, however slowly.
+    for watts, ready in ((0.5, True), (0.25, True), (0.75, False)):
+        it = batteries([8.0], [0.5], charge=0.5, charging=True, **at)
+        it.draw(0, watts, 0.0)
+        assert it.ready[0] == ready, watts
     rising = batteries([8.0], [1.0], charge=2.0, charging=True, initial=0.125)
     assert not rising.ready[0]
     rising.advance(math.nextafter(1.0, 0.0))

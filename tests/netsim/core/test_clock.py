@@ -175,3 +175,10 @@ def test_a_process_is_left_at_the_limit_and_what_it_raises_is_raised() -> None:
     assert clock.now == 2.0
     with pytest.raises(KeyError, match="of its own"):
         clock.run_process(process(KeyError("of its own")))
+
+
+def test_what_has_passed_is_refused_with_its_time() -> None:
+    clock = Clock()
+    clock.start_at(5.0)
+    with pytest.raises(ValueError, match=r"^time_s = 4.0: must be at or after the present time 5.0 s"):
+        clock.event_at(4.0)

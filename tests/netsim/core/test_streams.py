@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from netsim.core.streams import Stream, Streams
+from netsim.core.streams import RepeatedStreams, Stream, Streams
 
 WORD = (1 << 64) - 1
 
@@ -140,3 +140,15 @@ def test_a_generator_is_philox_at_its_key_and_address() -> None:
         counter = np.array([1 << 63, *address, *[0] * (3 - len(address))], np.uint64)
         expected = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(5)
         assert np.array_equal(streams.generator("batches", *address).random(5), expected)
+
+
+def test_draws_of_an_address_used_again_are_of_the_seed_and_of_nobody_else() -> None:
+    def drawn(seed: int, times: int) -> list[float]:
+        streams = RepeatedStreams(seed, prefix="probe.")
+        stream = streams["loss"]
+        streams.repeat(times)
+        return stream.uniforms(3, 4).tolist()
+
+    assert drawn(1, 0) == Streams(1)["probe.loss"].uniforms(3, 4).tolist()
+    assert drawn(1, 2) == drawn(1, 2)
+    assert len({tuple(drawn(seed, times)) for seed in (1, 2) for times in (0, 1, 2)}) == 6

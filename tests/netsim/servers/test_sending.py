@@ -22,6 +22,7 @@ from netsim.network.carriers import Carrier, VaryingLinks
 from netsim.network.known_links import KnownLinks
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
 from netsim.network.varying_medium import VaryingMedium
+from netsim.servers.close import WaitRule
 from netsim.servers.opinions import OpinionUplink
 
 
@@ -145,3 +146,11 @@ def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
         assert [now for now, _ in slots] == pytest.approx([now for now, _ in found[0]], rel=1e-9)
     heard = [sum(arrived) for _, arrived in found[0]]
     assert 0 < sum(heard) < 5 * clients
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [({"deadline_s": 0.0}, "deadline_s = 0.0: must be > 0"), ({"first": 0}, "first = 0: must be at least 1")]
+)
+def test_a_close_that_can_never_come_is_refused_by_name(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{told}"):
+        WaitRule(**given)
