@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -63,6 +65,58 @@ def test_a_comparison_costs_little_more_than_to_read_its_tables(benchmark: Bench
     print(f"  1,000 runs: {1000 * each_s:.1f} s; peak {peak / 1e6:.0f} MB")
     assert ratio < 4.0
     assert peak < KEPT_BYTES
+
+
+def test_a_report_on_a_thousand_runs_of_a_thousand_rounds(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    variants, seeds = 20, 50
+    rng = np.random.default_rng(1)
+    ends = np.arange(1.0, ROUNDS + 1.0)
+    runs = {
+        "v0": {
+            seed: {
+                "round": list(range(1, ROUNDS + 1)),
+                "start_s": (ends - 1.0).tolist(),
+                "end_s": ends.tolist(),
+                "selected": [9] * ROUNDS,
+                "delivered": rng.integers(0, 9, ROUNDS).tolist(),
+                "accuracy": np.sort(rng.random(ROUNDS)).tolist(),
+                "loss": rng.random(ROUNDS).tolist(),
+                "max_leak": np.sort(rng.random(ROUNDS)).tolist(),
+                "bytes_up": [1000] * ROUNDS,
+                "reward": rng.random(ROUNDS).tolist(),
+                "genie_reward": (1.0 + rng.random(ROUNDS)).tolist(),
+            }
+            for seed in range(seeds)
+        }
+    }
+    path = write_sweep(tmp_path / "s", runs, baseline="v0", target=0.8)
+    for variant in range(1, variants):
+        shutil.copytree(path / "v0", path / f"v{variant}")
+    listed = json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+    listed["runs"] = [
+        entry | {name: str(entry[name]).replace("v0", f"v{variant}") for name in ("variant", "label", "path")}
+        for variant in range(variants)
+        for entry in listed["runs"]
+    ]
+    (path / "sweep.json").write_text(json.dumps(listed), encoding="utf-8")
+
+    def costs(code: str) -> tuple[float, float]:
+        """Seconds of processor time, and bytes at most."""
+        told = f"import resource, time\ntry:\n    {code}\nfinally:\n    print('costs', time.process_time(), "
+        told += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+        done = subprocess.run([sys.executable, "-c", told, "report", str(path)], check=True, capture_output=True, text=True)
+        seconds, peak = done.stdout.rpartition("costs ")[2].split()
+        return float(seconds), float(peak)
+
+    read = "import pathlib, sys, pyarrow.parquet as pq; files = pathlib.Path(sys.argv[2]).rglob('rounds.parquet'); "
+    read += "[pq.read_table(file).to_pandas() for file in files]"
+    report_s, peak = benchmark.pedantic(costs, args=("from scenarios.cli.main import main; main()",), rounds=1)
+    reading_s, _ = costs(read)
+    ratio = report_s / reading_s
+    print(f"\n{variants * seeds:,} runs of {ROUNDS:,} rounds: {report_s:.1f} s, {ratio:.1f} times what reading takes;")
+    print(f"  peak {peak / 2**20:.0f} MiB")
+    assert ratio < 4.0
+    assert peak < 2**30
 
 
 def test_a_report_of_a_small_run_takes_little_longer_than_what_it_imports(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

@@ -69,8 +69,12 @@ def test_figures_are_seen_and_nothing_is_loaded_or_complained_of(browser: Any, r
         box = pictures.nth(index).bounding_box()
         assert box["width"] > 500
         assert box["height"] > 60
-    opened.page.locator("summary").first.click()
+    opened.page.locator("details:has(code) > summary").first.click()
     assert opened.page.locator("details code").first.is_visible()
+    for folded in opened.page.locator(".long").all():
+        assert not folded.locator("table").is_visible()
+        folded.locator("summary").click()
+        assert folded.locator("table").is_visible()
     assert opened.told == []
     assert opened.requests == [report.as_uri()]
 
@@ -157,6 +161,9 @@ def test_print_shows_everything_on_white(browser: Any, report: Path) -> None:
     assert _contrast(ink, "rgb(255, 255, 255)") >= 4.5
     assert not opened.page.locator("nav").is_visible()
     assert opened.page.locator("details code").first.is_visible()
+    for folded in opened.page.locator(".long").all():
+        assert folded.locator("table").is_visible()
+        assert not folded.locator("summary").is_visible()
     pdf = opened.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 3
