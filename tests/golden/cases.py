@@ -18,8 +18,8 @@ INPUTS = HERE / "inputs"
 
 MADE = {"mnist": "grey", "fashion-mnist": "grey", "cifar-10": "colour", "cifar-100": "colour_100"}
 MOST_CLIENTS = 1000
-MOST_TRAINED = 24
-"""Of a study that trains more variants, those at the first value of each list of its grid are run."""
+MOST_TRAINED = 1500
+"""Of a grid that trains more clients, those of all variants together, the first value of each of its lists is run."""
 MOST_TEST_SAMPLES = 200
 """As many as made data sets have."""
 _CONVOLUTIONS = ("cnn", "cnn8", "resnet18")
@@ -48,8 +48,9 @@ def case(name: str) -> Case:
         return Case(name, variants, frozenset(key for key, tables in variants.items() if tables["rounds"] > 1))
     study = _tables(_library()[name])
     whole = adapter.variants(study, name)
-    if "learner" in study and len(whole) > MOST_TRAINED:
-        first = {key: values[:1] for key, values in study["sweep"]["grid"].items()}
+    grid = study.get("sweep", {}).get("grid", {})
+    if grid and "learner" in study and len(whole) * study["clients"]["count"] > MOST_TRAINED:
+        first = {key: values[:1] for key, values in grid.items()}
         whole = adapter.variants(study | {"sweep": study["sweep"] | {"grid": first}}, name)
     variants = {key: cut(tables) for key, tables in whole.items()}
     return Case(name, variants, frozenset(list(variants)[:1]))
