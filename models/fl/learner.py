@@ -116,6 +116,7 @@ class FederatedLearner:
         self._trainer = _trainer(network, dataset, self._device, loss=loss, methods=methods, options=options)
         self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
+        self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
         self._work = LocalWork(
             partition=partition,
             work=self.work,
@@ -124,6 +125,7 @@ class FederatedLearner:
             streams=streams,
             options=options,
             losses=LossTally() if options.training_loss else None,
+            probing=self._probing,
         )
         check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
         self._contributions = on_validation(
@@ -138,7 +140,6 @@ class FederatedLearner:
             options=options,
             metrics=methods.metrics,
         )
-        self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
         self._best_loss = math.inf if options.keep == "best" else None
         """The lowest test loss so far, where only the best model is kept."""
         self.trained_updates = 0
@@ -169,7 +170,7 @@ class FederatedLearner:
     def notes(self) -> list[str]:
         """What clients compute beside updates, and what happened in training that a user should know."""
         asked = self._methods.aggregation.demands.in_words
-        return [*(() if asked is None else (asked,)), *self._trainer.notes]
+        return [*(told for told in (asked, self._work.reported_in_words) if told is not None), *self._trainer.notes]
 
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every aggregation; others may be dropped.

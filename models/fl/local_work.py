@@ -26,6 +26,7 @@ from models.fl.losses import FirstPass, LossTally, finite_rows
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.own_training import OwnTraining
+from models.fl.probing import Probing
 from models.fl.release import Release
 from models.fl.training import LocalTrainer
 from models.laws.work import Work
@@ -86,6 +87,7 @@ class LocalWork:
         options: TrainingOptions,
         work: Work,
         losses: LossTally | None,
+        probing: Probing,
     ) -> None:
         self._augment = options.augmentation == "crop-flip"
         if self._augment and len(trainer.input_shape) != 3:
@@ -119,6 +121,7 @@ class LocalWork:
             most_bytes=options.client_state_bytes,
             device=trainer.device,
         )
+        self._probing = probing if options.reported_losses == "received" else None
         self._optimizer, self._proximal = methods.optimizer, options.proximal
         self.losses = losses
         """Adds up the losses of what is trained; None: nobody wants to know them."""
@@ -155,7 +158,8 @@ class LocalWork:
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
-        first = FirstPass(self._first_passes(updates, batches)) if want_losses else None
+        first = FirstPass(self._first_passes(updates, batches)) if want_losses and self._probing is None else None
+        reported = self._received_moments(updates, received) if want_losses else None
         own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
         shift = None if own is None else self.corrections.shift(own)
         for rows in _one_after_another(updates, self.memory.keeps):
@@ -185,7 +189,7 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, self._compress(content, updates), losses, first, own, after)
+        return Computed(starts, content, memory, self._compress(content, updates), losses, reported or first, own, after)
 
     def received(self, version: int, model: Tensor) -> Tensor:
         """The model (d,) of this version as clients receive it: the same for all of them."""
@@ -225,6 +229,12 @@ class LocalWork:
         self.memory, self.left_out = computed.memory, computed.left_out
         if self.losses is not None and computed.losses is not None:
             self.losses.merge(computed.losses)
+
+    @property
+    def reported_in_words(self) -> str | None:
+        """Which losses come with updates, where they are not those of training."""
+        told = "updates report the loss at the received model over all samples: a pass before training"
+        return None if self._probing is None else told
 
     def state_dict(self) -> dict[str, Any]:
         losses = {} if self.losses is None else self.losses.state_dict()
@@ -283,6 +293,18 @@ class LocalWork:
         if not self._demands.gradient:
             return None
         return self._trainer.gradients(starts, [self._partition[update.client] for update in updates])
+
+    def _received_moments(self, updates: list[Update], received: Mapping[int, Tensor]) -> FirstPass | None:
+        """Losses of the models that clients were sent on all of their samples; None: those of training are reported."""
+        if self._probing is None:
+            return None
+        found = FirstPass(np.zeros(len(updates), np.int64))
+        clients, versions = np.array([u.client for u in updates]), np.array([u.version for u in updates])
+        statistics = self.memory.statistics if self.local_statistics else None
+        for version, model in received.items():
+            rows = np.flatnonzero(versions == version)
+            found.mean[rows], found.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
+        return found
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
         """(n,) how many steps each update's first pass over its client's samples takes."""

@@ -93,6 +93,10 @@ class TrainingOptions:
     """Record the training loss (column `training_loss` of rounds.parquet)."""
     client_losses: bool = False
     """Record the losses that each delivered update was trained with (columns `loss` and `loss_rms` of clients.parquet)."""
+    reported_losses: Literal["training", "received"] = "training"
+    """Which losses come with updates, for policies and columns. training: those of the first pass, of which only the first batch
+    is at the model that was received; received: of that model on all of a client's samples, in a forward pass before training,
+    which takes work.forward_share of the time of training on them."""
     local_test_samples: Count | None = None
     """Test samples of each client's local test set, for opinions; absent: an equal share of the test set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

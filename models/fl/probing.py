@@ -26,7 +26,15 @@ class Probing:
     def losses(
         self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
     ) -> FloatArray:
-        """(n,) mean loss of `model` (d,), as in evaluation, on all samples of each client, or on so many of them.
+        """The means of `moments`."""
+        means: FloatArray = self.moments(model, clients, round, samples, statistics)[0]
+        return means
+
+    def moments(
+        self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
+    ) -> FloatArray:
+        """(2, n) mean and root mean square of the losses of `model` (d,), as in evaluation, on all samples of each client, or on
+        so many of them.
 
         Which ones is drawn at the address (`round`, client). `statistics`: of batch normalisation, where each client has its own;
         one that has none yet goes by its samples. No sample's loss counts as more than `losses.LOSS_CEILING`.
@@ -34,17 +42,17 @@ class Probing:
         asked = clients.tolist()
         rows = [self._rows(client, round, samples) for client in asked]
         if statistics is None:
-            return self._means(model, rows, batch_statistics=False)
+            return self._moments(model, rows, batch_statistics=False)
         width = self._trainer.parameters
-        means = [
-            self._means(
+        each = [
+            self._moments(
                 torch.cat([model[:width], statistics[client]]) if client in statistics else model,
                 [own],
                 batch_statistics=client not in statistics,
             )
             for client, own in zip(asked, rows, strict=True)
         ]
-        return np.concatenate([np.zeros(0), *means])
+        return np.concatenate([np.zeros((2, 0)), *each], axis=1)
 
     def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
         own = self._partition[client]
@@ -52,13 +60,13 @@ class Probing:
             return own
         return self._streams.generator("probe-samples", round, client).choice(own, samples, replace=False)
 
-    def _means(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
+    def _moments(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
         if not rows:
-            return np.zeros(0)
+            return np.zeros((2, 0))
         counts = np.array([len(own) for own in rows])
         every = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
         owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
-        totals = torch.zeros(len(rows), dtype=torch.float64, device=self._trainer.device)
+        totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)
         done = 0
         batches = scored(
             self._trainer,
@@ -69,7 +77,8 @@ class Probing:
         )
         for scores, labels in batches:
             losses = bounded(self._loss.value(scores, labels)).double()
-            totals.index_add_(0, owners[done : done + len(labels)], losses)
+            totals.index_add_(1, owners[done : done + len(labels)], torch.stack([losses, losses.square()]))
             done += len(labels)
-        means: FloatArray = totals.cpu().numpy() / counts
-        return means
+        moments: FloatArray = totals.cpu().numpy() / counts
+        moments[1] = np.sqrt(moments[1])
+        return moments

@@ -1,4 +1,4 @@
-"""The time of a pass over all of a client's samples that a method of aggregation asks for beside training."""
+"""The time of a pass over all of a client's samples beside training: for a method of aggregation, or for reported losses."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ def with_extra_pass(
 
 def _share(scenario: Scenario) -> float:
     """What the pass takes of the time of training on as many samples; 0: there is none."""
-    extra = None if scenario.learner is None else scenario.learner.aggregation.demands.extra_pass
-    if extra is None:
+    learner = scenario.learner
+    if learner is None:
         return 0.0
+    extra = learner.aggregation.demands.extra_pass
     if extra == "gradient":
+        # On its way it finds the loss, too.
         return 1.0
+    if extra is None and learner.reported_losses == "training":
+        return 0.0
     return Work().forward_share if scenario.work is None else scenario.work.forward_share

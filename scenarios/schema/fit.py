@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from models.errors import ParameterError
 from models.fl.demands import check_exact
 from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
+from scenarios.registry.kinds import resolve
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
 from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
@@ -78,8 +79,17 @@ def _trained_by(scenario: Scenario) -> None:
     if demands.fresh and learner.staleness.kind != "none":
         why = f"with {demands.name} no update is of an old model; leave it out"
         raise problem(("learner", "staleness", "kind"), learner.staleness.kind, why)
-    if demands.extra_pass is not None and scenario.work is not None and scenario.work.partial_share:
-        why = f"{demands.name} has clients go through all their samples, which takes its time as of whole work; leave it out"
+    reports = learner.reported_losses == "received"
+    policy = scenario.policy
+    wanted = learner.client_losses or (
+        not scenario.server.slotted and policy is not None and resolve("policy", policy.kind).needs_losses
+    )
+    if reports and not wanted:
+        why = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+        raise problem(("learner", "reported_losses"), "received", why)
+    if (reports or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
+        asks = "reported_losses" if demands.extra_pass is None else demands.name
+        why = f"{asks} has clients go through all their samples, which takes its time as of whole work; leave it out"
         raise problem(("work", "partial_share"), scenario.work.partial_share, why)
     payload, privacy = scenario.payload, scenario.privacy
     try:

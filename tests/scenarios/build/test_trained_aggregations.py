@@ -185,3 +185,15 @@ def test_a_probe_does_not_take_the_pass() -> None:
 
 def test_what_losses_are_is_released_and_told() -> None:
     assert also_released(parse(with_method("q-ffl"))) == ["each delivered update's loss (for the weights of the aggregation)"]
+
+
+def test_reported_losses_take_a_pass_and_only_where_somebody_goes_by_them() -> None:
+    pytest.importorskip("torch")
+    work = {"work": {"epochs": 2, "forward_share": 0.25}, "compute": {"seconds_per_sample": 0.1}}
+    asked = {"learner.reported_losses": "received", "learner.client_losses": True}
+    assert computing_s({"kind": "size"}, **work, **asked) == pytest.approx([0.1 * 20 * 2.25] * 2)
+    # One pass serves both.
+    assert computing_s({"kind": "q-ffl"}, **work, **asked) == pytest.approx([0.1 * 20 * 2.25] * 2)
+    parse(with_method("size", **{"learner.reported_losses": "received", "policy": {"kind": "active-fl"}}))
+    with pytest.raises(UserError, match=r"learner\.reported_losses = .received.: nobody goes by losses; leave it out"):
+        parse(with_method("size", **{"learner.reported_losses": "received"}))
