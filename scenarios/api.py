@@ -25,6 +25,7 @@ from scenarios.runs import sweep as written_sweep
 from scenarios.runs.compared import add_comparison
 from scenarios.runs.folders import check_run
 from scenarios.runs.in_memory import run_in_memory, sweep_in_memory
+from scenarios.runs.plan import Plan
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.unfinished import INTERRUPTED, unfinished
 from scenarios.schema import scenario as schema
@@ -179,6 +180,23 @@ def resume(
     return _ended(summary, place)
 
 
+def _planned(
+    scenario: Source,
+    script: ScriptSource | None,
+    grid: Mapping[str, Sequence[Any]],
+    seeds: Iterable[int] | None,
+    *,
+    strict: bool,
+) -> Plan:
+    keys, name = _tables(scenario)
+    keys |= _scripted(script)
+    wanted = None if seeds is None else [int(seed) for seed in seeds]
+    values = {key: list(each) for key, each in grid.items()}
+    planned = written_sweep.plan(written_sweep.with_grid(keys, values, wanted), name, strict=strict)
+    _warn(planned.cautions)
+    return planned
+
+
 @_public
 def sweep(
     scenario: Source,
@@ -210,13 +228,7 @@ def sweep(
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
-    keys, name = _tables(scenario)
-    keys |= _scripted(script)
-    wanted = None if seeds is None else [int(seed) for seed in seeds]
-    planned = written_sweep.plan(
-        written_sweep.with_grid(keys, {key: list(values) for key, values in (grid or {}).items()}, wanted), name, strict=strict
-    )
-    _warn(planned.cautions)
+    planned = _planned(scenario, script, grid or {}, seeds, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
     def tell(rounds: list[int]) -> None:

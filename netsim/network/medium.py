@@ -6,6 +6,7 @@ A medium knows nothing of models, a client nothing of laws.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
     from netsim.network.outages import ClientOutages
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MediumLaws:
+    """How long each phase of an update takes, and what its links lose, over time."""
+
+    download: Timeline[DelayLaw]
+    compute: Timeline[DelayLaw]
+    """Local training, but for what it takes for each sample."""
+    upload: Timeline[DelayLaw]
+    downlink: Timeline[ChannelLaw]
+    uplink: Timeline[ChannelLaw]
+    work: WorkLaw | None = None
+    """How many samples are trained on; None: nobody says."""
+    sample: Timeline[DelayLaw] | None = None
+    """How long each of them takes; None: no time."""
+
+
 class Medium:
     """Everything between selection and delivery: both links and the clients' local training, as laws over time."""
 
@@ -30,43 +47,40 @@ class Medium:
         self,
         *,
         clients: int,
-        download: Timeline[DelayLaw],
-        compute: Timeline[DelayLaw],
-        upload: Timeline[DelayLaw],
-        downlink: Timeline[ChannelLaw],
-        uplink: Timeline[ChannelLaw],
+        laws: MediumLaws,
         streams: Streams,
         access: UplinkAccess[Any] | None = None,
         down: Carrier | None = None,
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
-        work: WorkLaw | None = None,
-        sample: Timeline[DelayLaw] | None = None,
     ) -> None:
+        sample = laws.sample or NoTime()
         self.clients = clients
         self.down: Carrier = NoCarrier() if down is None else down
         """What carries the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
         """What carries the bytes of updates once the uplink's delay has passed."""
-        self.download = self.down.timed(Durations(clients=clients, law=download, draws=streams["downlink.delay"]))
-        self.compute = Durations(clients=clients, law=compute, draws=streams["compute.delay"])
-        self.sample = Durations(clients=clients, law=sample or NoTime(), draws=streams["compute.noise"])
+        self.download = self.down.timed(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
+        self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
+        self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
         """How long local training takes for each sample, beside `compute`."""
-        self.work: WorkLaw = work or NoWork()
+        self.work: WorkLaw = laws.work or NoWork()
         """How many samples that are."""
-        self.upload = self.up.timed(Durations(clients=clients, law=upload, draws=streams["uplink.delay"]))
+        self.upload = self.up.timed(Durations(clients=clients, law=laws.upload, draws=streams["uplink.delay"]))
         self.downlink = Survivals(
-            clients=clients, law=downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
+            clients=clients, law=laws.downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
         )
-        self.uplink = Survivals(clients=clients, law=uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"])
+        self.uplink = Survivals(
+            clients=clients, law=laws.uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"]
+        )
         self.access: UplinkAccess[Any] = access or OwnLinkAccess()
         """Whose turn it is to transmit, and what the way does to it; by default every client has a link of its own."""
         self.outages = outages or None
         """What destroys transmissions of many clients together; None: nothing."""
         self.ready_at_once: tuple[Draw[bool], Draw[float], Draw[float], Draw[float]] | None = None
         """Downlink, download, local training and time of a sample, once it is known that none of them will ever do anything."""
-        self.prepares_by_fixed_laws = all(law.fixed for law in (downlink, download, compute, sample or NoTime()))
+        self.prepares_by_fixed_laws = all(law.fixed for law in (laws.downlink, laws.download, laws.compute, sample))
         """Whether the laws of all that comes before an upload stay the same, whatever happens."""
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
@@ -91,11 +105,14 @@ class Medium:
         sizes = self.sizes
         probes = Medium(
             clients=self.compute.clients,
-            download=download,
-            compute=compute,
-            upload=upload,
-            downlink=self.downlink.law,
-            uplink=self.uplink.law,
+            laws=MediumLaws(
+                download=download,
+                compute=compute,
+                upload=upload,
+                downlink=self.downlink.law,
+                uplink=self.uplink.law,
+                sample=sample,
+            ),
             streams=streams,
             access=self.access,
             down=self.down.beside(request_bytes),
@@ -104,7 +121,6 @@ class Medium:
             sizes=Sizes(
                 down=sizes.down if request_bytes is None else request_bytes, up=sizes.up if answer_bytes is None else answer_bytes
             ),
-            sample=sample,
         )
         probes.downlink = self.downlink.beside(streams["downlink.loss"])
         probes.uplink = self.uplink.beside(streams["uplink.loss"])

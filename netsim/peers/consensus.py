@@ -58,6 +58,31 @@ class StartRule:
             raise ParameterError("deadline_s", self.deadline_s, "must be > 0 seconds and finite")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsensusRules:
+    """How a phase goes.
+
+    `per_round`: m. `engine` "events" simulates every message; "wave" uses the closed forms of synchronous belief propagation and
+    of flooding, and raises ValueError in a slot where they do not hold (loss, jamming, cuts, asynchronous updates, push, a
+    payload of the best m only, work between hearing and forwarding, a deadline that cuts belief propagation, recorded messages);
+    "auto" uses them where they hold. Either way the result is the same, to the last bit. `ties` between equal indices: "random"
+    in each slot, or the lower client "first".
+    """
+
+    per_round: int
+    belief: BeliefRules
+    gossip: GossipRules
+    start: StartRule
+    engine: Literal["auto", "events", "wave"] = "auto"
+    ties: Literal["random", "first"] = "random"
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("auto", "events", "wave"):
+            raise ParameterError("engine", self.engine, "must be 'auto', 'events' or 'wave'")
+        if self.ties not in ("random", "first"):
+            raise ParameterError("ties", self.ties, "must be 'random' or 'first'")
+
+
 @dataclass(frozen=True, slots=True)
 class ConsensusOutcome:
     """What came of one slot's phase. Durations are seconds from the slot's start; NaN: not reached when training started."""
@@ -100,14 +125,7 @@ def _check_wave(links: PeerLinks, belief: BeliefRules, gossip: GossipRules, math
 
 
 class ConsensusPhase:
-    """The protocols of one slot after another, over the same links.
-
-    `per_round`: m. `engine` "events" simulates every message; "wave" uses the closed forms of synchronous belief propagation and
-    of flooding, and raises ValueError in a slot where they do not hold (loss, jamming, cuts, asynchronous updates, push, a
-    payload of the best m only, work between hearing and forwarding, a deadline that cuts belief propagation, recorded messages);
-    "auto" uses them where they hold. Either way the result is the same, to the last bit. `ties` between equal indices: "random"
-    in each slot, or the lower client "first".
-    """
+    """The protocols of one slot after another, over the same links; `belief`, `gossip`: their mathematics."""
 
     def __init__(
         self,
@@ -115,36 +133,28 @@ class ConsensusPhase:
         links: PeerLinks,
         belief: BeliefMath,
         gossip: GossipMath,
-        belief_rules: BeliefRules,
-        gossip_rules: GossipRules,
-        start: StartRule,
-        per_round: int,
+        rules: ConsensusRules,
         streams: Streams,
-        engine: Literal["auto", "events", "wave"] = "auto",
-        ties: Literal["random", "first"] = "random",
         jammers: Jammers | None = None,
     ) -> None:
-        if engine not in ("auto", "events", "wave"):
-            raise ParameterError("engine", engine, "must be 'auto', 'events' or 'wave'")
-        if ties not in ("random", "first"):
-            raise ParameterError("ties", ties, "must be 'random' or 'first'")
-        if not 1 <= per_round <= links.graph.clients:
-            raise ParameterError("per_round", per_round, f"must be between 1 and the number of clients, {links.graph.clients}")
-        if engine == "wave":
-            _check_wave(links, belief_rules, gossip_rules, gossip)
+        size, clients = rules.per_round, links.graph.clients
+        if not 1 <= size <= clients:
+            raise ParameterError("per_round", size, f"must be between 1 and the number of clients, {clients}")
+        if rules.engine == "wave":
+            _check_wave(links, rules.belief, rules.gossip, gossip)
         self.links = links
         self.jammers = jammers
         self.convergence_constant = belief.convergence_constant
         """Below 1: belief propagation has one fixed point, from any start."""
         self._belief, self._gossip = belief, gossip
-        self._belief_rules, self._gossip_rules, self._start = belief_rules, gossip_rules, start
-        self._size = per_round
-        self._engine = engine
+        self._belief_rules, self._gossip_rules, self._start = rules.belief, rules.gossip, rules.start
+        self._size = size
+        self._engine = rules.engine
         self._belief_draws = PeerDraws(links, "belief", streams)
         self._gossip_draws = PeerDraws(links, "gossip", streams)
         self._answer_draws = PeerDraws(links, "gossip-answer", streams)
         self._contact_draws = streams["gossip.contacts"]
-        self._tie_draws = streams["gossip.ties"] if ties == "random" else None
+        self._tie_draws = streams["gossip.ties"] if rules.ties == "random" else None
 
     def run(
         self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]

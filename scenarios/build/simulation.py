@@ -19,7 +19,7 @@ from netsim.core.null_objects import NoLearner
 from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
-from netsim.network.medium import Medium
+from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
@@ -248,11 +248,15 @@ def _medium_of(
     def medium(access: UplinkAccess[Any]) -> Medium:
         return Medium(
             clients=context.population.count,
-            download=delays["download"],
-            compute=delays["compute"],
-            upload=delays["upload"],
-            downlink=timeline(scenario.downlink, "channel", "downlink", context),
-            uplink=timeline(scenario.uplink, "channel", "uplink", context),
+            laws=MediumLaws(
+                download=delays["download"],
+                compute=delays["compute"],
+                upload=delays["upload"],
+                downlink=timeline(scenario.downlink, "channel", "downlink", context),
+                uplink=timeline(scenario.uplink, "channel", "uplink", context),
+                work=training.work,
+                sample=training.in_update(),
+            ),
             streams=context.streams,
             access=access,
             down=carried[0].carrier,
@@ -261,8 +265,6 @@ def _medium_of(
                 scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
             ),
             sizes=sizes,
-            work=training.work,
-            sample=training.in_update(),
         )
 
     return medium

@@ -20,7 +20,7 @@ from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
-from netsim.peers.consensus import ConsensusPhase, StartRule
+from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.jammed_links import JammedLinks
 from netsim.peers.link_outages import Outage, Outages, link_between
@@ -201,13 +201,15 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
             links=links,
             belief=belief_maths,
             gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
-            belief_rules=belief_rules,
-            gossip_rules=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
-            start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
-            per_round=scenario.server.per_round,
+            rules=ConsensusRules(
+                belief=belief_rules,
+                gossip=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+                start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
+                per_round=scenario.server.per_round,
+                engine=slots.engine,
+                ties=gossip.ties,
+            ),
             streams=streams,
-            engine=slots.engine,
-            ties=gossip.ties,
             jammers=jammers,
         )
 

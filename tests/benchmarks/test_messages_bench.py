@@ -24,7 +24,7 @@ from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.belief.synchronous import SynchronousBelief
-from netsim.peers.consensus import ConsensusPhase, StartRule
+from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.draws import PeerDraws
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.links import PeerLinks
@@ -141,10 +141,12 @@ def test_gossip_with_loss_and_resending_at_1000_clients(benchmark: BenchmarkFixt
             links=links,
             belief=PeerBelief(graph=graph, model="opinion"),
             gossip=PeerGossip(graph=graph, size=5, payload=payload),
-            belief_rules=BeliefRules(exchanges=1),
-            gossip_rules=GossipRules(forwarding=forwarding, interval_s=0.02),
-            start=StartRule(deadline_s=3.0 if payload == "best" or forwarding != "flooding" else 0.5),
-            per_round=5,
+            rules=ConsensusRules(
+                belief=BeliefRules(exchanges=1),
+                gossip=GossipRules(forwarding=forwarding, interval_s=0.02),
+                start=StartRule(deadline_s=3.0 if payload == "best" or forwarding != "flooding" else 0.5),
+                per_round=5,
+            ),
             streams=streams,
         )
         opinions = streams["test"].uniforms(1, 1000)

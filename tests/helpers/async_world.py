@@ -19,7 +19,7 @@ from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess
 from netsim.network.jamming import Jammer, Jammers
-from netsim.network.medium import Medium
+from netsim.network.medium import Medium, MediumLaws
 from netsim.network.outages import ClientOutages
 from netsim.network.sizes import Sizes
 from netsim.network.spectrum import Spectrum
@@ -194,11 +194,13 @@ def world(
     access: AssignedAccess[Any] = AssignedAccess(spectrum=spectrum, jammers=all_jammers)
     medium = Medium(
         clients=clients,
-        download=delay(download_s),
-        compute=delay(compute_s),
-        upload=delay(upload_s),
-        downlink=timeline(downlink or Perfect()),
-        uplink=timeline(uplink or Perfect()),
+        laws=MediumLaws(
+            download=delay(download_s),
+            compute=delay(compute_s),
+            upload=delay(upload_s),
+            downlink=timeline(downlink or Perfect()),
+            uplink=timeline(uplink or Perfect()),
+        ),
         streams=streams,
         access=access,
         up=None if shared is None else shared(clock, clients),

@@ -15,7 +15,7 @@ from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.peers.belief.exchange import BeliefRules
-from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, StartRule
+from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.jammed_links import JammedLinks
 from netsim.peers.link_outages import Outage, Outages
@@ -92,12 +92,14 @@ def world(
         links=medium,
         belief=maths,
         gossip=PeerGossip(graph=graph, size=per_round, payload=payload),
-        belief_rules=belief or BeliefRules(),
-        gossip_rules=gossip or GossipRules(),
-        start=start or StartRule(),
-        per_round=per_round,
+        rules=ConsensusRules(
+            belief=belief or BeliefRules(),
+            gossip=gossip or GossipRules(),
+            start=start or StartRule(),
+            per_round=per_round,
+            engine=engine,
+            ties="first",
+        ),
         streams=streams,
-        engine=engine,
-        ties="first",
     )
     return World(clock, medium, consensus, recorder, maths)

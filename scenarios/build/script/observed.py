@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,30 @@ from scenarios.schema.per_client import is_number
 _OUTCOMES = ("delivered", "lost", "late", "aborted")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """What there is in a run that a script looks at."""
+
+    population: Population
+    pool: ClientPool
+    spectrum: Spectrum | None
+    """The sub-channels; None: there are none."""
+    jammers: Jammers | None
+    graph: PeerGraph | None
+    """The links between clients; None: there are none."""
+    slots: bool
+    """Whether a round is one of the communication rounds of a slot."""
+    declares: dict[str, bool]
+    """Whether the policy, and the scheduler, may declare changes."""
+
+
 class Observed:
     """What a script knows, and what it can wait for."""
 
-    def __init__(
-        self,
-        *,
-        runner: ScriptRunner,
-        targets: Targets,
-        population: Population,
-        pool: ClientPool,
-        spectrum: Spectrum | None,
-        jammers: Jammers | None,
-        graph: PeerGraph | None,
-        slots: bool,
-        declares: dict[str, bool],
-        rng: np.random.Generator,
-    ) -> None:
-        self._runner, self._targets, self._population, self._pool = runner, targets, population, pool
-        self._spectrum, self._jammers, self._graph, self._slots = spectrum, jammers, graph, slots
-        self._declares = declares
+    def __init__(self, *, runner: ScriptRunner, targets: Targets, scene: Scene, rng: np.random.Generator) -> None:
+        self._runner, self._targets, self._population, self._pool = runner, targets, scene.population, scene.pool
+        self._spectrum, self._jammers, self._graph, self._slots = scene.spectrum, scene.jammers, scene.graph, scene.slots
+        self._declares = scene.declares
         self._acts = 0
         self.rng = rng
         """The script's own random numbers: a stream of the run's seed that nothing else draws from."""

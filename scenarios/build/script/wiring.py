@@ -13,6 +13,7 @@ from netsim.servers.instruments import Restarts
 from netsim.servers.rounds import RoundServer
 from scenarios.build.laws import Law
 from scenarios.build.population import Context, Population
+from scenarios.build.script.observed import Scene
 from scenarios.build.script.runner import ScriptRunner
 from scenarios.build.script.targets import ScriptedObject, Targets
 from scenarios.build.script.waits import Declared
@@ -46,9 +47,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool = composed.server.clients
     jammers = _jammers(composed)
-    given = ScriptWorld(
-        runner=runner,
-        targets=targets,
+    scene = Scene(
         population=world.population,
         pool=pool,
         spectrum=None if composed.channels is None else composed.channels.spectrum,
@@ -56,8 +55,8 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         slots=world.scenario.server.slotted,
         declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
-        rng=world.streams.generator("script"),
     )
+    given = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     runner.function = partial(function, given, **section.parameters())
     # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
     targets.absent.returns_s = lambda: runner.due_s

@@ -29,10 +29,10 @@ from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
-from netsim.network.medium import Medium
+from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
-from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, StartRule
+from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.links import PeerLinks
 from netsim.records.sinks import MemoryRecorder, ParquetRecorder
@@ -103,11 +103,13 @@ class Run:
         self.clock, self.streams, self.recorder = Clock(), Streams(seed), MemoryRecorder()
         medium = Medium(
             clients=K,
-            download=still(),
-            compute=compute or still(),
-            upload=upload or still(),
-            downlink=Unchanging(Perfect()),
-            uplink=Unchanging(theta or Perfect()),
+            laws=MediumLaws(
+                download=still(),
+                compute=compute or still(),
+                upload=upload or still(),
+                downlink=Unchanging(Perfect()),
+                uplink=Unchanging(theta or Perfect()),
+            ),
             streams=self.streams,
             sizes=Sizes(down=100, up=100),
         )
@@ -162,13 +164,15 @@ class Run:
                 links=peer_links,
                 belief=PeerBelief(graph=self.graph, model=model),
                 gossip=PeerGossip(graph=self.graph, size=M, payload=payload),
-                belief_rules=belief or BeliefRules(),
-                gossip_rules=gossip or GossipRules(),
-                start=start or StartRule(),
-                per_round=M,
+                rules=ConsensusRules(
+                    belief=belief or BeliefRules(),
+                    gossip=gossip or GossipRules(),
+                    start=start or StartRule(),
+                    per_round=M,
+                    engine=engine,
+                    ties=ties,
+                ),
                 streams=self.streams,
-                engine=engine,
-                ties=ties,
             )
             self.outcomes = consensus.outcomes
             self.server = FlDaServer(policy=self.policy, consensus=consensus, beliefs=True, **shared)
