@@ -234,6 +234,10 @@ for function in (report, figure, compare, reproduce, replay, trace, stragglers, 
     app.command()(command(function))
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 @app.command()
 @command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
@@ -250,7 +254,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     study = planned.runs[0].scenario
     out_console.print(
         f"{scenario}: good. {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
-        f"{len(variants)} variants ({', '.join(variants)}), {len(planned.runs)} runs in a sweep.",
+        f"{_counted(len(variants), 'variant')} ({', '.join(variants)}), {_counted(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )
     told: dict[str, list[str]] = {}

@@ -2,7 +2,7 @@
 
     python -m tests.golden.compare COMMIT [OTHER] [--cases NAME ..]
 
-Plays every case with COMMIT and with OTHER (its parent) and names each variant, table and column that differs, with its first
+Runs every case with COMMIT and with OTHER (its parent) and names each variant, table and column that differs, with its first
 row. COMMIT may be a folder: `.` is the working tree, whose OTHER is HEAD. Exit code 1 where a value differs or is gone; columns
 and tables that COMMIT adds are told and do not count. The cases are those of COMMIT.
 """

@@ -145,6 +145,11 @@ def test_check_reads_and_builds_and_writes_nothing(shell):
     assert contents(shell.folder) == before
 
 
+def test_check_counts_one_run_in_words(shell):
+    _, out, _ = shell("check", shell.file, "--set", "sweep={}")
+    assert "; 1 variant (pause), 1 run in a sweep." in out
+
+
 def test_check_warns_of_changes_that_a_run_does_not_reach(shell):
     code, _, err = shell("check", shell.file, "--set", "rounds=2")
     assert code == 0
