@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/quickstart
 
-.PHONY: demo test test-slow golden golden-check bench docs lint clean
+.PHONY: demo test test-slow golden golden-check coverage bench docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
@@ -26,6 +26,11 @@ lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Lines and branches of the engine that its own tests reach.
+coverage: $(VENV)/.test-ready
+	$(BIN)/coverage run -m pytest tests/netsim tests/golden tests/analysis/test_statistics.py
+	$(BIN)/coverage report --skip-covered
 
 # One process, one benchmark at a time: the ratios are measured within one run.
 bench: $(VENV)/.test-ready

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from scenarios.schema.scenario import Scenario
 INTERRUPTED = "interrupted"
 
 
+@cache
 def version() -> str:
-    """netsim's version, which a checkpoint is kept with."""
+    """netsim's version, which a checkpoint is kept with; finding it takes as long as all else of a small checkpoint."""
     return importlib.metadata.version("netsim")
 
 
