@@ -73,8 +73,8 @@ def test_a_server_rate_scales_scaffolds_step():
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_feddyn_by_hand(alpha):
-    # Local steps of rate 0.1 contract by at least 0.9 - 0.1 alpha: 300 of them are the exact solution.
-    learner = quadratics(**TWO, aggregation=FedDyn(alpha=alpha), plan=WorkPlan(steps=300))
+    # Local steps of rate 0.3 contract by 0.67 or more: 40 of them are the exact solution.
+    learner = quadratics(**TWO, aggregation=FedDyn(alpha=alpha), rate=0.3, plan=WorkPlan(steps=40))
     first = rounds(learner, 1)[0]
     theta = 3 / (3 + alpha)
     own, mean = correction(learner)
@@ -82,7 +82,7 @@ def test_feddyn_by_hand(alpha):
     assert mean == pytest.approx(theta / 2, abs=1e-5)
     # w = mean of theta_k - h/alpha, h/alpha = minus the mean of H_k.
     assert first == pytest.approx({0.1: 0.96774, 1.0: 0.75}[alpha], abs=1e-5)
-    assert rounds(learner, 400)[-1] == pytest.approx(0.75, abs=1e-4)
+    assert rounds(learner, 120)[-1] == pytest.approx(0.75, abs=2e-3)
 
 
 def test_with_a_large_alpha_feddyns_local_steps_vanish():
@@ -112,8 +112,8 @@ def test_momentum_and_a_proximal_term_add_up_as_they_do_in_training():
 
 def test_fixed_points_of_fednova_and_of_the_mean():
     at, plan = {"curvatures": [1.0, 1.0], "optima": [0.0, 1.0], "rate": 0.01}, WorkPlan(steps=np.array([1, 3]))
-    assert rounds(quadratics(**at, aggregation=FedNova(), plan=plan), 1000)[-1] == pytest.approx(0.49750, abs=1e-5)
-    assert rounds(quadratics(**at, aggregation=BySize(), plan=plan), 1000)[-1] == pytest.approx(0.74812, abs=1e-5)
+    assert rounds(quadratics(**at, aggregation=FedNova(), plan=plan), 600)[-1] == pytest.approx(0.49750, abs=1e-5)
+    assert rounds(quadratics(**at, aggregation=BySize(), plan=plan), 600)[-1] == pytest.approx(0.74812, abs=1e-5)
 
 
 def test_fednova_by_hand():
