@@ -13,6 +13,7 @@ from models.fl.feddyn import FedDyn
 from models.fl.fednova import FedNova
 from models.fl.mechanisms import Mechanism, NoMechanism
 from models.fl.own_training import LocalTraining
+from models.fl.port import Port
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
 from models.fl.q_ffl import QFfl
 from models.fl.robust import ROBUST_AGGREGATIONS
@@ -45,6 +46,7 @@ class Methods:
 ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     **AGGREGATIONS,
     **ROBUST_AGGREGATIONS,
+    "port": Port,
     "scaffold": cast("Callable[..., Aggregation]", Scaffold),
     "feddyn": FedDyn,
     "fednova": FedNova,

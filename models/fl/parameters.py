@@ -82,6 +82,19 @@ class FixedShareParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False)
+class PortParameters(Parameters):
+    """Of aggregation by staleness and direction."""
+
+    table = "aggregation"
+    bound: Count = 10
+    """b, the staleness at which an update counts half as much for its freshness."""
+    similarity: Decay = 1.0
+    """w_s, the weight of an update's direction beside the server's movement since it was begun."""
+    freshness: Positive = 1.0
+    """w_t, the weight of its freshness."""
+
+
+@dataclass(kw_only=True, eq=False)
 class MajorityVoteParameters(Parameters):
     """Of aggregation by the signs of the updates."""
 

@@ -47,6 +47,16 @@ class PartialWork:
         """(K,) samples of the whole work."""
         return self._work.samples
 
+    @property
+    def drawn(self) -> IntArray:
+        """(K,) steps of the whole work."""
+        return self._work.drawn
+
+    @property
+    def a_pass(self) -> IntArray:
+        """(K,) steps of a pass."""
+        return self._steps_of_pass
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
         """As of `work`."""
         return self._work.amounts(clients, steps)

@@ -7,6 +7,7 @@ its steps are done. A network with batch normalisation leaves out batches of a s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -74,6 +75,11 @@ class Work:
         """(K,) samples that an update processes, and steps that it takes."""
         if self.samples.max(initial=0) > _LARGEST:
             raise ParameterError("steps" if steps is not None else "epochs", int(self.samples.max()), "are too many samples")
+
+    @cached_property
+    def a_pass(self) -> IntArray | None:
+        """(K,) steps of a pass over the samples of each client; None: nobody knows how many it holds."""
+        return None if self._held is None else np.asarray(-(-self._held // self.batch_size), np.int64)
 
     def _of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
         assert self._held is not None

@@ -216,6 +216,15 @@ class UpdateLifecycle:
             update.compute_end_s = now
             self._offer(update, now)
 
+    def replan(self, update: Update, ends_s: float) -> None:
+        """Its present phase ends at another time than it was to."""
+        if self._energy is not None:
+            update.ends_s = ends_s
+            self.predict(update)
+        else:
+            update.due_s = min(ends_s, update.departure_s)
+            self.schedule(update)
+
     def _offer(self, update: Update, now: float) -> None:
         """What is finished is sent, or waits for its turn."""
         if not self._waits or self._take(update):

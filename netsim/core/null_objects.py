@@ -53,6 +53,8 @@ class NoWork:
     """Nobody knows how much local training takes: no samples and no steps are told, and time is `compute.delay` alone."""
 
     samples: IntArray | None = None
+    drawn: IntArray | None = None
+    a_pass: IntArray | None = None
 
     def asked(self, round: int, clients: IntArray) -> IntArray | None:
         return None

@@ -78,6 +78,14 @@ class WorkLaw(Protocol):
     def samples(self) -> IntArray | None:
         """(K,) samples that an update of each client processes, as planned; None: nobody knows."""
 
+    @property
+    def drawn(self) -> IntArray | None:
+        """(K,) steps of an update of each client, as planned, those included that are left out; None: nobody knows."""
+
+    @property
+    def a_pass(self) -> IntArray | None:
+        """(K,) steps of a pass over the samples of each client; None: nobody knows how many it holds."""
+
     def asked(self, round: int, clients: IntArray) -> IntArray | None:
         """(n,) steps that updates of `clients` (n,) begun in `round` are asked for, where no policy says so; None: as planned."""
 

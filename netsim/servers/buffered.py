@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import Learner, SelectionPolicy
     from netsim.core.streams import Streams
+    from netsim.servers.staleness_bound import StalenessRule
 
 
 def buffered_server(
@@ -31,17 +32,18 @@ def buffered_server(
     streams: Streams,
     concurrency: int,
     buffer: int,
+    rule: StalenessRule | None = None,
     channels: OwnLinks | None = None,
     retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
-    """Rounds one after the other, while the clients go on. `concurrency` as of `KeepAtWork`, `buffer` as of `BufferFull`."""
+    """Rounds one after the other. `concurrency` as of `KeepAtWork`, `buffer` and `rule` as of `BufferFull`."""
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(
         clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
-        close=BufferFull(pool=pool, dispatch=dispatch, buffer=buffer),
+        close=BufferFull(pool=pool, dispatch=dispatch, buffer=buffer, rule=rule),
         learner=learner,
         instruments=channels.instruments,
         assignment=channels.assignment,

@@ -14,6 +14,7 @@ from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.servers.loop import Attempt, NobodyLeftError
+from netsim.servers.staleness_bound import NoBound, StalenessRule
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
@@ -298,16 +299,19 @@ class FixedLengthCarryOver(EndsOfRound):
 class BufferFull(EndsOfRound):
     """A round closes at the b-th delivery; also when nobody is at work and everybody who could be asked has been.
 
-    Whoever ends is followed by another client, as `dispatch` says. Raises ValueError for a buffer below 1.
+    Whoever ends is followed by another client, as `dispatch` says. `rule`: what is done about updates that grow too old; None:
+    nothing. Raises ValueError for a buffer below 1.
     """
 
-    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, buffer: int) -> None:
+    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, buffer: int, rule: StalenessRule | None = None) -> None:
         super().__init__()
         if buffer < 1:
             raise ParameterError("buffer", buffer, "must be at least 1 delivery")
         self.pool = pool
         self.dispatch = dispatch
         self.buffer = buffer
+        self.rule = rule or NoBound()
+        self._number = 0
         self._woken: Event | None = None
         self._called_s = self._wake_s = -1.0
         pool.watchers.append(self._wake)
@@ -315,6 +319,7 @@ class BufferFull(EndsOfRound):
         pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        self._number = number
         for end in self.ends:
             self.dispatch.exclude(end.client)
 
@@ -334,7 +339,7 @@ class BufferFull(EndsOfRound):
             yield self._woken
 
     def _full(self) -> bool:
-        return sum(not end.censored for end in self.ends) >= self.buffer
+        return sum(not end.censored for end in self.ends) >= self.buffer and self.rule.may_close(self._number)
 
     def _ended(self, update: Update) -> None:
         self.ends.append(update)
@@ -357,10 +362,19 @@ class BufferFull(EndsOfRound):
 
     def collect(self, attempts: Attempts) -> Attempts:
         """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""
+        self.rule.closed(self._number)
         arrived = 0
-        for i, end in enumerate(self.ends):
+        for i, end in enumerate(() if self.rule.takes_more else self.ends):
             arrived += not end.censored
             if arrived == self.buffer:
                 now, self.ends = self.ends[: i + 1], self.ends[i + 1 :]
                 return Ended(now)
         return super().collect(attempts)
+
+    def state_dict(self) -> State:
+        """What the rule needs, too."""
+        return {**super().state_dict(), "rule": self.rule.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.rule.load_state_dict(state["rule"])

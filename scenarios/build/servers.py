@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.servers.staleness_bound import StalenessRule
 
 
 def synchronous(world: World) -> Composed:
@@ -48,10 +53,23 @@ def buffered(world: World) -> Composed:
         streams=world.streams,
         concurrency=section.concurrency,
         buffer=section.buffer,
+        rule=_staleness_rule(section, pool),
         channels=channels,
         retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
+    """What a buffered server does about old updates; None: nothing."""
+    from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
+
+    bound = section.staleness_bound
+    if bound is None:
+        return None
+    if section.urgent_notices:
+        return UrgentNotices(pool=pool, bound=bound, notice_s=section.notice_s)
+    return WaitForOld(pool=pool, bound=bound)
 
 
 def semi_synchronous(world: World) -> Composed:

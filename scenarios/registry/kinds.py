@@ -130,6 +130,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "size": f"{_FL}.aggregation:BySize",
         "equal": f"{_FL}.aggregation:Equal",
         "fixed-share": f"{_FL}.aggregation:FixedShare",
+        "port": f"{_FL}.port:Port",
         "contribution": f"{_FL}.aggregation:ByContribution",
         "mixing": f"{_FL}.aggregation:Mixing",
         "majority-vote": f"{_FL}.aggregation:MajorityVote",

@@ -29,6 +29,7 @@ from models.fl.parameters import (
     MajorityVoteParameters,
     MixingParameters,
     PolynomialParameters,
+    PortParameters,
     QFflParameters,
     ScaffoldParameters,
     ServerSgdParameters,
@@ -129,6 +130,13 @@ class FixedShare(AggregationTable, FixedShareParameters):
     (FedAvg in the code of SAFA's authors; with by = "equal" and alpha = 0.9 FedCompass, Li et al. 2024)."""
 
     kind: Literal["fixed-share"] = "fixed-share"
+
+
+class Port(AggregationTable, PortParameters):
+    """Weights by samples, staleness, and how far an update goes with what the server has done since it was begun (Port, Su and Li
+    2022); they sum to 1."""
+
+    kind: Literal["port"] = "port"
 
 
 class MajorityVote(AggregationTable, MajorityVoteParameters):
@@ -237,6 +245,7 @@ AGGREGATIONS: dict[str, type[Component]] = {
     "size": BySize,
     "equal": Equal,
     "fixed-share": FixedShare,
+    "port": Port,
     "contribution": ByContribution,
     "mixing": Mixing,
     "majority-vote": MajorityVote,

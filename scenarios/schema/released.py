@@ -15,7 +15,7 @@ def also_released(scenario: Scenario) -> list[str]:
     told = []
     # An aggregation of the user's own is told them, and may go by them.
     kind = learner.aggregation.kind
-    by_size = kind in ("size", "fednova") or (kind == "fixed-share" and learner.aggregation.by == "size")
+    by_size = kind in ("size", "fednova", "port") or (kind == "fixed-share" and learner.aggregation.by == "size")
     by_size = by_size or is_own("aggregation", kind)
     to = ["the weights of the aggregation"] if by_size else []
     if scenario.policy is not None and "data_sizes" in inspect.signature(resolve("policy", scenario.policy.kind)).parameters:

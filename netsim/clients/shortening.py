@@ -1,0 +1,31 @@
+"""Local training that ends earlier than it was to: with the pass over its samples that the client is at."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+
+
+def shorten(pool: ClientPool, update: Update) -> None:
+    """Its client, which trains, is to end with the present pass; nothing if that is the last. What a pass is must be known."""
+    now, draws, work, client = pool.clock.now, update.model_draws, pool.medium.work, update.client
+    assert work.drawn is not None
+    assert work.a_pass is not None
+    steps, a_pass = update.drawn_steps or work.drawn.item(client), work.a_pass.item(client)
+    start_s, ends_s = update.phase_start_s, update.due_s
+    if ends_s >= update.departure_s:  # it would go away before
+        ends_s = start_s + draws.compute.at(update.place, start_s)
+        ends_s += update.work_samples * draws.sample.at(update.place, start_s) if update.work_samples else 0.0
+    pass_s = (ends_s - start_s) * a_pass / steps
+    passes = max(1, math.ceil((now - start_s) / pass_s - 1e-9)) if pass_s > 0.0 else 1
+    if passes * a_pass >= steps:
+        return
+    (samples,), (taken,) = work.amounts(np.array([client]), np.array([passes * a_pass]))
+    update.drawn_steps, update.work_samples, update.work_steps = passes * a_pass, samples, taken
+    pool.life.replan(update, max(now, start_s + passes * pass_s))

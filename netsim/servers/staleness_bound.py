@@ -1,0 +1,121 @@
+"""What a buffered server does about updates that grow too old while they are made (Port, Su and Li, IWQoS 2022).
+
+It waits for them, or it lets their clients know, which then send what they have at the end of their present epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from netsim.clients.shortening import shorten
+from netsim.clients.update import COMPUTE
+from netsim.core.errors import ParameterError
+from netsim.core.protocols import Stateful
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import State
+
+_EVER = float("inf")
+
+
+class StalenessRule(Stateful, Protocol):
+    """Says whether a round may close, and acts as it does."""
+
+    takes_more: bool
+    """Whether a model is made of all that has arrived, though that be more than the buffer holds."""
+
+    def may_close(self, number: int) -> bool:
+        """Whether round `number` may close now, its buffer being full."""
+
+    def closed(self, number: int) -> None:
+        """Round `number` has closed."""
+
+
+class NoBound:
+    """Updates may be as old as they become."""
+
+    takes_more = False
+
+    def may_close(self, number: int) -> bool:
+        return True
+
+    def closed(self, number: int) -> None:
+        return None
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
+class WaitForOld:
+    """A round waits for every update at work that the next one would find more than `bound` rounds old. ValueError below 1."""
+
+    takes_more = True
+
+    def __init__(self, *, pool: ClientPool, bound: int) -> None:
+        if bound < 1:
+            raise ParameterError("staleness_bound", bound, "must be at least 1 round")
+        self.pool = pool
+        self.bound = bound
+
+    def may_close(self, number: int) -> bool:
+        """Not while one is at work that was begun `bound` rounds ago."""
+        return all(update.begun_round > number - self.bound for update in self.pool.in_flight.values())
+
+    def closed(self, number: int) -> None:
+        return None
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
+class UrgentNotices(WaitForOld):
+    """Nobody is waited for: a notice, `notice_s` under way, has a client send what it has at the end of its present epoch.
+
+    A client that still downloads the model as the notice comes goes on; it is told again at the next close. Raises ValueError for
+    a time that is not >= 0 and finite.
+    """
+
+    def __init__(self, *, pool: ClientPool, bound: int, notice_s: float = 0.0) -> None:
+        super().__init__(pool=pool, bound=bound)
+        if not 0.0 <= notice_s < _EVER:
+            raise ParameterError("notice_s", notice_s, "must be >= 0 seconds and finite")
+        self.notice_s = notice_s
+        self._under_way: list[tuple[float, int, int]] = []
+        """When a notice arrives, at which client, about the update begun in which round."""
+
+    def may_close(self, number: int) -> bool:
+        """Always."""
+        return True
+
+    def closed(self, number: int) -> None:
+        due_s = self.pool.clock.now + self.notice_s
+        told = {(client, begun_round) for _, client, begun_round in self._under_way}
+        for client, update in self.pool.in_flight.items():
+            if update.begun_round <= number - self.bound and (client, update.begun_round) not in told:
+                self._send((due_s, client, update.begun_round))
+
+    def _send(self, notice: tuple[float, int, int]) -> None:
+        self._under_way.append(notice)
+        self.pool.clock.call_at(notice[0], self._arrive, notice)
+
+    def _arrive(self, notice: tuple[float, int, int]) -> None:
+        self._under_way.remove(notice)
+        _, client, begun_round = notice
+        update = self.pool.in_flight.get(client)
+        if update is not None and update.begun_round == begun_round and update.phase == COMPUTE:
+            shorten(self.pool, update)
+
+    def state_dict(self) -> State:
+        """The notices under way."""
+        return {"under_way": list(self._under_way)}
+
+    def load_state_dict(self, state: State) -> None:
+        for due_s, client, begun_round in state["under_way"]:
+            self._send((due_s, client, begun_round))
