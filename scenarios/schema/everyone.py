@@ -33,6 +33,7 @@ class Safa(Server):
     next round. Updates of clients that were not picked in the last round have priority.
     """
 
+    closes_by_deadline: ClassVar[bool] = True
     kind: Literal["safa"] = "safa"
     """safa: semi-asynchronous, every client at work, a share of what arrives picked, a cache of all."""
     per_round: Count
