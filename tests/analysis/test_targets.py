@@ -211,7 +211,10 @@ def test_the_accuracy_figure_marks_the_hits_of_the_table(study: Sweep, tmp_path:
     assert np.asarray(diamond.get_xdata()).tolist() == [row["target_s"].mean]
     (bar,) = [collection for collection in axes.collections if len(getattr(collection, "get_segments", list)()) == 1]
     low, high = np.asarray(bar.get_segments()[0])[:, 0]  # type: ignore[attr-defined]
-    assert (low, high) == (pytest.approx(row["target_s"].low), pytest.approx(row["target_s"].high))
+    # As far as a mean of times between 0 and the horizon, 6 s, can reach.
+    assert row["target_s"].low < 0
+    assert row["target_s"].high > 6.0
+    assert (low, high) == (0.0, 6.0)
     # A lone run's hit lies on its own curve.
     alone = accuracy_figure({"slow": [study.run("slow", 1)]}, target_accuracy=0.7)
     assert alone is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import re
 from pathlib import Path
@@ -41,7 +42,9 @@ LEARNER: dict[str, Any] = {
 
 
 def _table() -> list[tuple[str, str, bool]]:
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    page = PAGE.read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(page) if line.startswith("|"))
+    lines = list(itertools.takewhile(lambda line: line.startswith("|"), page[first:]))
     heads = [re.sub(r"`", "", cell).strip() for cell in lines[0].strip("|").split("|")][3:]
     cells = []
     for line in lines[2:]:

@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from models.detection.cusum import Cusum
 from models.detection.glr_grid import GlrGrid
 from models.detection.page_hinkley import PageHinkley
-from models.laws.adversary import PiecewiseStates, StateSequence
+from models.laws.adversary import StateSequence
 from models.schedulers.adaptive import Adaptive
 from models.schedulers.age_first import AgeFirst
 from models.schedulers.aoi_aware import AoiAware
@@ -33,6 +33,7 @@ from models.theory.aoi import regret, simulate
 from netsim.core.scheduling import SlotView
 from netsim.core.streams import Streams
 from netsim.servers.age_oracle import AgeOracle
+from tests.helpers.piecewise_states import piecewise_states
 
 Make = Callable[[int, int, StateSequence], Any]
 
@@ -67,8 +68,8 @@ SCHEDULERS: dict[str, Make] = {
 }
 
 
-def world(channels: int, rounds: int, seed: int = 0, breakpoints: int = 1) -> PiecewiseStates:
-    return PiecewiseStates(channels=channels, rounds=rounds, generator=np.random.default_rng([seed, 1]), breakpoints=breakpoints)
+def world(channels: int, rounds: int, seed: int = 0, breakpoints: int = 1) -> StateSequence:
+    return piecewise_states(channels=channels, rounds=rounds, generator=np.random.default_rng([seed, 1]), breakpoints=breakpoints)
 
 
 def view(round: int, ages: np.ndarray, rng: np.random.Generator) -> SlotView:
@@ -197,7 +198,7 @@ def finals(name: str, instances: int, rounds: int, breakpoints: int) -> np.ndarr
     """Final AoI regret against oracle `means` on each of `instances` drawn worlds with N = 5, K = 2."""
     out = []
     for seed in range(instances):
-        truth = PiecewiseStates(
+        truth = piecewise_states(
             channels=5,
             rounds=rounds,
             generator=np.random.default_rng([seed, 2]),
