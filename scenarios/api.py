@@ -31,6 +31,7 @@ from scenarios.runs.unfinished import INTERRUPTED, unfinished
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
+from scenarios.schema.servers import KINDS
 
 __all__ = [
     "Run",
@@ -284,6 +285,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
     Raises ScenarioError, a ValueError.
     """
     groups = {group: list(shared(group)) for group in BUILT_IN} | {"data": list(DATASETS)}
+    groups["server"] += KINDS
     if group not in groups:
         raise UserError(f"group = {group!r}: unknown; {did_you_mean(group, groups)}")
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():

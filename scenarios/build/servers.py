@@ -11,6 +11,7 @@ from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
+from scenarios.schema.errors import UserError, in_own_words
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -168,3 +169,26 @@ COMPOSERS: dict[str, Callable[[World], Composed]] = {
     "fl-fa": fl_fa,
     "fl-da": fl_da,
 }
+
+
+def compose(world: World) -> Composed:
+    """The server that the scenario names; raises UserError."""
+    kind = world.scenario.server.kind
+    return COMPOSERS[kind](world) if kind in COMPOSERS else _own(world)
+
+
+def _own(world: World) -> Composed:
+    """That of the user's own class."""
+    section = world.scenario.server
+    mode = world.component(section, "server", "server", {})
+    try:
+        composed = mode.compose(world)
+    except UserError:
+        raise
+    except Exception as error:
+        told = f"server.kind = {section.kind!r} cannot be put together: {in_own_words(error)}; fix its compose"
+        raise UserError(told) from error
+    if not isinstance(composed, Composed):
+        told = f"compose returns {type(composed).__name__}; must return a scenarios.build.world.Composed"
+        raise UserError(f"server.kind = {section.kind!r}: {told}")
+    return composed

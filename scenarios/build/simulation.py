@@ -36,7 +36,7 @@ from scenarios.build.payload import build_sizes, codec_s, models_down, updates_u
 from scenarios.build.population import Context, Population, resolve_parameters
 from scenarios.build.script.targets import Targets
 from scenarios.build.script.wiring import build_script
-from scenarios.build.servers import COMPOSERS
+from scenarios.build.servers import compose
 from scenarios.build.training import build_trained, check_trained
 from scenarios.build.work import Training, build_plan
 from scenarios.build.world import Composed, World
@@ -140,7 +140,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         training=training,
         targets=context.targets,
     )
-    composed = COMPOSERS[scenario.server.kind](world)
+    composed = compose(world)
     parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
     return Built(
         simulation=_simulation(world, composed),

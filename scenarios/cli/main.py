@@ -283,15 +283,15 @@ def list_components() -> None:
         scenarios.add_row(file.stem, str(tomllib.loads(file.read_text(encoding="utf-8")).get("description", "")))
     components = Table("component", "kinds", box=None, header_style="bold")
     for group in BUILT_IN:
-        kinds = [*known(group), *(["by-group"] if group == "delay" else [])]
+        described = {"delay": ["by-group"], "server": list(KINDS)}.get(group, [])
+        kinds = [*known(group), *described]
         components.add_row(group, ", ".join(kinds) or "your own functions")
     components.add_row("data", ", ".join(DATASETS))
-    components.add_row("server", ", ".join(KINDS))
     components.add_row("metric", f"{', '.join(METRICS)}; and every column of rounds.parquet")
     out_console.print(scenarios)
     out_console.print()
     out_console.print(components)
-    words = 'Every component but servers and metrics may also be your own: kind = "package.module:Name".'
+    words = 'Every component but data and metrics may also be your own: kind = "package.module:Name".'
     out_console.print(f"\n{words}", highlight=False)
 
 

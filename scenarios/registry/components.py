@@ -74,6 +74,8 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
     doc = _without_exceptions(inspect.getdoc(target) or "")
     fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
     for name, argument in _parameters(target, group, kind).items():
+        if base is not Component and hasattr(base, name):
+            raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
         default = argument.default
         hint = component_of(NESTED[name], nested=True) if name in NESTED else _key_type(argument, name, group, kind)
         meaning = meaning_of(argument.owner, name)
@@ -177,6 +179,9 @@ class _ComponentOf:
             return self.described[kind]
         if self.closed:
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
+        if self.described and ":" not in kind and kind not in known(self.group):
+            remedy = f"{did_you_mean(kind, self.kinds())}, or name a class as 'package.module:Class'"
+            raise UserError(f"unknown {self.group} {kind!r}; {remedy}")
         check_trusted(self.group, kind)  # models are kept: one that was made before must not be given out
         if self.innermost and not self._fits_within(kind):
             raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")

@@ -36,7 +36,7 @@ INJECTED_INTO: dict[str, frozenset[str]] = {
     "network": frozenset({"input_shape", "classes", "seed"}),
 }
 """More of them in some groups: N, how long the run may last, in rounds and in seconds, and a stream of addressed draws."""
-_TOLD_NOTHING = frozenset({"script"})  # all that a script wants to know it asks the world
+_TOLD_NOTHING = frozenset({"script", "server"})  # all that these want to know they ask the world
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
 """Argument -> group: what is itself a component, in a table of its own below the outer one's."""
@@ -130,13 +130,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "size": f"{_FL}.aggregation:BySize",
         "equal": f"{_FL}.aggregation:Equal",
         "fixed-share": f"{_FL}.aggregation:FixedShare",
-        "port": f"{_FL}.port:Port",
         "contribution": f"{_FL}.aggregation:ByContribution",
         "mixing": f"{_FL}.aggregation:Mixing",
         "majority-vote": f"{_FL}.aggregation:MajorityVote",
         "median": f"{_FL}.robust:Median",
         "trimmed-mean": f"{_FL}.robust:TrimmedMean",
         "krum": f"{_FL}.robust:Krum",
+        "port": f"{_FL}.port:Port",
         "scaffold": f"{_FL}.scaffold:Scaffold",
         "feddyn": f"{_FL}.feddyn:FedDyn",
         "fednova": f"{_FL}.fednova:FedNova",
@@ -216,6 +216,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     # All of them are users' own: what netsim itself does needs no script.
     "script": {},
+    # Those of netsim are compositions of the engine's rules (`scenarios.build.servers`), with tables of their own.
+    "server": {},
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""
 

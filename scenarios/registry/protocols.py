@@ -26,6 +26,7 @@ from netsim.core.protocols import (
 )
 from netsim.core.scheduling import ChannelScheduler
 from netsim.servers.slotted import IndexPolicy, OpinionPolicy
+from scenarios.registry.server_mode import ServerMode
 from scenarios.schema.errors import UserError
 
 PROTOCOLS: dict[str, tuple[type, ...]] = {
@@ -47,6 +48,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
     "staleness": (Staleness,),
     "server_optimizer": (ServerOptimizer,),
     "compression": (Compression,),
+    "server": (ServerMode,),
 }
 """What is called of the components of a group. The first is asked for, where a server does not ask for another."""
 

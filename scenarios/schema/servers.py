@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.everyone import Compass, Safa
+from scenarios.schema.own_server import OwnServer
 from scenarios.schema.section import Section, missing, problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 from scenarios.schema.slotted import SLOT_KINDS
@@ -280,7 +281,7 @@ KINDS: dict[str, type[Server]] = {
 
 def server_field() -> Any:
     """The type of the field that holds the `[server]` table."""
-    return Annotated[component_of("server", described=KINDS, closed=True), _Synchronous()]
+    return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
 
 
 def by_slots(server: Any) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.studies import scale
 from analysis.studies.scale import Costs, in_words, makespan_s, plan_cells, plan_rows
+from scenarios.cli.output import out_console
 from tests.helpers.small_scenario import Shell
 
 
@@ -39,7 +40,7 @@ def test_what_is_not_simulated_goes_on_at_the_same_rate(workers: int, monkeypatc
 
 def test_the_table_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(scale, "SIMULATED", 2000)
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(out_console, "width", 160)
     shell = Shell(tmp_path, monkeypatch, capsys)
     code, printed, _ = shell("scale", "--run-s", "1", "--task-s", "0.01", "--run-bytes", "60000")
     assert code == 0

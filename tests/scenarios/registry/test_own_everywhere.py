@@ -15,7 +15,7 @@ from scenarios.registry.components import _ComponentOf
 from scenarios.registry.kinds import BUILT_IN, NESTED
 from scenarios.runs.own_code import own_code
 from scenarios.runs.reading import parse
-from scenarios.runs.run import run
+from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from tests.helpers.small_scenario import small_tables
@@ -44,6 +44,11 @@ from models.privacy import GeometricSchedule
 from models.schedulers.cucb import Cucb
 from models.schedulers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
+from netsim.core.null_objects import NoMeter
+from netsim.servers.close import WaitRule
+from netsim.servers.synchronous import synchronous_server
+from scenarios.build.channels import channels_and_pool
+from scenarios.build.world import Composed
 
 SEEN = []
 
@@ -196,6 +201,45 @@ class WrongBytes(Compression):
         return -1
 
 
+class Server:
+    def __init__(self, *, level: int = 0, per_round: int = 2):
+        seen("server", level)
+        self.per_round = per_round
+
+    def compose(self, world):
+        channels, pool = channels_and_pool(world, self.per_round)
+        server = synchronous_server(
+            pool=pool,
+            policy=world.policy(self.per_round),
+            learner=world.learner,
+            streams=world.streams,
+            wait=WaitRule(first=1),
+            need=1,
+            meter=NoMeter(),
+            channels=channels,
+        )
+        return Composed(server=server)
+
+
+class Nobody(Server):
+    selects = False
+
+
+class Half(Server):
+    def compose(self, world):
+        return None
+
+
+class Broken(Server):
+    def compose(self, world):
+        return world.weather
+
+
+class Shadowing(Server):
+    def __init__(self, *, limit_s: float = 1.0):
+        pass
+
+
 class Empty:
     pass
 
@@ -277,6 +321,7 @@ CASES = {
     **{name: (TRAINED, f"learner.{name}") for name in ("partition", "network", "optimizer", "aggregation", "staleness")},
     "server_optimizer": (TRAINED, "learner.server_optimizer"),
     "script": (small_tables(), "script"),
+    "server": (small_tables(), "server"),
     "compression": (TRAINED, "payload.compression"),
 }
 FUNCTIONS = {"topology", "partition", "network", "script"}
@@ -324,8 +369,7 @@ def groups(model, above=()):
 
 
 def test_there_is_a_case_for_every_table_with_a_kind():
-    # A server is a composition of the engine's rules, in netsim.servers, and no class that is constructed from keys.
-    assert {*groups(Scenario), *NESTED.values()} - {"server"} == set(CASES) == set(BUILT_IN)
+    assert {*groups(Scenario), *NESTED.values()} == set(CASES) == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("group", CASES)
@@ -390,3 +434,38 @@ def test_what_ones_own_returns_is_checked_as_it_runs(group, name, message, tmp_p
 def test_a_compression_of_ones_own_has_a_size_before_the_run():
     message = "payload.compression: message_bytes returned -1; must be a whole number of bytes >= 0; fix its message_bytes"
     assert refused("compression", "own_all:WrongBytes") == message
+
+
+def test_a_server_of_ones_own_goes_on_from_a_checkpoint(tmp_path):
+    study = tables("server", "own_all:Server", per_round=3) | {"rounds": 8}
+    scenario = parse(study)
+
+    def interrupt(simulation):
+        if simulation.server.round == 5:
+            raise KeyboardInterrupt
+
+    run(scenario, tmp_path / "whole")
+    run(scenario, tmp_path / "resumed", after_round=interrupt)
+    go_on(tmp_path / "resumed")
+    for name in ("rounds", "clients"):
+        whole, resumed = (tmp_path / folder / f"{name}.parquet" for folder in ("whole", "resumed"))
+        assert whole.read_bytes() == resumed.read_bytes()
+    rounds = netsim.open_run(tmp_path / "whole").arrow("rounds").to_pydict()
+    assert max(rounds["selected"]) == 3
+    # Each closes at the first delivery.
+    assert max(rounds["delivered"]) == 1
+
+
+def test_what_a_server_of_ones_own_may_not_do_is_refused():
+    own = small_tables()
+    policy = own["policy"]["kind"]
+    told = f"policy.kind = \"{policy}\": server.kind = 'own_all:Nobody' selects nobody: all clients take part; leave it out"
+    assert refused("server", "own_all:Nobody") == told
+    assert "server.kind = 'own_all:Half': compose returns NoneType; must return a " in refused("server", "own_all:Half")
+    assert "server.kind = 'own_all:Broken' cannot be put together: " in refused("server", "own_all:Broken")
+    assert "argument 'limit_s' of its constructor has a name that a key cannot have" in refused("server", "own_all:Shadowing")
+    with pytest.raises(ValueError, match="is the server of netsim"):
+        netsim.register("server", "synchronous", __import__("own_all").Server)
+    without = {key: value for key, value in tables("server", "own_all:Server").items() if key != "policy"}
+    with pytest.raises(UserError, match="policy"):
+        parse(without)
