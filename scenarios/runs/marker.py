@@ -111,10 +111,11 @@ class Marker:
         return [name for name in self.files if (self.folder / name).is_file()]
 
     def foreign(self) -> list[str]:
-        """What is directly in the folder and neither listed nor a folder of listed files."""
+        """What is directly in the folder and neither listed nor a folder of listed files; an empty folder is nothing."""
         ours = {PurePosixPath(name).parts[0] for name in [*self.files, *self.runs]} | {MARKER}
         ours |= {atomic.temporary(self.folder / name).name for name in ours}
-        return sorted(entry.name for entry in self.folder.iterdir() if entry.name not in ours)
+        # Where a folder of netsim's could not be removed, it is left, empty.
+        return sorted(entry.name for entry in self.folder.iterdir() if entry.name not in ours and not _empty_folder(entry))
 
     def _check_plain(self, name: str) -> None:
         path = PurePosixPath(name)
@@ -123,3 +124,7 @@ class Marker:
         for place in [path, *path.parents[:-1]]:
             if (self.folder / place).is_symlink():
                 raise UserError(f"{self.folder / place}: is a symbolic link, which netsim does not follow; {_REMEDY}")
+
+
+def _empty_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

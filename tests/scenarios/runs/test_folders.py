@@ -133,6 +133,15 @@ def test_a_sweep_replaces_its_own_figures_and_runs_only(shell):
     refused(shell, "sweep", "--overwrite", "--seeds", "77", because="seed-77 holds other things than a run")
 
 
+def test_a_folder_that_could_not_be_removed_is_in_nobodys_way(shell):
+    # As a run completes, its folder of checkpoints is removed if that can be done.
+    assert shell.sweep("--seeds", "1")[0] == 0
+    (shell.out / "pause" / "seed-1" / "unfinished").mkdir()
+    assert shell("sweep", shell.file, "--out", shell.out, "--quiet", "--jobs", "1", "--seeds", "1", "--resume")[0] == 0
+    mine(shell.out / "pause" / "seed-1" / "unfinished" / "mine.txt")
+    refused(shell, "sweep", "--overwrite", "--seeds", "1", because="seed-1 holds other things than a run")
+
+
 def test_a_figure_of_the_users_is_not_drawn_over(shell):
     assert shell.sweep("--seeds", "1")[0] == 0
     mine(shell.out / "figures" / "latency.png")
