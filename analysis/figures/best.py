@@ -44,7 +44,7 @@ def best_figure(
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
             axes.text(
                 column, row, cell_words(study, one, name), ha="center", va="center", color="white" if dark else "black",
-                fontsize="small", linespacing=1.25,
+                fontsize="small", linespacing=1.25, gid=f"cell-{row}-{column}",
             )  # fmt: skip
         axes.imshow(shown, aspect="auto", origin="lower")
         axes.set_xticks(range(columns.size), [f"{value:g}" for value in columns])

@@ -72,7 +72,9 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, look: Look = PLA
             frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
             text = f"{value:.4g}" if np.isfinite(value) else "—"
             colour = "white" if dark else "black"
-            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
+            # By a name of its own in the picture: it stands on the colour of its cell, and not on paper.
+            cell = f"cell-{row}-{column}"
+            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small", gid=cell)
             if study.members[row, column]:
                 shown.set_bbox(frame)
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])

@@ -117,7 +117,8 @@ def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: Floa
     axes.scatter(u, v, s=max(size, 40.0), c=belief[member], ec=INK, lw=2.0, zorder=4, **colours)
     for client, (x, y) in enumerate(places if few else ()):
         colour = "white" if belief[client] < 0.5 else "black"
-        axes.annotate(f"{client}", (x, y), ha="center", va="center", fontsize=6.5, color=colour, zorder=5)
+        # By a name of its own in the picture: it stands on the colour of its node, and not on paper.
+        axes.annotate(f"{client}", (x, y), ha="center", va="center", fontsize=6.5, color=colour, zorder=5, gid=f"client-{client}")
     axes.set_aspect("equal", adjustable="box")
     axes.grid(visible=False)
     low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)

@@ -43,6 +43,8 @@ def refuse_endless(
     )
     longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
     longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
+    # A round of a fixed length passes whatever is in it.
+    longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)
     for one in short:

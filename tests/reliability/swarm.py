@@ -181,6 +181,9 @@ def unsound(folder: Path) -> str:
         return ""
     attempts = pq.read_table(folder / "clients.parquet").to_pandas()
     steps = [name for name in ("selected_s", *_STEPS, "outcome_s") if name in attempts]
+    if "started_round" in attempts:
+        # A phase is recorded in the attempt in which it ends, which may have begun after it.
+        attempts.loc[attempts["started_round"] < attempts["round"], "selected_s"] = np.nan
     for row in attempts[steps].to_numpy():
         reached = row[~np.isnan(row)]
         if (np.diff(reached) < 0).any():

@@ -143,7 +143,9 @@ def test_the_rule(published_s: float, runs_s: list[float], expected: str) -> Non
 def test_the_command_writes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["reproduce", "safa_table", "--size", "smoke", "--out", str(tmp_path / "out"), "--quiet"]
     monkeypatch.setattr(sys, "argv", ["netsim", *arguments])
-    main()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
     text = (tmp_path / "out" / "result.md").read_text(encoding="utf-8")
     assert text.count("| SAFA |") == 16 + 1
     assert "96 runs, seeds 1 to 2" in text
