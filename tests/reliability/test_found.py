@@ -308,3 +308,11 @@ def test_a_name_that_no_file_can_have_is_refused() -> None:
 def test_an_index_that_no_square_holds_is_refused() -> None:
     with pytest.raises(UserError, match=r"policy\.mu = 1e\+200"):
         build(parse(override(other("policy", "bp-index"), {"policy.mu": 1e200})))
+
+
+def test_rounds_of_a_fixed_length_in_which_clients_come_and_go_for_ever_are_refused() -> None:
+    presence = {"kind": "markov", "mean_on_s": 3.0, "mean_off_s": 2.0}
+    server = {"kind": "semi-synchronous", "per_round": 2, "round_s": 9e11}
+    with pytest.raises(UserError, match="comings and goings would pass in a phase of 9e\\+11 s"):
+        build(parse(rough(server=server, availability=presence)))
+    build(parse(rough(server=server | {"round_s": 9e5}, availability=presence)))
