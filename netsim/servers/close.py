@@ -15,6 +15,7 @@ from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.servers.loop import Attempt, NobodyLeftError
 from netsim.servers.staleness_bound import NoBound, StalenessRule
+from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
@@ -312,9 +313,8 @@ class BufferFull(EndsOfRound):
         self.buffer = buffer
         self.rule = rule or NoBound()
         self._number = 0
-        self._woken: Event | None = None
-        self._called_s = self._wake_s = -1.0
-        pool.watchers.append(self._wake)
+        self._waking = Waking(pool.clock)
+        pool.watchers.append(self._waking.wake)
         pool.life.takes_all = True
         pool.follow(self._ended)
 
@@ -334,31 +334,16 @@ class BufferFull(EndsOfRound):
                     raise NobodyLeftError
             # With everyone at work nobody is looked for.
             if len(pool.in_flight) < self.dispatch.concurrency:
-                self._wake_at(float(pool.availability.next_change_s.min()))
-            self._woken = pool.clock.event()
-            yield self._woken
+                self._waking.at(float(pool.availability.next_change_s.min()))
+            yield self._waking.event()
 
     def _full(self) -> bool:
         return sum(not end.censored for end in self.ends) >= self.buffer and self.rule.may_close(self._number)
 
     def _ended(self, update: Update) -> None:
         self.ends.append(update)
-        clock = self.pool.clock
-        if self._called_s != clock.now:
-            # After everything else of that instant: who ends in it may be followed, and counted, together.
-            self._called_s = clock.now
-            clock.call_at(self._called_s, self._wake, priority=LAST)
-
-    def _wake_at(self, time_s: float) -> None:
-        if time_s < _EVER and time_s != self._wake_s:
-            self._wake_s = time_s
-            self.pool.clock.call_at(time_s, self._wake, priority=LAST)
-
-    def _wake(self, payload: None = None) -> None:
-        self._called_s = -1.0
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            woken.succeed()
+        # Who ends in one instant may be followed, and counted, together.
+        self._waking.at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
         """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simpy.events import Event
 
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
@@ -22,13 +21,12 @@ from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
 from netsim.servers.step_groups import StepScheduler
+from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
-
-_EVER = float("inf")
 
 
 class BySteps:
@@ -134,11 +132,10 @@ class GroupComplete(EndsOfRound):
         """(client, round it was begun in) of what has arrived later than its group."""
         self._ready: list[list[tuple[int, int]]] = []
         """What makes the next models, likewise."""
-        self._woken: Event | None = None
-        self._called_s = self._wake_s = -1.0
+        self._waking = Waking(pool.clock)
         self._open = False
         dispatch.on_group = self._set_alarm
-        pool.watchers.append(self._wake)
+        pool.watchers.append(self._waking.wake)
         pool.life.takes_all = True
         pool.follow(self._ended)
 
@@ -161,9 +158,8 @@ class GroupComplete(EndsOfRound):
                     return
                 if not pool.ever_selectable().any():
                     raise NobodyLeftError
-            self._wake_at(float(pool.availability.next_change_s.min()))
-            self._woken = pool.clock.event()
-            yield self._woken
+            self._waking.at(float(pool.availability.next_change_s.min()))
+            yield self._waking.event()
 
     def _set_alarm(self, number: int) -> None:
         # After everything else of that instant: who arrives exactly at the latest time is in time.
@@ -179,7 +175,7 @@ class GroupComplete(EndsOfRound):
         self.ends.append(update)
         if update.censored:
             self._over(scheduler.leave(client) or [])
-            self._call()
+            self._waking.at_end_of_instant()
             return
         scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
         group = scheduler.group_of.get(client)
@@ -192,31 +188,14 @@ class GroupComplete(EndsOfRound):
         else:
             dispatch.waiting[client] = update.begun_round
             self._over(scheduler.arrive(client) or [])
-        self._call()
+        self._waking.at_end_of_instant()
 
     def _over(self, arrived: list[int]) -> None:
         """A group is over, of which these have arrived; none: it leaves nothing."""
         if arrived:
             self._ready.append([*((client, self.dispatch.waiting[client]) for client in arrived), *self._late])
             self._late = []
-            self._call()
-
-    def _call(self) -> None:
-        clock = self.pool.clock
-        if self._called_s != clock.now:
-            self._called_s = clock.now
-            clock.call_at(clock.now, self._wake, priority=LAST)
-
-    def _wake_at(self, time_s: float) -> None:
-        if time_s < _EVER and time_s != self._wake_s:
-            self._wake_s = time_s
-            self.pool.clock.call_at(time_s, self._wake, priority=LAST)
-
-    def _wake(self, payload: None = None) -> None:
-        self._called_s = -1.0
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            woken.succeed()
+            self._waking.at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
         """What makes the model, and what was lost since the last close."""

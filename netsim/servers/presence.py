@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simpy.events import Event
 
-from netsim.core.clock import LAST
 from netsim.servers.loop import NobodyLeftError
+from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -23,12 +22,11 @@ class Presence:
 
     def __init__(self, pool: ClientPool) -> None:
         self._pool = pool
-        self._woken: Event | None = None
-        self._wake_s = -1.0
+        self._waking = Waking(pool.clock)
 
     def until(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
         """Until `need` clients of `among` (K,; None: all) are `able` () -> (K,), which is returned; raises NobodyLeftError."""
-        pool = self._pool
+        pool, waking = self._pool, self._waking
         while int(np.count_nonzero(now_able := _those(able(), among))) < need:
             next_s = float(pool.availability.next_change_s.min())
             nothing_moves = next_s == _EVER and not pool.under_way
@@ -36,23 +34,14 @@ class Presence:
                 raise NobodyLeftError
             # Whoever waits for somebody is told of each attempt at its time.
             pool.whole_rounds.release()
-            self._woken = pool.clock.event()
-            if next_s < _EVER and next_s != self._wake_s:
-                self._wake_s = next_s
-                # After everything else of that instant, so that it does not matter since when this call has been on the clock.
-                pool.clock.call_at(next_s, self.wake, priority=LAST)
-            pool.followers.append(self.wake)
-            pool.watchers.append(self.wake)
-            yield self._woken
-            pool.watchers.remove(self.wake)
-            pool.followers.remove(self.wake)
+            waking.at(next_s)
+            # Somebody comes or goes, or an attempt ends.
+            pool.followers.append(waking.wake)
+            pool.watchers.append(waking.wake)
+            yield waking.event()
+            pool.watchers.remove(waking.wake)
+            pool.followers.remove(waking.wake)
         return now_able
-
-    def wake(self, payload: object = None) -> None:
-        """Somebody has come or gone, or an attempt has ended."""
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            woken.succeed()
 
 
 def _those(able: BoolArray, among: BoolArray | None) -> BoolArray:

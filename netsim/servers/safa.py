@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from simpy.events import Event
 
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
@@ -25,6 +24,7 @@ from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, RoundLoop
 from netsim.servers.presence import Presence
 from netsim.servers.rounds import RoundServer
+from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -182,8 +182,8 @@ class PickedArrived(EndsOfRound):
         """Whose updates were picked in the last round."""
         self._arrived = self._first = 0
         self._number, self._due_s = 0, _EVER
-        self._woken: Event | None = None
-        self._called_s, self._alarm_set = -1.0, False
+        self._waking = Waking(pool.clock)
+        self._alarm_set = False
         pool.life.takes_all = True
         pool.follow(self._ended)
 
@@ -202,8 +202,7 @@ class PickedArrived(EndsOfRound):
         if self._due_s < _EVER:
             self._set_alarm()
         while pool.in_flight and pool.clock.now < self._due_s and not self._settled():
-            self._woken = pool.clock.event()
-            yield self._woken
+            yield self._waking.event()
 
     def _settled(self) -> bool:
         if self._after_all:
@@ -223,29 +222,19 @@ class PickedArrived(EndsOfRound):
     def _ring(self, payload: None) -> None:
         self._alarm_set = False
         if self.pool.clock.now >= self._due_s:
-            self._wake()
+            self._waking.wake()
         else:
             self._set_alarm()
 
     def _ended(self, update: Update) -> None:
         self.ends.append(update)
         self._count(update)
-        clock = self.pool.clock
-        if self._called_s != clock.now:
-            # After everything else of that instant: who arrives in it has arrived.
-            self._called_s = clock.now
-            clock.call_at(clock.now, self._wake, priority=LAST)
+        self._waking.at_end_of_instant()
 
     def _count(self, end: Attempt) -> None:
         if not end.censored:
             self._arrived += 1
             self._first += end.client not in self._last
-
-    def _wake(self, payload: None = None) -> None:
-        self._called_s = -1.0
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            woken.succeed()
 
     def collect(self, attempts: Attempts) -> Attempts:
         """All that ended since the last close, in order; the picks are made."""

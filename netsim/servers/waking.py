@@ -1,0 +1,46 @@
+"""Waiting of the server's process for whatever comes first, and what wakes it."""
+
+from __future__ import annotations
+
+from simpy.events import Event
+
+from netsim.core.clock import LAST, Clock
+
+_EVER = float("inf")
+
+
+class Waking:
+    """Wakes the one process that waits for `event()`: now, at the end of this instant, or at a time.
+
+    What was asked for wakes nobody where nobody waits any more; so a process checks, each time it wakes, what it waits for.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._event: Event | None = None
+        self._called_s = self._alarm_s = -1.0
+
+    def event(self) -> Event:
+        """What to wait for: it happens at the next waking."""
+        self._event = self._clock.event()
+        return self._event
+
+    def at_end_of_instant(self) -> None:
+        """After everything else of this instant: what happens in it is seen together."""
+        clock = self._clock
+        if self._called_s != clock.now:
+            self._called_s = clock.now
+            clock.call_at(clock.now, self.wake, priority=LAST)
+
+    def at(self, time_s: float) -> None:
+        """After everything else of that instant, so that it does not matter when this was asked for; infinity: never."""
+        if time_s < _EVER and time_s != self._alarm_s:
+            self._alarm_s = time_s
+            self._clock.call_at(time_s, self.wake, priority=LAST)
+
+    def wake(self, payload: object = None) -> None:
+        """At once."""
+        self._called_s = -1.0
+        event, self._event = self._event, None
+        if event is not None:
+            event.succeed()
