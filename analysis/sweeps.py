@@ -141,6 +141,27 @@ class Sweep:
         )
         return kept, told
 
+    def only(self, variants: Sequence[str]) -> Sweep:
+        """The sweep of these variants alone, differences to the first of them.
+
+        ValueError: none, or a variant that it does not have.
+        """
+        for variant in variants:
+            if variant not in self.labels:
+                raise ValueError(f"{self.path}: no variant {variant!r} in this sweep (variants {', '.join(self.variants)})")
+        if not variants:
+            raise ValueError("variants = []: name at least one")
+        labels = {self.labels[variant] for variant in variants}
+        return Sweep(
+            path=self.path,
+            name=self.name,
+            entries=[entry for variant in variants for entry in self.entries if entry.variant == variant],
+            baseline=variants[0],
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=[(label, seed) for label, seed in self.missing if label in labels],
+        )
+
     def run(self, variant: str, seed: int) -> Run:
         """The run of `variant` at `seed`; ValueError where the sweep has none."""
         entry = self._by_key.get((variant, seed))

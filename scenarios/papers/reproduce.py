@@ -96,8 +96,8 @@ def answer(asked: Asked, done: Sweep) -> Document:
 
         return _document(asked, [Section("Beside the paper", blocks(done))], len(done), done.seeds)
     comparison = compare(done, metrics=what.metrics)
-    beside = _table(asked, done, comparison)
-    sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", [beside])]
+    beside = _tables_of(asked, done, comparison)
+    sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", beside)]
     sections += parameter_sections(done, comparison, against=what.against) if what.against else []
     sections += consensus_sections(done) if what.consensus else []
     drawn = _pictures(what, done)
@@ -139,9 +139,6 @@ def write(document: Document, out: Path) -> list[Path]:
 
 def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
     from analysis.report.blocks import Table, Text
-    from analysis.report.tables import format_percent
-    from scenarios.papers.rules import CONFIDENCE
-
     rules = asked.what.rules
     blocks: list[Block] = []
     if asked.size is Size.SMOKE:
@@ -152,17 +149,26 @@ def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
     for rule in rules:
         judged = rule.judge(done, comparison, len(rules))
         rows.append([rule.text, judged.found, judged.verdict])
-    note = (
-        f"The rules were fixed before the runs. Each is decided by a Student-t interval over seeds (differences and "
-        f"ratios at equal "
-        f"seeds), all of them together with a confidence of {format_percent(CONFIDENCE)} (Bonferroni); open: the interval "
-        f"decides "
-        "neither way."
-    )
+    note = " ".join(["The rules were fixed before the runs.", *dict.fromkeys(rule.basis for rule in rules)])
     return [*blocks, Table("verdict", "Rules and verdicts", (["the paper", "here", "verdict"], rows), note=note, words=(0, 2))]
 
 
-def _table(asked: Asked, done: Sweep, comparison: Comparison) -> Table:
+def _tables_of(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
+    """A table of all variants, or one of each group."""
+    from analysis import compare
+
+    if not asked.what.groups:
+        return [_table(asked, done, comparison, "beside-the-paper", "Here and in the paper")]
+    tables: list[Block] = []
+    for number, variants in enumerate(asked.what.groups, 1):
+        group = done.only(variants)
+        compared = compare(group, metrics=asked.what.metrics)
+        caption = f"Here and in the paper, up to {compared.until.time_s:.0f} s"
+        tables.append(_table(asked, group, compared, f"beside-the-paper-{number}", caption))
+    return tables
+
+
+def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
     from analysis.report.blocks import Table
     from analysis.report.tables import comparison_cells, interval_words
 
@@ -179,12 +185,12 @@ def _table(asked: Asked, done: Sweep, comparison: Comparison) -> Table:
         heads.append(f"slots to {target * 100:g} %")
         for line, slot in zip(cells, slots, strict=True):
             line.append(slot)
-    for name in beside:
-        title = "slots to the targets" if name == "target_s" and what.slots_to_target else _short(comparison, name)
+    for metric in beside:
+        title = "slots to the targets" if metric == "target_s" and what.slots_to_target else _short(comparison, metric)
         heads.append(f"paper: {title}")
         for line, one in zip(cells, comparison.rows, strict=True):
-            line.append(what.published.get(one.variant, {}).get(name, NOTHING))
-    return Table("beside-the-paper", "Here and in the paper", (heads, cells), note=f"{interval_words(comparison)}.")
+            line.append(what.published.get(one.variant, {}).get(metric, NOTHING))
+    return Table(name, caption, (heads, cells), note=f"{interval_words(comparison)}.")
 
 
 def _short(comparison: Comparison, name: str) -> str:

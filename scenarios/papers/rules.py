@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
 from analysis.inference import simultaneous
 from analysis.metrics.registry import metric
-from analysis.report.comparison import Comparison
-from analysis.report.tables import format_interval
+from analysis.report.comparison import Comparison, compare
+from analysis.report.tables import format_interval, format_percent
 from analysis.statistics import Interval, mean_interval
 from analysis.studies.parameters import check_key, settings_of, values_of
 from analysis.sweeps import Sweep
@@ -22,6 +22,14 @@ from analysis.sweeps import Sweep
 Verdict = Literal["as in the paper", "not as in the paper", "open"]
 CONFIDENCE = 0.95
 """Of all rules of one figure together."""
+BY_INTERVAL = (
+    f"A rule is decided by a Student-t interval over seeds (differences and ratios at equal seeds), all of them together with a "
+    f"confidence of {format_percent(CONFIDENCE)} (Bonferroni); open: the interval decides neither way."
+)
+IN_EACH = (
+    "A rule with a margin in each seed holds where it does in every one of so few that they give no interval, and says nothing "
+    "of others; open: a difference within the margin. The two variants are compared where both of them end."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,10 @@ class Rule(Protocol):
     def text(self) -> str:
         """The rule in words."""
 
+    @property
+    def basis(self) -> str:
+        """What decides such rules, in words."""
+
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         """Decide it, as one of so many `rules`."""
 
@@ -54,6 +66,8 @@ class Lower:
     by: float = 0.0
     """By more than this."""
 
+    basis: ClassVar[str] = BY_INTERVAL
+
     @property
     def text(self) -> str:
         one = metric(self.metric)
@@ -67,6 +81,39 @@ class Lower:
 
 
 @dataclass(frozen=True, slots=True)
+class LowerInEach:
+    """One variant has less of a metric than another by a margin, in each seed: for so few seeds that no interval decides.
+
+    The two are compared where both of them end, however early others do.
+    """
+
+    first: str
+    second: str
+    metric: str
+    by: float
+
+    basis: ClassVar[str] = IN_EACH
+
+    @property
+    def text(self) -> str:
+        one = metric(self.metric)
+        margin = f"{self.by * one.scale:g}{f' {one.unit}' if one.unit else ''}"
+        return f"{one.title}: {self.first} below {self.second} by more than {margin}, in each seed"
+
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+        two = compare(sweep.only([self.first, self.second]), metrics=[self.metric])
+        values = values_of(two, [self.first, self.second], self.metric)
+        differences = values[:, 0] - values[:, 1]
+        verdict: Verdict = "open"
+        if (differences < -self.by).all():
+            verdict = "as in the paper"
+        elif (differences > self.by).all():
+            verdict = "not as in the paper"
+        shown = ", ".join(f"{difference * metric(self.metric).scale:+.3g}" for difference in differences)
+        return Judgement(verdict, f"{shown} (by {two.until.time_s:.0f} s)")
+
+
+@dataclass(frozen=True, slots=True)
 class Near:
     """A variant's metric is the paper's number, give or take a margin."""
 
@@ -74,6 +121,8 @@ class Near:
     metric: str
     value: float
     margin: float
+
+    basis: ClassVar[str] = BY_INTERVAL
 
     @property
     def text(self) -> str:
@@ -104,6 +153,8 @@ class Ratio:
     low: float
     high: float
 
+    basis: ClassVar[str] = BY_INTERVAL
+
     @property
     def text(self) -> str:
         return f"{metric(self.metric).title}: {self.first} over {self.second} between {self.low:g} and {self.high:g}"
@@ -131,6 +182,8 @@ class Trend:
     rises: bool = True
     among: str = ""
     """The variants whose names begin so; empty: all."""
+
+    basis: ClassVar[str] = BY_INTERVAL
 
     @property
     def text(self) -> str:

@@ -46,6 +46,8 @@ class Reproduction:
     metrics: tuple[str, ...]
     figures: tuple[str, ...] = ()
     """Names as of `analysis.draw`; those that a size has no data for are left out."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Variants that are shown side by side, each group up to where all of it ends; empty: all variants together."""
     against: tuple[str, ...] = ()
     """Keys against which the metrics are shown."""
     targets: tuple[float, ...] = ()

@@ -12,17 +12,19 @@ import pytest
 from analysis.figures.runs import CAPTIONS
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Table
+from analysis.sweeps import open_sweep
 from models.fl.data_files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.registry import REPRODUCTIONS, find
-from scenarios.papers.reproduce import Asked, planned
-from scenarios.papers.rules import Lower, Near, Ratio, Trend
+from scenarios.papers.reproduce import Asked, answer, planned
+from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
 from scenarios.papers.solvers import measure, sections, slope
-from scenarios.papers.study import Size
+from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.schema.errors import UserError
+from tests.helpers.result_folders import write_sweep
 
 PAPERS = {
-    "pause": [*(f"fig{n}" for n in range(2, 10)), "test1", "table1"],
+    "pause": [*(f"fig{n}" for n in range(2, 10)), "test1", "table1", "authors_mnist", "authors_cifar10"],
     "channels": ["fig2a", "fig2b", "fig2c", "fig3_4_cifar10_piecewise", "fig3_4_cifar100_extreme"],
     "analytics": [*(f"fig{n}" for n in range(5, 13)), "table1"],
 }
@@ -68,10 +70,11 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
         return
     variants = planned(Asked(one, Size.SMOKE)).variants
     assert set(one.published) <= set(variants)
+    assert {variant for group in one.groups for variant in group} <= set(variants)
     for rule in one.rules:
         assert rule.text
         match rule:
-            case Lower() | Ratio():
+            case Lower() | LowerInEach() | Ratio():
                 assert {rule.first, rule.second} <= set(variants)
                 assert metric(rule.metric)
             case Near():
@@ -109,6 +112,20 @@ def test_a_figure_is_run_judged_and_shown_and_not_run_twice(
     assert (out / "runs" / "random" / "seed-1" / "summary.json").stat().st_mtime_ns == before
     runs = json.loads((out / "runs" / "sweep.json").read_text())["runs"]
     assert {run["seed"] for run in runs} == {1, 2}
+
+
+def test_variants_of_a_group_stand_side_by_side_up_to_their_own_end(tmp_path: Path) -> None:
+    long = {"round": [1, 2], "start_s": [0.0, 2.0], "end_s": [2.0, 9.0], "accuracy": [0.3, 0.9]}
+    short = {name: column[:1] for name, column in long.items()}
+    sweep = open_sweep(write_sweep(tmp_path / "s", {"a": {1: long}, "b": {1: long}, "c": {1: short}}, baseline="a"))
+    one = Reproduction(
+        name="made", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
+        sizes={Size.PAPER: Setup(seeds=(1,), cost="nothing")},
+    )
+    tables = answer(Asked(one, Size.PAPER), sweep).tables
+    assert [table.caption for table in tables] == ["Here and in the paper, up to 9 s", "Here and in the paper, up to 2 s"]
+    assert [table.cells[1] for table in tables] == [[["a", "60.00"], ["b", "60.00"]], [["b", "30.00"], ["c", "30.00"]]]
+    assert len({table.name for table in tables}) == 2
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

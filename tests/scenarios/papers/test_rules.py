@@ -11,7 +11,7 @@ from scipy import stats
 
 from analysis.report.comparison import Comparison, compare
 from analysis.sweeps import Sweep, open_sweep
-from scenarios.papers.rules import Lower, Near, Ratio, Trend
+from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
 from tests.helpers.result_folders import write_sweep
 
 
@@ -43,6 +43,33 @@ def test_an_order_by_hand(tmp_path: Path) -> None:
     assert Lower("a", "b", metric).judge(sweep, found, 1).found == "-1.03 ± 0.14"
     # One of many rules is decided by a wider interval: at 1 - 0.05 / 400 it holds zero.
     assert Lower("a", "b", metric).judge(sweep, found, 400).verdict == "open"
+
+
+def test_an_order_without_intervals_by_hand(tmp_path: Path) -> None:
+    sweep, found = made(tmp_path / "one", {"a": [1.0], "b": [2.0]})
+    metric = "updates_per_s"
+    assert Lower("a", "b", metric).judge(sweep, found, 1).verdict == "open"
+    judged = LowerInEach("a", "b", metric, by=0.5).judge(sweep, found, 1)
+    assert (judged.verdict, judged.found) == ("as in the paper", "-1 (by 1000000 s)")
+    assert LowerInEach("b", "a", metric, by=0.5).judge(sweep, found, 1).verdict == "not as in the paper"
+    assert LowerInEach("a", "b", metric, by=1.5).judge(sweep, found, 1).verdict == "open"
+    assert LowerInEach("a", "b", metric, by=0.5).text == "updates a second: a below b by more than 0.5 1/s, in each seed"
+    sweep, found = made(tmp_path / "two", {"a": [1.0, 3.0], "b": [2.0, 3.2]})
+    assert LowerInEach("a", "b", metric, by=0.5).judge(sweep, found, 1).verdict == "open"
+    assert LowerInEach("a", "b", metric, by=0.1).judge(sweep, found, 1).found == "-1, -0.2 (by 1000000 s)"
+
+
+def test_two_variants_are_compared_where_both_of_them_end(tmp_path: Path) -> None:
+    # All three agree in the first round; then a has 0.9 and b 0.5, which a comparison up to the end of c would not see.
+    short = {"round": [1], "start_s": [0.0], "end_s": [2.0], "accuracy": [0.3]}
+    long = {"round": [1, 2], "start_s": [0.0, 2.0], "end_s": [2.0, 9.0]}
+    runs = {"a": {1: long | {"accuracy": [0.3, 0.9]}}, "b": {1: long | {"accuracy": [0.3, 0.5]}}, "c": {1: short}}
+    sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="c", target=0.8))
+    found = compare(sweep, metrics=["final_accuracy"])
+    assert LowerInEach("b", "a", "final_accuracy", by=0.1).judge(sweep, found, 1).found == "-20 (by 9 s)"
+    assert LowerInEach("a", "c", "final_accuracy", by=0.1).judge(sweep, found, 1).found == "+0 (by 2 s)"
+    # What a target cost is cut at the common end: b never reaches it.
+    assert LowerInEach("a", "b", "target_s", by=0.1).judge(sweep, found, 1).found == "+0 (by 9 s)"
 
 
 def test_numbers_ratios_and_trends_by_hand(tmp_path: Path) -> None:
