@@ -7,21 +7,134 @@ the untimed algorithm (Li et al. 2025).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from netsim.records.sinks import NoRecorder
+import numpy as np
+
+from netsim.clients.attempts import Attempts, Single
 from netsim.servers.close import FixedLength, NothingOnTheAir, check_round_s
-from netsim.servers.dispatch import Everyone
-from netsim.servers.instruments import Ages
-from netsim.servers.loop import CloseRule, RoundLoop
+from netsim.servers.loop import ClosedRound, CloseRule, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import Learner
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
     from netsim.core.scheduling import AgeMeter
+    from netsim.network.spectrum import Spectrum
     from netsim.servers.channels import ScheduledChannels
+
+_EVER = float("inf")
+
+
+class Everyone:
+    """Everyone present takes part in every round.
+
+    Who has an update that was not delivered sends it again; the others are sent the model. `round_s`: a round of fixed length
+    passes whoever is there.
+    """
+
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, *, pool: ClientPool, learner: Learner, round_s: float | None = None) -> None:
+        self.pool = pool
+        self.learner = learner
+        self.round_s = round_s
+        self.attempts: Attempts = Single()
+        self._chosen: IntArray
+        self._for_good = False
+        """Whether nobody will come or go any more, so that `_chosen` stays, as long as everybody has budget."""
+
+    def _present(self) -> BoolArray:
+        pool = self.pool
+        pool.advance()
+        on = pool.here()
+        return on & pool.able() if True in pool.accountant.exhausted.tolist() else on
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return self._chosen
+
+    def wait(self, number: int) -> Iterable[Any]:
+        """Until somebody is present; a round of fixed length does not wait past its end."""
+        if self._for_good and True not in self.pool.accountant.exhausted.tolist():
+            return ()
+        return self._wait(number)
+
+    def _wait(self, number: int) -> Generator[Any, Any, None]:
+        pool = self.pool
+        present = self._present()
+        while not present.any():
+            next_s = float(pool.availability.next_change_s.min())
+            if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
+                raise NobodyLeftError
+            if self.round_s is not None and next_s >= number * self.round_s:
+                break
+            yield pool.clock.event_at(next_s)
+            present = self._present()
+        self._chosen = np.flatnonzero(present)
+        self._for_good = pool.settled and pool.energy is None and bool(present.any())
+
+    def prepare(self, number: int) -> Iterable[Any]:
+        """Nobody is asked for anything."""
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """It makes no attempt; an update that it holds or computes it keeps."""
+        self._chosen, self._for_good = self._chosen[self._chosen != client], False
+
+    def send(self, number: int) -> None:
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else Single()
+
+    def tell(self, closed: ClosedRound) -> None:
+        """Nobody decides who takes part."""
+
+    def state_dict(self) -> State:
+        """Nothing lasts from round to round."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
+class Ages(Instrument):
+    """Ages of information (Li et al. eq. 8), in the records of rounds and of attempts, beside those of an oracle."""
+
+    def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: Everyone, meter: AgeMeter) -> None:
+        self.pool = pool
+        self.spectrum = spectrum
+        self.dispatch = dispatch
+        self.meter = meter
+        self._oracle = float("nan")
+
+    def open(self, number: int) -> None:
+        """The oracle runs on the states of the round as it opens."""
+        self._oracle = self.meter.measure(number, self.spectrum.open_to_all())
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
+        pool = self.pool
+        following = closed.number + 1
+        ages = [following - last for last in pool.last_delivery.tolist()]
+        last_s = pool.last_delivery_s.tolist()
+        for update in self.dispatch.attempts.updates:
+            update.age_after_rounds = ages[update.client]
+            update.age_after_s = closed.end_s - last_s[update.client]
+        total, squares = sum(ages), sum([age * age for age in ages])
+        # Whole numbers up to the last division, so that the sum of squares loses nothing.
+        variance = (pool.count * squares - total * total) / pool.count
+        return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
+
+    def state_dict(self) -> State:
+        return self.meter.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.meter.load_state_dict(state)
 
 
 def age_aware_server(
@@ -30,7 +143,6 @@ def age_aware_server(
     channels: ScheduledChannels,
     learner: Learner,
     meter: AgeMeter,
-    retain: Callable[[list[int]], None] | None = None,
     round_s: float | None = None,
     wait_for_compute: bool = False,
 ) -> RoundServer:
@@ -51,7 +163,6 @@ def age_aware_server(
     dispatch = Everyone(pool=pool, learner=learner, round_s=round_s)
     pool.life.takes_all = True
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=close,
@@ -59,8 +170,6 @@ def age_aware_server(
         instruments=[Ages(pool=pool, spectrum=spectrum, dispatch=dispatch, meter=meter), *channels.instruments],
         assignment=channels.assignment,
         straggle=False,
-        retain=retain,
+        outlast=True,
     )
-    return RoundServer(
-        loop=loop, recorder=NoRecorder(), rows_at_close=True, recording=channels.recording
-    )
+    return RoundServer(loop=loop, rows_at_close=True, recording=channels.recording)

@@ -7,21 +7,196 @@ the next; no update is late, it may only have started from an old version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from netsim.records.sinks import NoRecorder
+import numpy as np
+
+from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.core.errors import ParameterError
+from netsim.core.protocols import RoundView, Selection
 from netsim.servers.channels import OwnLinks
-from netsim.servers.close import BufferFull
-from netsim.servers.dispatch import KeepAtWork
-from netsim.servers.loop import RoundLoop
+from netsim.servers.checks import check_selection
+from netsim.servers.close import EndsOfRound
+from netsim.servers.loop import ClosedRound, NobodyLeftError, RoundLoop
+from netsim.servers.reports import told
 from netsim.servers.rounds import RoundServer
+from netsim.servers.staleness_bound import NoBound, StalenessRule
+from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import Learner, SelectionPolicy
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy, State
     from netsim.core.streams import Streams
-    from netsim.servers.staleness_bound import StalenessRule
+
+_NOBODY: IntArray = np.zeros(0, np.int64)
+
+
+class KeepAtWork:
+    """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
+
+    A client is asked at most once a round, and not in the round in which its last attempt ended: (round, client) is the address
+    of its draws. Raises ValueError for a concurrency that is not in 1..K.
+    """
+
+    def __init__(
+        self, *, pool: ClientPool, policy: SelectionPolicy, learner: Learner, streams: Streams, concurrency: int
+    ) -> None:
+        if not 1 <= concurrency <= pool.count:
+            raise ParameterError("concurrency", concurrency, f"must be in 1..{pool.count}, the number of clients")
+        self.pool = pool
+        self.policy = policy
+        self.learner = learner
+        self.concurrency = concurrency
+        self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
+        self.attempts: Attempts = Single()
+        self._begun = Single()
+        self._number = 0
+        self._left_out, self._empty = -1, 0
+        self._asked: BoolArray = np.zeros(pool.count, np.bool_)
+        self._draws = streams["policy"]
+        self._rng: np.random.Generator
+        pool.follow(self._ended)
+
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """Those of the policy."""
+        return self.policy.restarts
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        """As of `Dispatch`."""
+        return _NOBODY
+
+    def wait(self, number: int) -> Iterable[Any]:
+        """Nobody is waited for."""
+        return ()
+
+    def prepare(self, number: int) -> Iterable[Any]:
+        """Nobody is asked for anything."""
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        self._number = number
+        self._left_out, self._empty = -1, 0
+        self._asked[:] = False
+        self._begun = self.attempts = Single()
+        self._rng = self._draws.generator(number)
+        return _NOBODY
+
+    def exclude(self, client: int) -> None:
+        """`client` is not asked in this round."""
+        self._asked[client] = True
+
+    def leave_out(self, client: int) -> None:
+        """Where it is at work, or the policy chooses it in this round, nobody is at work in its place until the round closes."""
+        self._left_out = client
+        self._empty = int(client in self.pool.in_flight)
+
+    def send(self, number: int) -> None:
+        """Those at work go on; the close rule asks for more."""
+
+    def refill(self) -> None:
+        """Have the policy choose until enough are at work, or nobody is left to choose."""
+        pool = self.pool
+        while len(pool.in_flight) + self._empty < self.concurrency:
+            able = pool.selectable(busy_too=False) & ~self._asked
+            if not able.any():
+                return
+            view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
+            chosen, steps = check_selection(self.policy.select(view), able)
+            self._asked[chosen] = True
+            if self._left_out in chosen:
+                pool.channels_of(chosen[chosen == self._left_out])  # its place is taken, by nobody
+                self._empty += 1
+                stays = chosen != self._left_out
+                chosen, steps = chosen[stays], None if steps is None else steps[stays]
+            if len(chosen):
+                self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
+
+    def _ended(self, update: Update) -> None:
+        self._asked[update.client] = True
+
+    def tell(self, closed: ClosedRound) -> None:
+        outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
+        censored = np.asarray(closed.attempts.column("censored"), np.bool_)
+        self.policy.observe(told(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
+
+    def state_dict(self) -> State:
+        """The policy's."""
+        return {"policy": self.policy.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.policy.load_state_dict(state["policy"])
+
+
+class BufferFull(EndsOfRound):
+    """A round closes at the b-th delivery; also when nobody is at work and everybody who could be asked has been.
+
+    Whoever ends is followed by another client, as `dispatch` says. `rule`: what is done about updates that grow too old; None:
+    nothing. Raises ValueError for a buffer below 1.
+    """
+
+    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, buffer: int, rule: StalenessRule | None = None) -> None:
+        super().__init__()
+        if buffer < 1:
+            raise ParameterError("buffer", buffer, "must be at least 1 delivery")
+        self.pool = pool
+        self.dispatch = dispatch
+        self.buffer = buffer
+        self.rule = rule or NoBound()
+        self._number = 0
+        self._waking = Waking(pool.clock)
+        pool.watchers.append(self._waking.wake)
+        pool.life.takes_all = True
+        pool.follow(self._ended)
+
+    def open(self, number: int, start_s: float, expected: int) -> None:
+        self._number = number
+        for end in self.ends:
+            self.dispatch.exclude(end.client)
+
+    def wait(self) -> Generator[Any, Any, None]:
+        pool = self.pool
+        while not self._full():
+            self.dispatch.refill()
+            if not pool.in_flight:
+                if self.ends:
+                    return
+                if not pool.ever_selectable().any():
+                    raise NobodyLeftError
+            # With everyone at work nobody is looked for.
+            if len(pool.in_flight) < self.dispatch.concurrency:
+                self._waking.at(float(pool.availability.next_change_s.min()))
+            yield self._waking.event()
+
+    def _full(self) -> bool:
+        return sum(not end.censored for end in self.ends) >= self.buffer and self.rule.may_close(self._number)
+
+    def _ended(self, update: Update) -> None:
+        self.ends.append(update)
+        # Who ends in one instant may be followed, and counted, together.
+        self._waking.at_end_of_instant()
+
+    def collect(self, attempts: Attempts) -> Attempts:
+        """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""
+        self.rule.closed(self._number)
+        arrived = 0
+        for i, end in enumerate(() if self.rule.takes_more else self.ends):
+            arrived += not end.censored
+            if arrived == self.buffer:
+                now, self.ends = self.ends[: i + 1], self.ends[i + 1 :]
+                return Ended(now)
+        return super().collect(attempts)
+
+    def state_dict(self) -> State:
+        """What the rule needs, too."""
+        return {**super().state_dict(), "rule": self.rule.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.rule.load_state_dict(state["rule"])
 
 
 def buffered_server(
@@ -34,19 +209,17 @@ def buffered_server(
     buffer: int,
     rule: StalenessRule | None = None,
     channels: OwnLinks | None = None,
-    retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
     """Rounds one after the other. `concurrency` as of `KeepAtWork`, `buffer` and `rule` as of `BufferFull`."""
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=BufferFull(pool=pool, dispatch=dispatch, buffer=buffer, rule=rule),
         learner=learner,
         instruments=channels.instruments,
         assignment=channels.assignment,
-        retain=retain,
+        outlast=True,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+    return RoundServer(loop=loop, recording=channels.recording)

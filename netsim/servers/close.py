@@ -1,4 +1,4 @@
-"""When a round is over: all ended, the first n, a deadline; a fixed length; nothing on the air; a full buffer."""
+"""When a round is over: all ended, the first n, a deadline; a fixed length; nothing on the air."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from netsim.clients.attempts import Ended
 from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
-from netsim.servers.loop import Attempt, NobodyLeftError
-from netsim.servers.staleness_bound import NoBound, StalenessRule
-from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import Deliveries, State
-    from netsim.servers.dispatch import KeepAtWork
+    from netsim.servers.loop import Attempt
 
 _EVER = float("inf")
 
@@ -295,71 +292,3 @@ class FixedLengthCarryOver(EndsOfRound):
 
     def _ended(self, update: Update) -> None:
         self.ends.append(update)
-
-
-class BufferFull(EndsOfRound):
-    """A round closes at the b-th delivery; also when nobody is at work and everybody who could be asked has been.
-
-    Whoever ends is followed by another client, as `dispatch` says. `rule`: what is done about updates that grow too old; None:
-    nothing. Raises ValueError for a buffer below 1.
-    """
-
-    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, buffer: int, rule: StalenessRule | None = None) -> None:
-        super().__init__()
-        if buffer < 1:
-            raise ParameterError("buffer", buffer, "must be at least 1 delivery")
-        self.pool = pool
-        self.dispatch = dispatch
-        self.buffer = buffer
-        self.rule = rule or NoBound()
-        self._number = 0
-        self._waking = Waking(pool.clock)
-        pool.watchers.append(self._waking.wake)
-        pool.life.takes_all = True
-        pool.follow(self._ended)
-
-    def open(self, number: int, start_s: float, expected: int) -> None:
-        self._number = number
-        for end in self.ends:
-            self.dispatch.exclude(end.client)
-
-    def wait(self) -> Generator[Any, Any, None]:
-        pool = self.pool
-        while not self._full():
-            self.dispatch.refill()
-            if not pool.in_flight:
-                if self.ends:
-                    return
-                if not pool.ever_selectable().any():
-                    raise NobodyLeftError
-            # With everyone at work nobody is looked for.
-            if len(pool.in_flight) < self.dispatch.concurrency:
-                self._waking.at(float(pool.availability.next_change_s.min()))
-            yield self._waking.event()
-
-    def _full(self) -> bool:
-        return sum(not end.censored for end in self.ends) >= self.buffer and self.rule.may_close(self._number)
-
-    def _ended(self, update: Update) -> None:
-        self.ends.append(update)
-        # Who ends in one instant may be followed, and counted, together.
-        self._waking.at_end_of_instant()
-
-    def collect(self, attempts: Attempts) -> Attempts:
-        """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""
-        self.rule.closed(self._number)
-        arrived = 0
-        for i, end in enumerate(() if self.rule.takes_more else self.ends):
-            arrived += not end.censored
-            if arrived == self.buffer:
-                now, self.ends = self.ends[: i + 1], self.ends[i + 1 :]
-                return Ended(now)
-        return super().collect(attempts)
-
-    def state_dict(self) -> State:
-        """What the rule needs, too."""
-        return {**super().state_dict(), "rule": self.rule.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.rule.load_state_dict(state["rule"])

@@ -15,7 +15,6 @@ import numpy as np
 
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, NobodyLeftError, RoundLoop
@@ -242,20 +241,18 @@ def compass_server(
     max_steps: int = 100,
     slack: float = 1.5,
     channels: OwnLinks | None = None,
-    retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. Steps and `slack` as of `StepScheduler`, `retain` as of `RoundLoop`."""
+    """Rounds one after the other. Steps and `slack` as of `StepScheduler`."""
     channels = channels or OwnLinks()
     scheduler = StepScheduler(clients=pool.count, least=min_steps, most=max_steps, slack=slack)
     dispatch = BySteps(pool=pool, learner=learner, scheduler=scheduler)
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=GroupComplete(pool=pool, dispatch=dispatch),
         learner=learner,
         instruments=[OpenGroups(scheduler=scheduler), *channels.instruments],
         assignment=channels.assignment,
-        retain=retain,
+        outlast=True,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+    return RoundServer(loop=loop, recording=channels.recording)

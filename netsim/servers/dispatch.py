@@ -1,58 +1,64 @@
-"""Who is sent the model, and when: a policy chooses the clients of a round, or keeps so many at work, or everyone takes part."""
+"""Who is sent the model, and when: a policy chooses the clients of a round, or the members of a slot take part."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
-from netsim.core.errors import ParameterError
 from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.servers.checks import check_probe, check_selection
-from netsim.servers.loop import ClosedRound, NobodyLeftError
+from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError
 from netsim.servers.presence import Presence
 from netsim.servers.reports import told
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.clients.update import Update
     from netsim.core.streams import Streams
     from netsim.servers.probing import Probing
 
-_EVER = float("inf")
 _NOBODY: IntArray = np.zeros(0, np.int64)
 _NO_HOLDERS: frozenset[int] = frozenset()
 
 
-class PolicyDispatch:
-    """A policy chooses the clients of a round, all at once, out of those that are selectable as it opens.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionRule:
+    """Who selects the clients of a round, and among whom."""
 
-    `need`: how many selectable clients a round waits for (0: none; a round may then pass with nobody). `reselect_busy`: a busy
-    client may be selected, which aborts its old update. `carry_over`: latencies are told of the attempts that ended in the round,
-    whenever they began; otherwise of those begun in it, where one that was not delivered is told as the time after which the
-    server stopped waiting. `probing`: asks clients for their loss, for a policy that does so; None: nobody asks.
+    policy: SelectionPolicy
+    streams: Streams
+    """Where the policy's random numbers come from: its are those of the address "policy"."""
+    need: int = 0
+    """How many selectable clients a round waits for; 0: none, so that a round may pass with nobody."""
+    reselect_busy: bool = False
+    """Whether a busy client may be selected, which aborts its old update."""
+    probing: Probing | None = None
+    """Asks clients for their loss, for a policy that does so; None: nobody asks."""
+
+    @property
+    def instruments(self) -> Sequence[Instrument]:
+        """What is measured of it."""
+        return () if self.probing is None else (self.probing,)
+
+
+class PolicyDispatch:
+    """The policy of `rule` chooses the clients of a round, all at once, out of those that are selectable as it opens.
+
+    `carry_over`: latencies are told of the attempts that ended in the round, whenever they began; otherwise of those begun in it,
+    where one that was not delivered is told as the time after which the server stopped waiting.
     """
 
-    def __init__(
-        self,
-        *,
-        pool: ClientPool,
-        policy: SelectionPolicy,
-        learner: Learner,
-        streams: Streams,
-        need: int,
-        reselect_busy: bool = False,
-        carry_over: bool = False,
-        probing: Probing | None = None,
-    ) -> None:
+    def __init__(self, *, pool: ClientPool, rule: SelectionRule, learner: Learner, carry_over: bool = False) -> None:
+        policy = rule.policy
         self.pool = pool
         self.policy = policy
         self.learner = learner
-        self.need = need
-        self.reselect_busy = reselect_busy
+        self.need = rule.need
+        self.reselect_busy = rule.reselect_busy
         self.carry_over = carry_over
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: Attempts = Single()
@@ -63,9 +69,9 @@ class PolicyDispatch:
         self._selectable: BoolArray
         self._chosen: IntArray
         self._steps: IntArray | None = None
-        self._probing = probing
+        self._probing = rule.probing
         self._probed = NOBODY_PROBED
-        self._draws = streams["policy"]
+        self._draws = rule.streams["policy"]
         self._rng: np.random.Generator
         self._presence = Presence(pool)
 
@@ -154,7 +160,7 @@ class MembersDispatch:
     """The members of a slot train together, round after round, as many of them as are there.
 
     `whole`: a round waits until every member is selectable; otherwise for the first of them. `reselect_busy` as of
-    `PolicyDispatch`.
+    `SelectionRule`.
     """
 
     needs_updates = needs_losses = False
@@ -217,179 +223,6 @@ class MembersDispatch:
 
     def state_dict(self) -> State:
         """Nothing lasts from slot to slot."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class KeepAtWork:
-    """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
-
-    A client is asked at most once a round, and not in the round in which its last attempt ended: (round, client) is the address
-    of its draws. Raises ValueError for a concurrency that is not in 1..K.
-    """
-
-    def __init__(
-        self, *, pool: ClientPool, policy: SelectionPolicy, learner: Learner, streams: Streams, concurrency: int
-    ) -> None:
-        if not 1 <= concurrency <= pool.count:
-            raise ParameterError("concurrency", concurrency, f"must be in 1..{pool.count}, the number of clients")
-        self.pool = pool
-        self.policy = policy
-        self.learner = learner
-        self.concurrency = concurrency
-        self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
-        self.attempts: Attempts = Single()
-        self._begun = Single()
-        self._number = 0
-        self._left_out, self._empty = -1, 0
-        self._asked: BoolArray = np.zeros(pool.count, np.bool_)
-        self._draws = streams["policy"]
-        self._rng: np.random.Generator
-        pool.follow(self._ended)
-
-    @property
-    def restarts(self) -> Sequence[tuple[int, int]]:
-        """Those of the policy."""
-        return self.policy.restarts
-
-    @property
-    def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
-        return _NOBODY
-
-    def wait(self, number: int) -> Iterable[Any]:
-        """Nobody is waited for."""
-        return ()
-
-    def prepare(self, number: int) -> Iterable[Any]:
-        """Nobody is asked for anything."""
-        return ()
-
-    def choose(self, number: int, start_s: float) -> IntArray:
-        self._number = number
-        self._left_out, self._empty = -1, 0
-        self._asked[:] = False
-        self._begun = self.attempts = Single()
-        self._rng = self._draws.generator(number)
-        return _NOBODY
-
-    def exclude(self, client: int) -> None:
-        """`client` is not asked in this round."""
-        self._asked[client] = True
-
-    def leave_out(self, client: int) -> None:
-        """Where it is at work, or the policy chooses it in this round, nobody is at work in its place until the round closes."""
-        self._left_out = client
-        self._empty = int(client in self.pool.in_flight)
-
-    def send(self, number: int) -> None:
-        """Those at work go on; the close rule asks for more."""
-
-    def refill(self) -> None:
-        """Have the policy choose until enough are at work, or nobody is left to choose."""
-        pool = self.pool
-        while len(pool.in_flight) + self._empty < self.concurrency:
-            able = pool.selectable(busy_too=False) & ~self._asked
-            if not able.any():
-                return
-            view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
-            chosen, steps = check_selection(self.policy.select(view), able)
-            self._asked[chosen] = True
-            if self._left_out in chosen:
-                pool.channels_of(chosen[chosen == self._left_out])  # its place is taken, by nobody
-                self._empty += 1
-                stays = chosen != self._left_out
-                chosen, steps = chosen[stays], None if steps is None else steps[stays]
-            if len(chosen):
-                self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
-
-    def _ended(self, update: Update) -> None:
-        self._asked[update.client] = True
-
-    def tell(self, closed: ClosedRound) -> None:
-        outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
-        censored = np.asarray(closed.attempts.column("censored"), np.bool_)
-        self.policy.observe(told(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
-
-    def state_dict(self) -> State:
-        """The policy's."""
-        return {"policy": self.policy.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.policy.load_state_dict(state["policy"])
-
-
-class Everyone:
-    """Everyone present takes part in every round.
-
-    Who has an update that was not delivered sends it again; the others are sent the model. `round_s`: a round of fixed length
-    passes whoever is there.
-    """
-
-    needs_updates = needs_losses = False
-    restarts: Sequence[tuple[int, int]] = ()
-
-    def __init__(self, *, pool: ClientPool, learner: Learner, round_s: float | None = None) -> None:
-        self.pool = pool
-        self.learner = learner
-        self.round_s = round_s
-        self.attempts: Attempts = Single()
-        self._chosen: IntArray
-        self._for_good = False
-        """Whether nobody will come or go any more, so that `_chosen` stays, as long as everybody has budget."""
-
-    def _present(self) -> BoolArray:
-        pool = self.pool
-        pool.advance()
-        on = pool.here()
-        return on & pool.able() if True in pool.accountant.exhausted.tolist() else on
-
-    @property
-    def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
-        return self._chosen
-
-    def wait(self, number: int) -> Iterable[Any]:
-        """Until somebody is present; a round of fixed length does not wait past its end."""
-        if self._for_good and True not in self.pool.accountant.exhausted.tolist():
-            return ()
-        return self._wait(number)
-
-    def _wait(self, number: int) -> Generator[Any, Any, None]:
-        pool = self.pool
-        present = self._present()
-        while not present.any():
-            next_s = float(pool.availability.next_change_s.min())
-            if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
-                raise NobodyLeftError
-            if self.round_s is not None and next_s >= number * self.round_s:
-                break
-            yield pool.clock.event_at(next_s)
-            present = self._present()
-        self._chosen = np.flatnonzero(present)
-        self._for_good = pool.settled and pool.energy is None and bool(present.any())
-
-    def prepare(self, number: int) -> Iterable[Any]:
-        """Nobody is asked for anything."""
-        return ()
-
-    def choose(self, number: int, start_s: float) -> IntArray:
-        return self._chosen
-
-    def leave_out(self, client: int) -> None:
-        """It makes no attempt; an update that it holds or computes it keeps."""
-        self._chosen, self._for_good = self._chosen[self._chosen != client], False
-
-    def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else Single()
-
-    def tell(self, closed: ClosedRound) -> None:
-        """Nobody decides who takes part."""
-
-    def state_dict(self) -> State:
-        """Nothing lasts from round to round."""
         return {}
 
     def load_state_dict(self, state: State) -> None:

@@ -1,4 +1,4 @@
-"""What is measured from outside, in columns of the record of a round: rewards, ages against an oracle's, jamming, detections."""
+"""What is measured from outside, in columns of the record of a round: rewards, jamming, detections."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from netsim.records.rows import DetectionRow
 from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
     from netsim.core.protocols import RewardMeter, State
-    from netsim.core.scheduling import AgeMeter, ChannelScheduler
+    from netsim.core.scheduling import ChannelScheduler
     from netsim.network.jamming import Jammers
-    from netsim.network.spectrum import Spectrum
     from netsim.records.sinks import Recorder
-    from netsim.servers.dispatch import Everyone, PolicyDispatch
+    from netsim.servers.dispatch import PolicyDispatch
 
 
 class Reward(Instrument):
@@ -32,41 +30,6 @@ class Reward(Instrument):
             dispatch.outcome, dispatch.view, lambda clients: medium.latency_s(closed.number, closed.start_s, clients)
         )
         return {"reward": reward, "genie_reward": genie}
-
-    def state_dict(self) -> State:
-        return self.meter.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.meter.load_state_dict(state)
-
-
-class Ages(Instrument):
-    """Ages of information (Li et al. eq. 8), in the records of rounds and of attempts, beside those of an oracle."""
-
-    def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: Everyone, meter: AgeMeter) -> None:
-        self.pool = pool
-        self.spectrum = spectrum
-        self.dispatch = dispatch
-        self.meter = meter
-        self._oracle = float("nan")
-
-    def open(self, number: int) -> None:
-        """The oracle runs on the states of the round as it opens."""
-        self._oracle = self.meter.measure(number, self.spectrum.open_to_all())
-
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
-        """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
-        pool = self.pool
-        following = closed.number + 1
-        ages = [following - last for last in pool.last_delivery.tolist()]
-        last_s = pool.last_delivery_s.tolist()
-        for update in self.dispatch.attempts.updates:
-            update.age_after_rounds = ages[update.client]
-            update.age_after_s = closed.end_s - last_s[update.client]
-        total, squares = sum(ages), sum([age * age for age in ages])
-        # Whole numbers up to the last division, so that the sum of squares loses nothing.
-        variance = (pool.count * squares - total * total) / pool.count
-        return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
 
     def state_dict(self) -> State:
         return self.meter.state_dict()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.clock import Clock
 
 
 class NobodyLeftError(Exception):
@@ -197,13 +196,13 @@ class RoundLoop:
     """Rounds one after the other, by their two rules.
 
     `assignment`: who transmits on which sub-channel. `straggle`: attempts in flight at the close go on; otherwise they are cut,
-    and end as late. `retain`: told after every round which model versions updates still start from.
+    and end as late. `outlast`: updates enter models of later rounds, too, so that the learner is told after every round which
+    versions they start from.
     """
 
     def __init__(
         self,
         *,
-        clock: Clock,
         pool: ClientPool,
         dispatch: Dispatch,
         close: CloseRule,
@@ -211,16 +210,17 @@ class RoundLoop:
         instruments: Sequence[Instrument] = (),
         assignment: Assignment | None = None,
         straggle: bool = True,
-        retain: Callable[[list[int]], None] | None = None,
+        outlast: bool = False,
     ) -> None:
-        self.clock = clock
+        self.clock = pool.clock
         self.pool = pool
         self.dispatch = dispatch
         self.close = close
         self.learner = learner
         self.instruments = instruments
         self.straggle = straggle
-        self.retain = retain
+        self.retain: Callable[[list[int]], None] | None = learner.retain if outlast else None
+        """Told after every round which versions updates still start from."""
         self.on_open: Callable[[int], None] = lambda number: None
         """Told of every round before anything of it."""
         self.alteration = Alteration()

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.records.rows import LATER, EvaluationRow, RoundRow, UpdateRow
+from netsim.records.sinks import NoRecorder
 from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
@@ -172,16 +173,15 @@ class RoundServer:
         self,
         *,
         loop: RoundLoop,
-        recorder: Recorder,
         rows_at_close: bool = False,
         recording: Sequence[Recording] = (),
         probing: Probing | None = None,
     ) -> None:
         self.loop = loop
-        self.recorder = recorder
+        self.recorder: Recorder = NoRecorder()
         self.last_round = 0
         """The round that will be the run's last, so that its model is evaluated."""
-        self.rows = AttemptRows(loop=loop, recorder=recorder, at_close=rows_at_close)
+        self.rows = AttemptRows(loop=loop, recorder=self.recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
         self._probing = probing
         self._recording = [*recording, *([] if probing is None else [probing])]

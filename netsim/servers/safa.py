@@ -18,7 +18,6 @@ import numpy as np
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, RoundLoop
@@ -287,16 +286,14 @@ def safa_server(
     selection: Literal["first-come", "after-all"] = "first-come",
     speed_s: Callable[[int], FloatArray] | None = None,
     channels: OwnLinks | None = None,
-    retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. Parameters as of `ByVersion` and `PickedArrived`; `retain` as of `RoundLoop`."""
+    """Rounds one after the other. Parameters as of `ByVersion` and `PickedArrived`."""
     channels = channels or OwnLinks()
     dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
     close = PickedArrived(
         pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s
     )
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=close,
@@ -304,7 +301,6 @@ def safa_server(
         instruments=[Picks(dispatch=dispatch, close=close), *channels.instruments],
         assignment=channels.assignment,
     )
-    if retain is not None:
-        # Whoever is not at work may begin again from the model it holds.
-        loop.retain = lambda versions: retain([*versions, *dispatch.held_versions(loop.round + 1)])
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+    # Whoever is not at work may begin again from the model it holds.
+    loop.retain = lambda versions: learner.retain([*versions, *dispatch.held_versions(loop.round + 1)])
+    return RoundServer(loop=loop, recording=channels.recording)

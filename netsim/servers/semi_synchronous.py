@@ -7,51 +7,37 @@ the clock alone, as in systems that merge on a schedule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import FixedLengthCarryOver
-from netsim.servers.dispatch import PolicyDispatch
+from netsim.servers.dispatch import PolicyDispatch, SelectionRule
 from netsim.servers.loop import RoundLoop
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import Learner, SelectionPolicy
-    from netsim.core.streams import Streams
-    from netsim.servers.probing import Probing
+    from netsim.core.protocols import Learner
 
 
 def semi_synchronous_server(
     *,
     pool: ClientPool,
-    policy: SelectionPolicy,
+    selecting: SelectionRule,
     learner: Learner,
-    streams: Streams,
     round_s: float,
     channels: OwnLinks | None = None,
-    probing: Probing | None = None,
-    retain: Callable[[list[int]], None] | None = None,
 ) -> RoundServer:
-    """Round t ends at t times `round_s` seconds; `retain` as of `RoundLoop`.
-
-    Raises ValueError unless `round_s` is > 0 and finite.
-    """
+    """Round t ends at t times `round_s` seconds. Raises ValueError unless `round_s` is > 0 and finite."""
     channels = channels or OwnLinks()
-    asking = [] if probing is None else [probing]
-    dispatch = PolicyDispatch(
-        pool=pool, policy=policy, learner=learner, streams=streams, need=0, carry_over=True, probing=probing
-    )
+    dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner, carry_over=True)
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
         close=FixedLengthCarryOver(pool=pool, round_s=round_s),
         learner=learner,
-        instruments=[*channels.instruments, *asking],
+        instruments=[*channels.instruments, *selecting.instruments],
         assignment=channels.assignment,
-        retain=retain,
+        outlast=True,
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording, probing=probing)
+    return RoundServer(loop=loop, recording=channels.recording, probing=selecting.probing)

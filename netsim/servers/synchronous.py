@@ -8,53 +8,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import WaitRule, WhenEnded
-from netsim.servers.dispatch import PolicyDispatch
+from netsim.servers.dispatch import PolicyDispatch, SelectionRule
 from netsim.servers.instruments import Reward
 from netsim.servers.loop import RoundLoop
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import Learner, RewardMeter, SelectionPolicy
-    from netsim.core.streams import Streams
-    from netsim.servers.probing import Probing
+    from netsim.core.protocols import Learner, RewardMeter
 
 
 def synchronous_server(
     *,
     pool: ClientPool,
-    policy: SelectionPolicy,
+    selecting: SelectionRule,
     learner: Learner,
-    streams: Streams,
     wait: WaitRule,
-    need: int,
     meter: RewardMeter,
     channels: OwnLinks | None = None,
-    probing: Probing | None = None,
-    reselect_busy: bool = False,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
-    """Rounds one after the other; `need` and `reselect_busy` as of `PolicyDispatch`.
+    """Rounds one after the other.
 
     `stragglers`: "finish" lets the clients that missed a close go on (they stay busy, their updates end as late, lost or aborted
     in their own time), "cancel" cancels them as the round closes.
     """
     channels = channels or OwnLinks()
-    asking = [] if probing is None else [probing]
-    dispatch = PolicyDispatch(
-        pool=pool, policy=policy, learner=learner, streams=streams, need=need, reselect_busy=reselect_busy, probing=probing
-    )
+    dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner)
     loop = RoundLoop(
-        clock=pool.clock,
         pool=pool,
         dispatch=dispatch,
-        close=WhenEnded(pool=pool, rule=wait, at_once=probing is None),
+        close=WhenEnded(pool=pool, rule=wait, at_once=selecting.probing is None),
         learner=learner,
-        instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *asking],
+        instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *selecting.instruments],
         assignment=channels.assignment,
         straggle=stragglers == "finish",
     )
-    return RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording, probing=probing)
+    return RoundServer(loop=loop, recording=channels.recording, probing=selecting.probing)

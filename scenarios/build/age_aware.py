@@ -26,7 +26,6 @@ def asynchronous(world: World) -> Composed:
         channels=scheduled,
         learner=world.learner,
         meter=_oracle(scenario, world.streams, channels.supplied),
-        retain=world.learner.retain,
         round_s=section.round_s,
         wait_for_compute=section.wait_for_compute,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
+from netsim.servers.dispatch import SelectionRule
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
 from scenarios.schema.errors import UserError, in_own_words
@@ -26,15 +27,17 @@ def synchronous(world: World) -> Composed:
     channels, pool = channels_and_pool(world, section.per_round)
     server = synchronous_server(
         pool=pool,
-        policy=world.policy(section.per_round),
+        selecting=SelectionRule(
+            policy=world.policy(section.per_round),
+            streams=world.streams,
+            need=section.needed_clients,
+            reselect_busy=section.reselect_busy,
+            probing=world.probing(pool),
+        ),
         learner=world.learner,
-        streams=world.streams,
         wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
-        need=section.needed_clients,
         meter=world.meter(section.per_round),
         channels=channels,
-        probing=world.probing(pool),
-        reselect_busy=section.reselect_busy,
         stragglers=section.stragglers,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
@@ -56,7 +59,6 @@ def buffered(world: World) -> Composed:
         buffer=section.buffer,
         rule=_staleness_rule(section, pool),
         channels=channels,
-        retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
@@ -81,13 +83,12 @@ def semi_synchronous(world: World) -> Composed:
     channels, pool = channels_and_pool(world, section.per_round)
     server = semi_synchronous_server(
         pool=pool,
-        policy=world.policy(section.per_round),
+        selecting=SelectionRule(
+            policy=world.policy(section.per_round), streams=world.streams, probing=world.probing(pool)
+        ),
         learner=world.learner,
-        streams=world.streams,
         round_s=section.round_s,
         channels=channels,
-        probing=world.probing(pool),
-        retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
@@ -115,7 +116,6 @@ def safa(world: World) -> Composed:
         selection=section.selection,
         speed_s=speed_s if section.order == "speed" else None,
         channels=channels,
-        retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 
@@ -133,7 +133,6 @@ def compass(world: World) -> Composed:
         max_steps=section.max_steps,
         slack=section.slack,
         channels=channels,
-        retain=world.learner.retain,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
 

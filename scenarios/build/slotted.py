@@ -82,7 +82,6 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         pool=pool, learner=learner, whole=section.when_short == "wait", reselect_busy=section.reselect_busy
     )
     training = RoundLoop(
-        clock=world.clock,
         pool=pool,
         dispatch=members,
         close=WhenEnded(pool=pool, rule=WaitRule(deadline_s=section.deadline_s)),

@@ -224,9 +224,9 @@ def world(
         channels=ScheduledChannels(pool=everyone, access=access, scheduler=scheduler, streams=streams, learner=learner),
         learner=learner,
         meter=meter(streams) if meter else NoOracle(),
-        retain=retain or learner.retain,
         **server,
     )
+    built.loop.retain = retain or learner.retain
     built.record_to(recorder)
     simulation = Simulation(clock=clock, server=built, recorder=recorder, rounds=rounds, time_limit_s=time_limit_s)
     return World(simulation, built, access, recorder, learner, scheduler)

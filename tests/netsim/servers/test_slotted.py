@@ -126,7 +126,6 @@ class Run:
         )
         members = MembersDispatch(pool=self.clients, learner=self.learner, whole=whole)
         training = RoundLoop(
-            clock=self.clock,
             pool=self.clients,
             dispatch=members,
             close=WhenEnded(pool=self.clients, rule=wait or WaitRule()),

@@ -46,6 +46,7 @@ from models.schedulers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
 from netsim.core.null_objects import NoMeter
 from netsim.servers.close import WaitRule
+from netsim.servers.dispatch import SelectionRule
 from netsim.servers.synchronous import synchronous_server
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed
@@ -210,11 +211,9 @@ class Server:
         channels, pool = channels_and_pool(world, self.per_round)
         server = synchronous_server(
             pool=pool,
-            policy=world.policy(self.per_round),
+            selecting=SelectionRule(policy=world.policy(self.per_round), streams=world.streams, need=1),
             learner=world.learner,
-            streams=world.streams,
             wait=WaitRule(first=1),
-            need=1,
             meter=NoMeter(),
             channels=channels,
         )
