@@ -36,7 +36,9 @@ class Stacked(NamedTuple):
     """(steps, n, batch) sample numbers. A missing sample, of weight 0, repeats its batch's first: no other client's data."""
     weights: Tensor
     """(steps, n, batch) each sample's weight in its batch's mean."""
-    shifts: Tensor | None
+    full: list[bool]
+    """Of each step, whether no client that takes it misses a sample."""
+    shifts: Tensor | None = None
     """(steps, n, batch, 3) how each is cropped and flipped."""
 
 
@@ -51,12 +53,18 @@ def stack_batches(batches: list[IntArray], moves: list[IntArray] | None, device:
     samples = np.full(shape, -1, np.int64)
     for k, batch in enumerate(batches):
         samples[: steps[k], k, : batch.shape[1]] = batch
-    real = samples >= 0
-    weights = torch.from_numpy((real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)).to(device)
-    chosen = torch.from_numpy(np.where(real, samples, samples[:, :, :1]).clip(0)).to(device)
+    if samples.min(initial=0) >= 0:
+        chosen, weights, full = samples, np.full(shape, 1 / shape[2], np.float32), [True] * shape[0]
+    else:
+        real = samples >= 0
+        chosen = np.where(real, samples, samples[:, :, :1]).clip(0)
+        weights = (real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)
+        at_work = (steps > np.arange(shape[0])[:, None]).sum(1)
+        full = (np.count_nonzero(real, axis=(1, 2)) == at_work * shape[2]).tolist()
+    stacked = Stacked(steps, torch.from_numpy(chosen).to(device), torch.from_numpy(weights).to(device), full)
     if moves is None:
-        return Stacked(steps, chosen, weights, None)
+        return stacked
     shift = np.zeros((*shape, 3), np.int64)
     for k, move in enumerate(moves):
         shift[: steps[k], k, : move.shape[1]] = move
-    return Stacked(steps, chosen, weights, torch.from_numpy(shift).to(device))
+    return stacked._replace(shifts=torch.from_numpy(shift).to(device))

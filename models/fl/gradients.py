@@ -28,6 +28,11 @@ class Gradients:
         self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed else None
         """The network, where it computes the gradients of its copies itself."""
 
+    def training(self, *, now: bool) -> None:
+        """Put the network into the state for training, or for evaluation; one that computes by hand knows no difference."""
+        if self.by_hand is None:
+            self._network.train(now)
+
     def of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write into `slots` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k of `views`.
 
@@ -52,6 +57,13 @@ class Gradients:
             return cast("Tensor", functional_call(self._network, values, (inputs,)))
 
         return vmap(one)(dict(zip(self._names, leaves, strict=True)), x)
+
+    def scores(self, views: list[Tensor], x: Tensor) -> Tensor:
+        """Scores (B, classes) of one copy, with the parameters and buffers `views`, each (*shape)."""
+        if self.by_hand is not None:
+            return self.by_hand.scores(views, x)
+        values = dict(zip(self._names, views, strict=True))
+        return cast("Tensor", functional_call(self._network, values, (self.laid_out(x),)))
 
     def of_one(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """The same for a single copy, of its real samples only, those of weight > 0; their scores (samples, classes)."""

@@ -28,6 +28,7 @@ class Layout:
         tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
         self.names = [name for name, _ in tensors]
         self.shapes = [tensor.shape for _, tensor in tensors]
+        self._sizes = [shape.numel() for shape in self.shapes]
         self.count = len(list(network.parameters()))
         self.parameters = sum(shape.numel() for shape in self.shapes[: self.count])
         self.buffers = sum(shape.numel() for shape in self.shapes[self.count :])
@@ -61,5 +62,5 @@ class Layout:
 
     def views(self, rows: Tensor) -> list[Tensor]:
         """Parameters and buffers in `rows` (n, d), each (n, *shape), without a copy."""
-        parts = torch.split(rows, [shape.numel() for shape in self.shapes], 1)
-        return [part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        count = rows.shape[0]
+        return [part.view(count, *shape) for part, shape in zip(torch.split(rows, self._sizes, 1), self.shapes, strict=True)]

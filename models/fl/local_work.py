@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -154,7 +155,6 @@ class LocalWork:
         width = self._trainer.parameters
         received = {version: self.received(version, models[version]) for version in {update.version for update in updates}}
         starts = torch.stack([received[update.version] for update in updates])
-        trained = torch.empty_like(starts)
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
@@ -162,19 +162,8 @@ class LocalWork:
         reported = self._received_moments(updates, received) if want_losses else None
         own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
         shift = None if own is None else self.corrections.shift(own)
-        for rows in _one_after_another(updates, self.memory.keeps):
-            clients = [updates[row].client for row in rows]
-            start = starts[rows]
-            memory.recall_statistics(clients, start[:, width:])
-            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
-            first_of_rows = None if first is None else first.fresh(rows)
-            here = [updates[row] for row in rows], [batches[row] for row in rows]
-            shift_of_rows = None if shift is None else shift[rows]
-            trained[rows] = self._train(*here, start, states, losses, first_of_rows, shift_of_rows)
-            starts[rows] = start
-            if first is not None and first_of_rows is not None:
-                first.merge(rows, first_of_rows)
-            memory.keep(clients, trained[rows, width:], states)
+        train = partial(self._train_from_memory, memory) if memory.keeps else partial(self._train, states=None)
+        trained = train(updates, batches, starts, losses=losses, first=first, shift=shift)
         content = trained.sub_(starts)
         moved = content[:, self._trainer.layout.columns]
         after = None
@@ -252,11 +241,46 @@ class LocalWork:
         if self.losses is not None:
             self.losses.load_state_dict(state["losses"])
 
+    def _train_from_memory(
+        self,
+        memory: ClientMemory,
+        updates: list[Update],
+        batches: list[IntArray],
+        starts: Tensor,
+        *,
+        losses: LossTally | None,
+        first: FirstPass | None,
+        shift: Tensor | None,
+    ) -> Tensor:
+        """As `_train`, where clients keep something: `memory` and `starts` are changed in place to what they go on from."""
+        trained, width = torch.empty_like(starts), self._trainer.parameters
+        for rows in _one_after_another(updates, keeps=True):
+            clients = [updates[row].client for row in rows]
+            start = starts[rows]
+            memory.recall_statistics(clients, start[:, width:])
+            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
+            first_of_rows = None if first is None else first.fresh(rows)
+            trained[rows] = self._train(
+                [updates[row] for row in rows],
+                [batches[row] for row in rows],
+                start,
+                states=states,
+                losses=losses,
+                first=first_of_rows,
+                shift=None if shift is None else shift[rows],
+            )
+            starts[rows] = start
+            if first is not None and first_of_rows is not None:
+                first.merge(rows, first_of_rows)
+            memory.keep(clients, trained[rows, width:], states)
+        return trained
+
     def _train(
         self,
         updates: list[Update],
         batches: list[IntArray],
         starts: Tensor,
+        *,
         states: OptimizerStates | None,
         losses: LossTally | None,
         first: FirstPass | None,

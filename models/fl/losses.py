@@ -19,6 +19,16 @@ LOSS_CEILING = 1e6
 """The largest loss of a single sample that enters a mean; a loss that is no number counts as this."""
 
 
+_AT_ONCE = 2**16
+"""So many scores are kept, at least, before their losses are worked out."""
+
+
+_MINUS_ONE = torch.tensor(-1.0)
+_MANY_CLASSES = 32
+"""On a CPU torch's logarithm of the softmax takes 3 times as long as one of sums of 10 classes, and half as long of 100.
+Where it is differentiated it is a single operation, and stays."""
+
+
 class Loss(Protocol):
     """A loss of scores (..., classes) and labels (...)."""
 
@@ -33,10 +43,13 @@ class CrossEntropy:
     """Minus the logarithm of the softmax probability of the label."""
 
     def value(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return -torch.log_softmax(scores, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        if scores.requires_grad or scores.shape[-1] >= _MANY_CLASSES:
+            return -torch.log_softmax(scores, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        below = scores - scores.amax(-1, keepdim=True)
+        return below.exp().sum(-1).log_().sub_(below.gather(-1, labels.unsqueeze(-1)).squeeze(-1))
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
-        taken_off = scores.new_full((), -1.0).expand(*labels.shape, 1)
+        taken_off = _MINUS_ONE.to(scores).expand(*labels.shape, 1)
         # The softmax by its definition: of ten classes torch's own takes twice as long on a CPU.
         powers = (scores - scores.amax(-1, keepdim=True)).exp_()
         return powers.div_(powers.sum(-1, keepdim=True)).scatter_add_(-1, labels.unsqueeze(-1), taken_off)
@@ -169,6 +182,46 @@ class FirstPass:
         )
         with np.errstate(invalid="ignore"):
             self.mean, self.rms = total / samples, np.sqrt(squares / samples)
+
+
+class StepLosses:
+    """Losses of the samples that local steps use, each before its step, for `tally` and for the clients' `first` passes.
+
+    `stacked`: scores come as (n, B, classes) of n clients, those of missing samples included; else of one client's real samples.
+    """
+
+    def __init__(self, loss: Loss, tally: LossTally | None, first: FirstPass | None, *, stacked: bool) -> None:
+        self._loss, self._tally, self._first, self._stacked = loss, tally, first, stacked
+        self._scores: list[Tensor] = []
+        self._labels: list[Tensor] = []
+        self._waiting = 0
+
+    def note(self, step: int, scores: Tensor, labels: Tensor, weights: Tensor, *, full: bool) -> None:
+        """A step's scores, labels (n, B) and weights (n, B), 0 for samples that are missing; `full`: none is."""
+        if self._first is not None:
+            real = weights > 0
+            losses = self._loss.value((scores[real] if self._stacked else scores).float(), labels[real])
+            self._first.note(step, losses, real)
+            if self._tally is not None:
+                self._tally.add(losses)
+        elif self._tally is not None:
+            if full:
+                scores, labels = scores.reshape(-1, scores.shape[-1]), labels.reshape(-1)
+            else:
+                real = weights > 0
+                scores, labels = (scores[real] if self._stacked else scores), labels[real]
+            # Several steps at once: for few samples the calls take longer than the losses.
+            self._scores.append(scores)
+            self._labels.append(labels)
+            self._waiting += scores.numel()
+            if self._waiting >= _AT_ONCE:
+                self.finish()
+
+    def finish(self) -> None:
+        """There are no more steps, for now."""
+        if self._tally is not None and self._scores:
+            self._tally.add(self._loss.value(torch.cat(self._scores).float(), torch.cat(self._labels)))
+            self._scores, self._labels, self._waiting = [], [], 0
 
 
 def _signs(scores: Tensor, labels: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models.errors import ParameterError
 from models.fl.deep_networks import cnn8, resnet18
@@ -36,9 +37,17 @@ class HandStacked(Protocol):
         weights (n, B). Returns the scores (n, B, classes).
         """
 
+    def scores(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Scores (B, classes) of x (B, *input_shape) with `parameters`, each (*shape), in place of its own."""
+
 
 # Layers of fewer outputs are computed the other way round: 784 to 10 takes 126 us for 5 clients and batches of 100, not 230.
 _NARROW = 16
+# Products of at most so many numbers a copy are computed side by side, then put in their places: 10 copies of 64x64 take
+# 18 us, and 25 where they are computed in place; 15 copies of 784x32 however take 200 us, and in place 185.
+_SMALL = 8192
+# The gradient in a ReLU's input (its arguments: the gradient in its output, the output, 0), without the search for the overload.
+_THROUGH_RELU = torch.ops.aten.threshold_backward.default
 
 
 class Dense(nn.Module):
@@ -50,9 +59,12 @@ class Dense(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.scores(list(self.parameters()), x)
+
+    def scores(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
         x = x.flatten(1)
-        for i, layer in enumerate(self.layers):
-            x = layer(x if i == 0 else torch.relu(x))
+        for i in range(0, len(parameters), 2):
+            x = functional.linear(x if i == 0 else torch.relu(x), parameters[i], parameters[i + 1])
         return x
 
     def stacked_gradients(
@@ -68,10 +80,13 @@ class Dense(nn.Module):
         slope = loss.slope(scores, y).mul_(weights.unsqueeze(-1))
         for i in range(last, -1, -2):
             below = inputs[i // 2]
-            torch.bmm(slope.transpose(1, 2), below, out=gradients[i])
+            if gradients[i][0].numel() <= _SMALL:
+                gradients[i].copy_(torch.bmm(slope.transpose(1, 2), below))
+            else:
+                torch.bmm(slope.transpose(1, 2), below, out=gradients[i])
             torch.sum(slope, 1, out=gradients[i + 1])
             if i:
-                slope = torch.ops.aten.threshold_backward(torch.bmm(slope, parameters[i]), below, 0.0)
+                slope = _THROUGH_RELU(torch.bmm(slope, parameters[i]), below, 0.0)
         return scores
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from models.errors import ParameterError
 from models.fl.augmentation import crop_flip
@@ -24,7 +22,7 @@ from models.fl.client_memory import OptimizerStates
 from models.fl.gradients import Gradients
 from models.fl.initialisation import seeded
 from models.fl.layout import Layout
-from models.fl.losses import FirstPass, Loss, LossTally
+from models.fl.losses import FirstPass, Loss, LossTally, StepLosses
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
 from models.fl.own_training import LocalTraining, OwnTraining
@@ -143,16 +141,14 @@ class LocalTrainer:
         `batch_statistics`: batch normalisation uses the statistics of `x` in place of the running ones in `row`, unless `x` is a
         single sample.
         """
-        self._network.eval()
+        self._gradients.training(now=False)
         if batch_statistics and len(x) > 1:
             # In training mode these layers overwrite their running statistics: not those of the caller's row.
             row = row.clone()
             for layer in self.layout.normalisers:
                 layer.train()
         with torch.no_grad():
-            values = [view[0] for view in self.layout.views(row.unsqueeze(0))]
-            inputs = self._gradients.laid_out(x)
-            return cast("Tensor", functional_call(self._network, dict(zip(self.layout.names, values, strict=True)), (inputs,)))
+            return self._gradients.scores([view[0] for view in self.layout.views(row.unsqueeze(0))], x)
 
     def train(
         self,
@@ -178,21 +174,22 @@ class LocalTrainer:
             MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
                 many are trained at once, from then on, and a note says so.
         """
-        self._network.train()
+        self._gradients.training(now=True)
         if self.skips_single:
             batches, moves = self._without_single(batches, moves, first)
         out = start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
-        done = 0
+        in_order, done = list(range(len(batches))), 0
         while done < len(order):
             rows = order[done : done + self._chunk]
+            in_place = rows == in_order
             # Indexed by a list these are copies: nothing has changed where the device turns out too small.
             part, first_of_rows = tally and tally.fresh(), first and first.fresh(rows)
             taken = np.zeros(len(rows), np.int64) if states is None else states.steps[rows]
             try:
                 with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
                     trained, moments = self._train_chunk(
-                        out[rows],
+                        out if in_place else out[rows],
                         [batches[k] for k in rows],
                         None if moves is None else [moves[k] for k in rows],
                         None if states is None else [moment[rows] for moment in states.moments],
@@ -205,8 +202,11 @@ class LocalTrainer:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(len(rows), error)
+                if in_place:
+                    out.copy_(start)
                 continue
-            out[rows] = trained
+            if not in_place:
+                out[rows] = trained
             if states is not None:
                 states.keep(rows, moments, taken + np.array([len(batches[k]) for k in rows], np.int64))
             if tally is not None and part is not None:
@@ -255,37 +255,35 @@ class LocalTrainer:
         first: FirstPass | None,
         shift: Tensor | None,
     ) -> tuple[Tensor, list[Tensor]]:
-        steps, chosen, weights, shifts = stack_batches(batches, moves, rows.device)
+        steps, chosen, weights, full, shifts = stack_batches(batches, moves, rows.device)
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
         anchor = theta[:, columns].clone() if self._proximal else theta
         if moments is None:
             moments = [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
         compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
-        labels, active = self._y[chosen], 0
+        active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
+        each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
+        losses = StepLosses(self._loss, tally, first, stacked=self.vectorised)
         # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
-        inputs = self._x.new_empty((chosen[:1].numel(), *self._x.shape[1:]))
+        sample = self.input_shape
+        memory = self._x.new_empty((chosen[:1].numel(), *sample))
         with torch.no_grad():
-            for step in range(len(chosen)):
-                now = int((steps > step).sum())
-                if now != active:
-                    active = now
+            for step, (index, y, weight) in enumerate(each_step):
+                if at_work[step] != active:
+                    active = at_work[step]
+                    mine, slopes = theta[:active], gradient[:active]
                     views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
                     kept = [moment[:active] for moment in moments]
-                index = chosen[step, :active]
-                x = torch.index_select(self._x, 0, index.flatten(), out=inputs[: index.numel()])
+                    inputs = memory[: active * chosen.shape[2]]
+                if active < len(rows):
+                    index, y, weight = index[:active], y[:active], weight[:active]
+                x = torch.index_select(self._x, 0, index.flatten(), out=inputs)
                 if shifts is not None:
                     x = crop_flip(x, shifts[step, :active].flatten(0, 1))
-                y, weight = labels[step, :active], weights[step, :active]
-                scores = compute(views, slots, x.reshape(*index.shape, *self._x.shape[1:]), y, weight)
-                if tally is not None or first is not None:
-                    real = weight > 0
-                    losses = self._loss.value((scores[real] if self.vectorised else scores).float(), y[real])
-                    if tally is not None:
-                        tally.add(losses)
-                    if first is not None:
-                        first.note(step, losses, real)
-                part, slope = theta[:active, columns], gradient[:active, columns]
+                scores = compute(views, slots, x.reshape(*index.shape, *sample), y, weight)
+                losses.note(step, scores, y, weight, full=full[step])
+                part, slope = mine[:, columns], slopes[:, columns]
                 if self._proximal:
                     slope.add_(part - anchor[:active], alpha=self._proximal)
                 if shift is not None:
@@ -293,6 +291,7 @@ class LocalTrainer:
                 self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
                 if not isinstance(columns, slice):  # indexed by a list of columns these are copies
                     theta[:active, columns] = part
+            losses.finish()
         return rows, moments
 
     def gradients(self, start: Tensor, samples: Sequence[IntArray]) -> Tensor:
@@ -300,14 +299,14 @@ class LocalTrainer:
 
         Each network is as in evaluation: running statistics are used and stay, nothing is drawn.
         """
-        self._network.eval()
+        self._gradients.training(now=False)
         columns, out = self.layout.columns, []
         for first in range(0, len(samples), self._chunk):
             rows, own = start[first : first + self._chunk], samples[first : first + self._chunk]
             order = np.argsort([-len(one) for one in own], kind="stable")
             blocks = [own[k] for k in order]
             padded = [np.pad(one, (0, -len(one) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for one in blocks]
-            steps, chosen, weights, _ = stack_batches(padded, None, rows.device)
+            steps, chosen, weights, *_ = stack_batches(padded, None, rows.device)
             rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
             compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
             with torch.no_grad():
