@@ -107,12 +107,19 @@ class ByVersion:
         begun: dict[int, Update] = {}
         going_on = self._chosen[~np.isin(self._chosen, self._sent_to)]
         if len(self._sent_to):
-            begun |= {update.client: update for update in pool.start(number, self._sent_to, version).updates}
+            begun |= {update.client: update for update in self.begin(number, self._sent_to, version).updates}
         for held in sorted(set(self._version[going_on].tolist())):
             group = going_on[self._version[going_on] == held]
-            started = pool.start(number, group, held, holders=frozenset(group.tolist()))
+            started = self.begin(number, group, held, holders=frozenset(group.tolist()))
             begun |= {update.client: update for update in started.updates}
-        self.attempts = Single(begun[client] for client in self._chosen.tolist())
+        self.attempts = Single(begun[client] for client in self._chosen.tolist() if client in begun)
+
+    def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
+        """Begin the attempts of `clients` (n,) from one version; `holders` as of `ClientPool.start`.
+
+        A dispatch made of this one may begin fewer of them: the others hold the model, and may begin in a later round.
+        """
+        return self.pool.start(number, clients, version, holders=holders)
 
     def _ended(self, update: Update) -> None:
         if update.begun_round < self._begun[update.client]:
@@ -239,12 +246,16 @@ class PickedArrived(EndsOfRound):
         """All that ended since the last close, in order; the picks are made."""
         ends, self.ends = self.ends, []
         arrived = [end for end in ends if not end.censored]
-        may = [end for end in arrived if not self._after_all or end.begun_round == self._number]
+        may = [end for end in arrived if self.may_be_picked(end)]
         speed_s = None if self._speed_s is None else self._speed_s(self._number)
         ranked = sorted(may, key=lambda end: (end.client in self._last, 0.0 if speed_s is None else speed_s[end.client]))
         self.picked = ranked[: self.per_round]
         self._last = {one.client for one in self.picked}
         return Ended(ends)
+
+    def may_be_picked(self, end: Attempt) -> bool:
+        """Whether an update that has arrived may be one of those of this round's model."""
+        return not self._after_all or end.begun_round == self._number
 
     def folded(self, deliveries: Deliveries) -> Deliveries:
         """With what is held back for the next model, and whose entries are renewed."""

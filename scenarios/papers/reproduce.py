@@ -95,6 +95,10 @@ def answer(asked: Asked, done: Sweep) -> Document:
         from scenarios.papers.beliefs import blocks
 
         return _document(asked, [Section("Beside the paper", blocks(done))], len(done), done.seeds)
+    if what.accuracies:
+        from scenarios.papers import safa_accuracy
+
+        return _document(asked, [Section("Beside the paper", safa_accuracy.blocks(done))], len(done), done.seeds)
     comparison = compare(done, metrics=what.metrics)
     beside = _tables_of(asked, done, comparison)
     sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", beside)]

@@ -63,6 +63,8 @@ class Reproduction:
     """Whether tables of message times belong to it."""
     beliefs: bool = False
     """Whether it shows beliefs slot by slot; its scenario sets `output.beliefs_table`."""
+    accuracies: bool = False
+    """Whether it is SAFA's table of accuracies, whose cells have tolerances in the place of rules."""
     solvers: bool = False
     """Whether it measures what searches cost, and simulates nothing."""
     cells: bool = False

@@ -22,4 +22,21 @@ REPRODUCTIONS = (
             Size.PAPER: Setup(seeds=tuple(range(1, 201)), cost="6 minutes of one core"),
         },
     ),
+    Reproduction(
+        name="safa_accuracy",
+        paper=PAPER,
+        shows="Accuracies, MNIST: FedAvg, FedCS and SAFA by share picked and crash probability",
+        metrics=(),
+        accuracies=True,
+        notes="Shards, speeds and crashes are those of all methods at a seed; rounds take no time. Where no client is too slow for "
+        "the limit, FedCS is FedAvg run by run. In round 1 a client that crashes trains one epoch all the same, from which SAFA's "
+        "client goes on. Their accuracy is that of the round of the lowest test loss; so it is here.",
+        sizes={
+            Size.SMOKE: Setup(
+                seeds=(1,), settings=("rounds=2", "sweep.grid={'server.picked' = [10], 'server.crash' = [0.7]}"), cost="a minute of one core"
+            ),
+            Size.LAPTOP: Setup(seeds=(1,), settings=("sweep.grid.'server.crash' = [0.7]",), cost="an hour of one core"),
+            Size.PAPER: Setup(seeds=(1,), cost="four hours of one core"),
+        },
+    ),
 )

@@ -13,6 +13,9 @@ class ServerMode(Protocol):
     contends: bool = False
     """Whether two clients may be on one of the sub-channels of `[channels]` at once."""
 
+    caches: bool = False
+    """Whether the model is made of a cache with an entry for every client, as SAFA's is."""
+
     def compose(self, world: Any) -> Any:
         """The server, a `scenarios.build.world.Composed`, of what is known of the scenario, a `scenarios.build.world.World`.
 

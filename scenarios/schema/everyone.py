@@ -53,8 +53,12 @@ class Safa(Server):
     later one waits until the sub-channel is free."""
 
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
-    caches: ClassVar[bool] = True
     why_no_probes: ClassVar[str] = "the server of SAFA selects nobody; leave it out"
+
+    @property
+    def caches(self) -> bool:
+        """Of the last model of every client."""
+        return True
 
     @property
     def limit_s(self) -> float | None:

@@ -20,6 +20,11 @@ class OwnServer(Server):
     def _mode(self) -> Any:
         return resolve("server", self.kind)
 
+    @property
+    def caches(self) -> bool:
+        """As its class says."""
+        return bool(self._mode().caches)
+
     def check(self, scenario: "Scenario") -> None:
         """It has the policy that it asks for, and sub-channels have a scheduler."""
         mode = self._mode()

@@ -214,7 +214,9 @@ class Scenario(Section):
     @property
     def method(self) -> Any:
         """The component that decides: who is selected, or who is given which sub-channel."""
-        return {"policy": self.policy, "scheduler": self.scheduler, "server": self.server}[self.server.decider]
+        deciders = {"policy": self.policy, "scheduler": self.scheduler, "server": self.server}
+        # A server of the user's own may select nobody, or select by itself.
+        return deciders[self.server.decider] or self.server
 
     @property
     def probes(self) -> bool:

@@ -17,8 +17,6 @@ class Server(Component):
 
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "policy"
     """The table that decides: who takes part, or who is given which sub-channel; itself, where it leaves nothing to decide."""
-    caches: ClassVar[bool] = False
-    """Whether the model is made of a cache with an entry for every client."""
     slotted: ClassVar[bool] = False
     """Whether a round of the run is a slot of several communication rounds, after which all clients test the model."""
     peer_to_peer: ClassVar[bool] = False
@@ -39,6 +37,11 @@ class Server(Component):
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
 
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
+
+    @property
+    def caches(self) -> bool:
+        """Whether the model is made of a cache with an entry for every client."""
+        return False
 
     @property
     def longest_probe_s(self) -> float | None:

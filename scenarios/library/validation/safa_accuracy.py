@@ -1,4 +1,8 @@
-"""Components of safa_accuracy.toml: its shards, and the first round, in which every client trains once."""
+"""Components of safa_accuracy.toml: FedAvg, FedCS and SAFA as SAFA's authors train them, where clients crash, and their shards.
+
+Who crashes is drawn from the same stream for all methods: at one seed the same clients crash in the same rounds. A client that
+crashes is not trained. Nothing is timed; speeds say who is too slow, and in which order updates are picked.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,73 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from netsim.core.protocols import IntArray, RoundView, Selection, State
+from netsim.clients.attempts import Attempts, Single
+from netsim.clients.pool import ClientPool
+from netsim.core.null_objects import NoMeter
+from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
+from netsim.core.streams import Streams
+from netsim.records.sinks import NoRecorder
+from netsim.servers.close import WaitRule
+from netsim.servers.loop import Attempt, RoundLoop
+from netsim.servers.rounds import RoundServer
+from netsim.servers.safa import ByVersion, PickedArrived, Picks
+from netsim.servers.synchronous import synchronous_server
+from scenarios.build.channels import channels_and_pool
+from scenarios.build.world import Composed, World
 
 BATCH, EPOCHS = 40, 5
+LIMIT_S, WAY_S = 5600.0, 10e6 / 175e3
+"""The longest that a client may take, and a model takes one way."""
+SHARE_TRAINED = 6 / 7
+"""Of a shard, which the authors count with its images for testing."""
+LEAST_BATCHES_PER_S = 0.016
+Picked = Annotated[int, Doc("Clients that a round asks for (FedAvg, FedCS), or whose updates make its model first (SAFA).")]
+Crash = Annotated[float, Doc("The probability that a client crashes in a round.")]
 
 
-class Crashing:
-    """m random clients a round, of which each crashes with a probability; in round 1 everyone else trains one epoch, too.
+def crashes(rng: np.random.Generator, clients: int, probability: float) -> BoolArray:
+    """(K,) who crashes in a round; `rng`: of this round, nothing drawn yet."""
+    return rng.random(clients) < probability
 
-    Who crashes is not selected: its update would not be there, and nothing is timed. In round 1 it trains the one epoch.
+
+def batches_per_s(streams: Streams, clients: int) -> FloatArray:
+    """(K,) speeds: exponential, all drawn again until the least is large enough; those of safa_table at the same seed."""
+    rng = streams.generator("safa-speeds")
+    while True:
+        drawn = rng.exponential(1.0, clients)
+        if drawn.min() >= LEAST_BATCHES_PER_S:
+            return np.asarray(drawn, np.float64)
+
+
+def trains_s(data_sizes: FloatArray, speeds: FloatArray) -> FloatArray:
+    """(K,) how long the local training of a round takes, as the authors count it: of the whole shard."""
+    return data_sizes / SHARE_TRAINED / BATCH * EPOCHS / speeds
+
+
+def _epoch(data_sizes: Any) -> IntArray:
+    return np.ceil(np.asarray(data_sizes) / BATCH).astype(np.int64)
+
+
+class Crashing(SelectionPolicy):
+    """`picked` random clients a round, of which each crashes with a probability; in round 1 everyone else trains an epoch, too.
+
+    Who crashes is not selected: its update would not be there. In round 1 it trains the one epoch. Neither is who is `slow` (K,),
+    if drawn.
     """
 
     needs_updates = False
     may_select_nobody = True
 
-    def __init__(
-        self,
-        *,
-        per_round: int,
-        data_sizes: Any,
-        picked: Annotated[int, Doc("m, clients picked a round.")],
-        crash: Annotated[float, Doc("The probability.")],
-    ) -> None:
-        self.picked, self.crash = picked, crash
-        self._epoch: IntArray = np.ceil(np.asarray(data_sizes) / BATCH).astype(np.int64)
+    def __init__(self, *, data_sizes: Any, picked: int, crash: float, slow: BoolArray) -> None:
+        self.picked, self.crash, self.slow = picked, crash, slow
+        self._epoch = _epoch(data_sizes)
 
     def select(self, view: RoundView) -> Selection | IntArray:
         able = np.flatnonzero(view.selectable)
+        crashed = crashes(view.rng, len(view.selectable), self.crash)
         chosen = np.sort(view.rng.choice(able, self.picked, replace=False))
-        works = chosen[view.rng.random(len(chosen)) >= self.crash]
+        works = chosen[~(crashed | self.slow)[chosen]]
         if view.round > 1:
             return Selection(works, EPOCHS * self._epoch[works]) if len(works) else works
         passes = np.where(np.isin(able, works), EPOCHS, 1)
@@ -51,6 +92,140 @@ class Crashing:
 
     def load_state_dict(self, state: State) -> None:
         return None
+
+
+class FedAvg:
+    """FedAvg where clients crash; with a limit FedCS in the variant of SAFA's authors."""
+
+    selects = False
+
+    def __init__(
+        self,
+        *,
+        picked: Picked,
+        crash: Crash,
+        drops_after_s: Annotated[float | None, Doc("Drop who is drawn and expected to take longer, as FedCS does; absent: nobody.")] = None,
+    ) -> None:
+        self.picked, self.crash, self.drops_after_s = picked, _probability(crash), drops_after_s
+
+    def compose(self, world: World) -> Composed:
+        """A synchronous server, whose policy draws crashes before anything else."""
+        count = world.population.count
+        slow = np.zeros(count, np.bool_)
+        if self.drops_after_s is not None:
+            slow = trains_s(world.data_sizes, batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s
+        channels, pool = channels_and_pool(world, count)
+        server = synchronous_server(
+            pool=pool,
+            policy=Crashing(data_sizes=world.data_sizes, picked=self.picked, crash=self.crash, slow=slow),
+            learner=world.learner,
+            streams=world.streams,
+            wait=WaitRule(),
+            need=count,
+            meter=NoMeter(),
+            channels=channels,
+        )
+        return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+class CrashingByVersion(ByVersion):
+    """SAFA's dispatch, where clients crash: they hold the model that they were sent, and train nothing.
+
+    In round 1 they train one epoch before they crash, which is not lost: they go on from there, as long as they may.
+    """
+
+    def __init__(self, *, pool: ClientPool, learner: Learner, lag_tolerance: int, streams: Streams, crash: float, epoch: IntArray) -> None:
+        super().__init__(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
+        self._streams, self.crash, self._epoch = streams, crash, epoch
+        self._ahead = np.zeros(pool.count, np.bool_)
+        """(K,) who has trained one epoch of the model of round 1 and not delivered since."""
+
+    def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
+        crashed = crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
+        if not holders:
+            self._ahead[clients] = crashed[clients] & (number == 1)
+        works = clients[~crashed[clients]]
+        if not len(works):
+            return Single()
+        steps = (EPOCHS + self._ahead[works]) * self._epoch[works]
+        return self.pool.start(number, works, version, steps, holders=frozenset(works.tolist()) & holders)
+
+    def state_dict(self) -> State:
+        """With who is ahead."""
+        return {**super().state_dict(), "ahead": self._ahead.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._ahead = np.array(state["ahead"], np.bool_)
+
+
+class PickedInTime(PickedArrived):
+    """SAFA's close rule after all have arrived: who trains longer than the limit is not picked; its update counts a round later."""
+
+    def __init__(self, *, pool: ClientPool, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
+        super().__init__(
+            pool=pool, dispatch=dispatch, per_round=per_round, selection="after-all", speed_s=lambda number: order_s
+        )
+        self._took_s = took_s
+
+    def may_be_picked(self, end: Attempt) -> bool:
+        """As its base says, and within the limit."""
+        return super().may_be_picked(end) and bool(self._took_s[end.client] <= LIMIT_S)
+
+
+class Safa:
+    """SAFA where clients crash: everyone else trains, and the fastest of those not picked last time are picked first."""
+
+    selects = False
+    caches = True
+
+    def __init__(
+        self,
+        *,
+        picked: Picked,
+        crash: Crash,
+        lag_tolerance: Annotated[int, Doc("Rounds that a model may be behind for its client to go on with it.")] = 5,
+    ) -> None:
+        self.picked, self.crash, self.lag_tolerance = picked, _probability(crash), lag_tolerance
+
+    def compose(self, world: World) -> Composed:
+        """As `netsim.servers.safa.safa_server`, of the dispatch and the close rule above."""
+        count = world.population.count
+        speeds = batches_per_s(world.streams, count)
+        channels, pool = channels_and_pool(world, count, refill=True)
+        dispatch = CrashingByVersion(
+            pool=pool,
+            learner=world.learner,
+            lag_tolerance=self.lag_tolerance,
+            streams=world.streams,
+            crash=self.crash,
+            epoch=_epoch(world.data_sizes),
+        )
+        close = PickedInTime(
+            pool=pool,
+            dispatch=dispatch,
+            per_round=self.picked,
+            took_s=trains_s(world.data_sizes, speeds),
+            order_s=1.0 / speeds,
+        )
+        loop = RoundLoop(
+            clock=pool.clock,
+            pool=pool,
+            dispatch=dispatch,
+            close=close,
+            learner=world.learner,
+            instruments=[Picks(dispatch=dispatch, close=close), *channels.instruments],
+            assignment=channels.assignment,
+        )
+        loop.retain = lambda versions: world.learner.retain([*versions, *dispatch.held_versions(loop.round + 1)])
+        server = RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+        return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def _probability(crash: float) -> float:
+    if not 0.0 <= crash <= 1.0:
+        raise ParameterError("crash", crash, "must be in [0, 1]")
+    return crash
 
 
 def normal_sizes(
