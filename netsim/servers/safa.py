@@ -96,7 +96,7 @@ class ByVersion:
         )
 
     def send(self, number: int) -> None:
-        pool, version = self.pool, self.learner.version
+        version = self.learner.version
         self.attempts = Single()
         if not len(self._chosen):
             return

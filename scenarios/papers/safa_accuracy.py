@@ -79,8 +79,8 @@ def blocks(sweep: Sweep) -> list[Block]:
             gains.append([f"{crash:g}", f"{picked / 100:g}", f"{there:+.2f}", f"{here:+.2f}"])
     header = ["cr", "method", "C", "paper (%)", "here (%), by seed", "here - paper", "tolerance", "verdict"]
     note = (
-        "Fixed before the first run: a cell agrees where the mean over seeds is within the tolerance of the published run, in points."
-        " Accuracy on the test set of the model that is kept, that of the lowest test loss in all rounds."
+        "Fixed before the first run: a cell agrees where the mean over seeds is within the tolerance of the published run, in "
+        "points. Accuracy on the test set of the model that is kept, that of the lowest test loss in all rounds."
     )
     table = Table("accuracies", "Accuracy after training", (header, rows), note=note, words=(1, 7))
     if not gains:

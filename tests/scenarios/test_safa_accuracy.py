@@ -1,4 +1,4 @@
-"""The components of SAFA's accuracies: who trains how much in which round, shards, and the network."""
+"""SAFA's accuracies: who trains how much in which round under which method, the verdicts, shards, and the network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,48 @@ import pytest
 from models.errors import ParameterError
 from models.fl.networks import cnn
 from netsim.core.protocols import RoundView, Selection
-from scenarios.library.validation.safa_accuracy import Crashing, normal_sizes
+from netsim.core.streams import Streams
+from netsim.records.sinks import MemoryRecorder
+from scenarios.build.simulation import build
+from scenarios.library.validation.safa_accuracy import Crashing, batches_per_s, crashes, normal_sizes
+from scenarios.papers.safa import AGREES, DIFFERS, speeds
+from scenarios.papers.safa_accuracy import tolerance, verdict
+from scenarios.runs.reading import override, parse, read_file
+
+CLIENTS, ROUNDS, CRASH = 9, 12, 0.6
+FILE = "scenarios.library.validation.safa_accuracy"
+SMALL: dict[str, Any] = {
+    "clients.count": CLIENTS,
+    "rounds": ROUNDS,
+    "learner.data": {"kind": "digits", "samples": 1000, "scale": "raw"},
+    "learner.partition": {"kind": f"{FILE}:normal_sizes", "minimum": 37},
+    "learner.network": {"kind": "linear"},
+}
+
+
+def tables(server: str, seed: int, **keys: Any) -> dict[str, Any]:
+    """The scenario with digits and a linear network."""
+    base = {key: table for key, table in read_file("safa_accuracy").items() if key != "sweep"}
+    own = {"kind": f"{FILE}:{server}", "picked": 2, "crash": CRASH} | keys
+    return override(base, SMALL | {"seed": seed, "server": own})
+
+
+def small(server: str, seed: int = 1, **keys: Any) -> MemoryRecorder:
+    """What it records."""
+    simulation, records = build(parse(tables(server, seed, **keys))).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.run()
+    return records
+
+
+def crashed(seed: int, number: int) -> set[int]:
+    rng = Streams(seed)["policy"].generator(number)
+    return set(np.flatnonzero(crashes(rng, CLIENTS, CRASH)).tolist())
+
+
+def trained(records: MemoryRecorder, number: int) -> dict[int, int]:
+    """Steps of each client whose update was delivered in round `number`."""
+    return {row.client: row.steps or 0 for row in records.updates if row.round == number and row.outcome == "delivered"}
 
 
 def view(number: int, seed: int = 1) -> RoundView:
@@ -18,9 +59,10 @@ def view(number: int, seed: int = 1) -> RoundView:
     return RoundView(number, 0.0, np.ones(6, np.bool_), nobody, np.random.default_rng(seed))
 
 
-def test_in_the_first_round_everyone_trains_and_then_those_picked_that_do_not_crash() -> None:
+def test_in_the_first_round_everyone_trains_and_then_those_picked_that_do_not_crash_and_are_not_slow() -> None:
     # 80 samples are two batches, 81 are three.
-    policy = Crashing(per_round=6, data_sizes=np.array([80, 80, 80, 81, 81, 81]), picked=3, crash=0.0)
+    sizes, nobody = np.array([80, 80, 80, 81, 81, 81]), np.zeros(6, np.bool_)
+    policy = Crashing(data_sizes=sizes, picked=3, crash=0.0, slow=nobody)
     first = policy.select(view(1))
     assert isinstance(first, Selection)
     assert first.clients.tolist() == list(range(6))
@@ -30,17 +72,113 @@ def test_in_the_first_round_everyone_trains_and_then_those_picked_that_do_not_cr
     assert isinstance(later, Selection)
     assert len(later.clients) == 3
     assert (later.steps == 5 * batches[later.clients]).all()
-    nobody = Crashing(per_round=6, data_sizes=np.full(6, 80), picked=3, crash=1.0).select(view(2))
-    assert not isinstance(nobody, Selection)
-    assert len(nobody) == 0
+    slow = nobody.copy()
+    slow[later.clients[1]] = True
+    fewer = Crashing(data_sizes=sizes, picked=3, crash=0.0, slow=slow).select(view(2))
+    assert isinstance(fewer, Selection)
+    assert fewer.clients.tolist() == later.clients[[0, 2]].tolist()
+    none = Crashing(data_sizes=sizes, picked=3, crash=1.0, slow=nobody).select(view(2))
+    assert not isinstance(none, Selection)
+    assert len(none) == 0
 
 
 def test_crashes_are_as_likely_as_said() -> None:
-    policy: Any = Crashing(per_round=6, data_sizes=np.full(6, 80), picked=5, crash=0.3)
+    policy: Any = Crashing(data_sizes=np.full(6, 80), picked=5, crash=0.3, slow=np.zeros(6, np.bool_))
     drawn = [policy.select(view(2, seed)) for seed in range(400)]
     works = sum(len(one.clients) if isinstance(one, Selection) else 0 for one in drawn)
     # Of 2,000 drawn 1,400 are expected, with a standard deviation of 20.5.
     assert works == pytest.approx(1400, abs=82)
+
+
+def test_the_same_clients_crash_under_all_methods_and_are_not_trained() -> None:
+    everyone = set(range(CLIENTS))
+    fedavg = small("FedAvg", picked=CLIENTS)
+    safa = small("Safa")
+    for number in range(2, ROUNDS + 1):
+        assert set(trained(fedavg, number)) == set(trained(safa, number)) == everyone - crashed(1, number)
+    # In round 1 who crashes trains one epoch, which FedAvg's mean has and SAFA's cache does not.
+    assert set(trained(fedavg, 1)) == everyone
+    assert set(trained(safa, 1)) == everyone - crashed(1, 1)
+
+
+def test_safa_is_that_of_a_plain_reference() -> None:
+    seed, quota, tolerated = 3, 2, 2
+    made, records = build(parse(tables("Safa", seed, picked=quota, lag_tolerance=tolerated))), MemoryRecorder()
+    simulation: Any = made.simulation
+    simulation.record_to(records)
+    epoch = np.ceil(made.data_sizes / 40)
+    p, last = batches_per_s(Streams(seed), CLIENTS), set[int]()
+    base, ahead = dict.fromkeys(range(CLIENTS), 0), crashed(seed, 1)
+    seen_ahead = seen_renewed = 0
+    for number in range(1, ROUNDS + 1):
+        simulation.run(until_round=number)
+        renewed = {client for client in base if number - 1 - base[client] > tolerated}
+        assert records.rounds[-1].renewed == len(renewed)
+        base |= dict.fromkeys(renewed, number - 1)
+        ahead -= renewed
+        arrived = set(range(CLIENTS)) - crashed(seed, number)
+        assert trained(records, number) == {client: (6 if client in ahead else 5) * epoch[client] for client in arrived}
+        versions = {one.client: one.version for one in records.updates if one.round == number}
+        assert versions == {client: base[client] for client in arrived}
+        order = sorted(arrived, key=lambda client: (client in last, -p[client]))
+        assert [one.client for one in simulation.server.loop.close.picked] == order[:quota]
+        last = set(order[:quota])
+        seen_ahead, seen_renewed = seen_ahead + len(arrived & ahead), seen_renewed + len(renewed)
+        base |= dict.fromkeys(arrived, number)
+        ahead -= arrived
+    assert min(seen_ahead, seen_renewed) > 0
+
+
+def test_who_trains_longer_than_the_limit_is_not_picked_and_dropped_by_fedcs(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = np.argsort(batches_per_s(Streams(1), CLIENTS))
+    slow = int(order[0])
+    monkeypatch.setattr(f"{FILE}.trains_s", lambda sizes, p: np.where(np.arange(len(p)) == slow, 6000.0, 1.0))
+    everyone = set(range(CLIENTS))
+    safa = small("Safa", picked=CLIENTS, crash=0.0)
+    assert [row.picked for row in safa.rounds] == [CLIENTS - 1] * ROUNDS
+    assert all(set(trained(safa, number)) == everyone for number in range(1, ROUNDS + 1))
+    fedcs = small("FedAvg", picked=CLIENTS, crash=0.0, drops_after_s=5600.0)
+    assert all(set(trained(fedcs, number)) == everyone - {slow} for number in range(2, ROUNDS + 1))
+
+
+def test_fedcs_is_fedavg_where_nobody_is_slow() -> None:
+    fedavg = small("FedAvg")
+    fedcs = small("FedAvg", drops_after_s=5600.0)
+    assert [row.accuracy for row in fedcs.rounds] == [row.accuracy for row in fedavg.rounds]
+    assert fedcs.updates == fedavg.updates
+
+
+def test_speeds_are_those_of_the_table_of_round_lengths() -> None:
+    for seed in (1, 2):
+        assert batches_per_s(Streams(seed), 100).tolist() == speeds(seed).tolist()
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_been() -> None:
+    whole = small("Safa", 3)
+    first = build(parse(tables("Safa", 3))).simulation
+    first.record_to(MemoryRecorder())
+    first.run(until_round=1)
+    state = first.state_dict()
+    second, records = build(parse(tables("Safa", 3))).simulation, MemoryRecorder()
+    second.load_state_dict(state)
+    second.record_to(records)
+    second.run()
+    assert records.rounds == whole.rounds[1:]
+
+
+@pytest.mark.parametrize(
+    ("cell", "found", "expected"),
+    [
+        (("fedavg", 10, 0.1), 94.57, AGREES),
+        (("fedavg", 10, 0.1), 94.58, DIFFERS),
+        (("fedavg", 10, 0.7), 85.18, AGREES),  # three updates a round
+        (("fedcs", 10, 0.7), 92.63, DIFFERS),
+        (("safa", 10, 0.7), 95.53, DIFFERS),  # everyone who does not crash
+    ],
+)
+def test_the_rule(cell: tuple[str, int, float], found: float, expected: str) -> None:
+    assert verdict(*cell, found) == expected
+    assert tolerance(*cell) == (3.0 if cell[0] != "safa" and cell[1:] == (10, 0.7) else 0.5)
 
 
 def test_shards_are_disjoint_and_spread() -> None:

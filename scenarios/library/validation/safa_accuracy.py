@@ -104,7 +104,7 @@ class FedAvg:
         *,
         picked: Picked,
         crash: Crash,
-        drops_after_s: Annotated[float | None, Doc("Drop who is drawn and expected to take longer, as FedCS does; absent: nobody.")] = None,
+        drops_after_s: Annotated[float | None, Doc("FedCS: drop who is expected to take longer; absent: nobody.")] = None,
     ) -> None:
         self.picked, self.crash, self.drops_after_s = picked, _probability(crash), drops_after_s
 
@@ -134,7 +134,9 @@ class CrashingByVersion(ByVersion):
     In round 1 they train one epoch before they crash, which is not lost: they go on from there, as long as they may.
     """
 
-    def __init__(self, *, pool: ClientPool, learner: Learner, lag_tolerance: int, streams: Streams, crash: float, epoch: IntArray) -> None:
+    def __init__(
+        self, *, pool: ClientPool, learner: Learner, lag_tolerance: int, streams: Streams, crash: float, epoch: IntArray
+    ) -> None:
         super().__init__(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
         self._streams, self.crash, self._epoch = streams, crash, epoch
         self._ahead = np.zeros(pool.count, np.bool_)
@@ -160,7 +162,7 @@ class CrashingByVersion(ByVersion):
 
 
 class PickedInTime(PickedArrived):
-    """SAFA's close rule after all have arrived: who trains longer than the limit is not picked; its update counts a round later."""
+    """SAFA's close rule after all have arrived: who trains for longer than the limit is not picked."""
 
     def __init__(self, *, pool: ClientPool, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
         super().__init__(

@@ -29,6 +29,12 @@ SERVERS: dict[str, dict[str, Any]] = {
     "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 4, "buffer": 4}, "policy": {"kind": "random"}},
     "safa": {"server": {"kind": "safa", "per_round": 4}},
+    "compass": {
+        "server": {"kind": "compass"},
+        "clients": {"count": 4, "data_sizes": 100.0},
+        "work": {"batch_size": 4},
+        "compute": {"samples_per_s": 20.0},
+    },
     "fl-fa": {
         "server": {"kind": "fl-fa", "per_round": 4},
         "slots": {"rounds": 1},

@@ -224,6 +224,7 @@ SERVERS: dict[str, dict[str, Any]] = {
     "semi-synchronous": {"kind": "semi-synchronous", "per_round": 3, "round_s": 1.0},
     "buffered": {"kind": "buffered", "concurrency": 3, "buffer": 2},
     "safa": {"kind": "safa", "per_round": 3},
+    "compass": {"kind": "compass", "min_steps": 2, "max_steps": 8},
     "asynchronous": {"kind": "asynchronous", "round_s": 1.5},
 }
 LAWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -241,7 +242,11 @@ def _study(server: str) -> dict[str, Any]:
     tables = RANDOM | {"server": SERVERS[server]}
     tables["downlink"] = RANDOM["downlink"] | {"channel": {"kind": "bernoulli", "success": 0.95}}
     tables |= CHANNELS
-    if server in ("safa", "asynchronous"):
+    if server == "compass":
+        tables["compute"] = tables["compute"] | {"samples_per_s": 20.0}
+        tables["work"] = {"batch_size": 4}
+        tables["clients"] = tables["clients"] | {"data_sizes": 100.0}
+    if server in ("safa", "compass", "asynchronous"):
         tables.pop("policy")
     return tables
 
