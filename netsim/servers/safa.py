@@ -299,13 +299,17 @@ def safa_server(
     channels: OwnLinks | None = None,
 ) -> RoundServer:
     """Rounds one after the other. Parameters as of `ByVersion` and `PickedArrived`."""
-    channels = channels or OwnLinks()
     dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
     close = PickedArrived(
         pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s
     )
+    return server_of(dispatch=dispatch, close=close, learner=learner, channels=channels or OwnLinks())
+
+
+def server_of(*, dispatch: ByVersion, close: PickedArrived, learner: Learner, channels: OwnLinks) -> RoundServer:
+    """The server of this dispatch and this close rule, which may be of classes made of these."""
     loop = RoundLoop(
-        pool=pool,
+        pool=dispatch.pool,
         dispatch=dispatch,
         close=close,
         learner=learner,

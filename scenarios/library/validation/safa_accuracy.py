@@ -18,11 +18,10 @@ from netsim.core.null_objects import NoMeter
 from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
 from netsim.core.streams import Streams
-from netsim.records.sinks import NoRecorder
 from netsim.servers.close import WaitRule
-from netsim.servers.loop import Attempt, RoundLoop
-from netsim.servers.rounds import RoundServer
-from netsim.servers.safa import ByVersion, PickedArrived, Picks
+from netsim.servers.dispatch import SelectionRule
+from netsim.servers.loop import Attempt
+from netsim.servers.safa import ByVersion, PickedArrived, server_of
 from netsim.servers.synchronous import synchronous_server
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
@@ -117,11 +116,13 @@ class FedAvg:
         channels, pool = channels_and_pool(world, count)
         server = synchronous_server(
             pool=pool,
-            policy=Crashing(data_sizes=world.data_sizes, picked=self.picked, crash=self.crash, slow=slow),
+            selecting=SelectionRule(
+                policy=Crashing(data_sizes=world.data_sizes, picked=self.picked, crash=self.crash, slow=slow),
+                streams=world.streams,
+                need=count,
+            ),
             learner=world.learner,
-            streams=world.streams,
             wait=WaitRule(),
-            need=count,
             meter=NoMeter(),
             channels=channels,
         )
@@ -210,17 +211,7 @@ class Safa:
             took_s=trains_s(world.data_sizes, speeds),
             order_s=1.0 / speeds,
         )
-        loop = RoundLoop(
-            clock=pool.clock,
-            pool=pool,
-            dispatch=dispatch,
-            close=close,
-            learner=world.learner,
-            instruments=[Picks(dispatch=dispatch, close=close), *channels.instruments],
-            assignment=channels.assignment,
-        )
-        loop.retain = lambda versions: world.learner.retain([*versions, *dispatch.held_versions(loop.round + 1)])
-        server = RoundServer(loop=loop, recorder=NoRecorder(), recording=channels.recording)
+        server = server_of(dispatch=dispatch, close=close, learner=world.learner, channels=channels)
         return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
