@@ -8,7 +8,8 @@ or an array with one entry a client.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -117,10 +118,13 @@ class ByGroup:
 
 
 class Successive:
-    """`laws[j]` from `starts_s[j - 1]` seconds on, `laws[0]` from the beginning: change points whose times are known."""
+    """`laws[j]` from `starts_s[j - 1]` seconds on, `laws[0]` from the beginning: change points whose times are known.
 
-    def __init__(self, *, laws: list[BandwidthLaw], starts_s: list[float]) -> None:
-        self.laws = list(laws)
+    Of many laws, which may be made as they are asked for, only those are asked that are in force at the times in question.
+    """
+
+    def __init__(self, *, laws: Sequence[BandwidthLaw], starts_s: list[float]) -> None:
+        self.laws = laws
         self._starts = np.array(starts_s, np.float64)
         self._until = np.append(self._starts, _NEVER)
 
@@ -128,10 +132,12 @@ class Successive:
         now, left = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
         out = np.full(len(entities), _NEVER)
         under_way = np.arange(len(entities))
-        for law, until_s in zip(self.laws, self._until.tolist(), strict=True):
+        place = self._in_force(float(now.min(initial=_NEVER)))
+        while under_way.size and place < len(self._until):
+            until_s = float(self._until[place])
             here = under_way[now[under_way] < until_s]
             if here.size:
-                who = entities[here]
+                law, who = self.laws[place], entities[here]
                 ends = law.ends_s(now[here], left[here], who)
                 over = ends <= until_s
                 out[here[over]] = ends[over]
@@ -140,16 +146,20 @@ class Successive:
                     left[on] = np.maximum(left[on] - law.served_bytes(now[on], until, entities[on]), 0.0)
                     now[on] = until_s
                 under_way = np.setdiff1d(under_way, here[over], assume_unique=True)
+            place += 1
         return out
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
         out = np.zeros(len(entities))
+        first = self._in_force(float(np.min(start_s, initial=_NEVER)))
+        last = self._in_force(float(np.max(end_s, initial=-_NEVER)))
         from_s = -_NEVER
-        for law, until_s in zip(self.laws, self._until.tolist(), strict=True):
+        for place in range(first, last + 1):
+            until_s = float(self._until[place])
             begin, end = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
             here = np.flatnonzero(begin < end)
             if here.size:
-                out[here] += law.served_bytes(begin[here], end[here], entities[here])
+                out[here] += self.laws[place].served_bytes(begin[here], end[here], entities[here])
             from_s = until_s
         return out
 
@@ -165,8 +175,7 @@ class Successive:
         return self.laws[-1].mean_rate(entities)
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
-        peaks: FloatArray = np.stack([law.peak_rate(entities) for law in self.laws]).max(axis=0)
-        return peaks
+        return np.asarray(reduce(np.maximum, (law.peak_rate(entities) for law in self.laws)))
 
     def stops_s(self, entities: IntArray) -> FloatArray:
         """Of the last law: whatever stops before is in force again after a change point."""

@@ -181,14 +181,13 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     def another(clock: Clock) -> Carrier:
         return _carrier(own, shared, clock, sizes, scripted=scripted)
 
+    expected = _Expected(own, shared, sizes)
+    least_s = _least_s(own, shared, sizes, expected, key)
     carrier = another(clock)
     for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
         if context.targets is not None and law is not None:
             context.targets.after_change(f"{path}.{name}", carrier.renew)
-    expected = _Expected(own, shared, sizes)
-    for alone in own.laws if own is not None else [None]:
-        _refuse_endless(expected.takes_s(alone, None if shared is None else shared.laws[0]), key, "client")
-    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=_least_s(own, shared, sizes))
+    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s)
 
 
 def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
@@ -212,7 +211,7 @@ def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     if isinstance(own, ScriptedLaw):
         return _Ahead(own)
-    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=list(own.laws), starts_s=list(own.starts)))
+    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=own.laws, starts_s=list(own.starts)))
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
@@ -275,7 +274,7 @@ def _carrier(
     """The cheapest that does it; `scripted`: a bandwidth may become another one at any time."""
     everyone = np.arange(len(sizes))
     if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
-        own = Unchanging(Successive(laws=list(own.laws), starts_s=list(own.starts)))
+        own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
     lasting = own.laws[0] if own is not None and not scripted and len(own.laws) == 1 else None
     if shared is None:
         assert own is not None
@@ -295,9 +294,18 @@ def _carrier(
     return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
 
 
-def _least_s(own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> FloatArray:
-    peaks = [] if shared is None else [np.full(len(sizes), float(shared.laws[0].peak_rate(_LINK)[0]))]
-    if own is not None:
-        everyone = np.arange(len(sizes))
-        peaks.append(np.stack([law.peak_rate(everyone) for law in own.laws]).max(axis=0))
-    return np.asarray(sizes / np.stack(peaks).min(axis=0))
+def _least_s(
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
+) -> FloatArray:
+    """(K,) seconds that the bytes take at least, under whichever law; raises UserError for one under which they take too long."""
+    link = None if shared is None else shared.laws[0]
+    most = math.inf if link is None else float(link.peak_rate(_LINK)[0])
+    if own is None:
+        _refuse_endless(expected.takes_s(None, link), key, "client")
+        return np.asarray(sizes / most)
+    everyone, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
+    # One after the other: there may be many laws, of many clients.
+    for law in own.laws:
+        _refuse_endless(expected.takes_s(law, link), key, "client")
+        peaks = np.maximum(peaks, law.peak_rate(everyone))
+    return np.asarray(sizes / np.minimum(peaks, most))

@@ -17,6 +17,10 @@ from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
 
+_CHANGES = 5000
+"""How many changes of presence are looked at for the first round; fewer of many clients, so that it takes tenths of a second."""
+_LONG_WAIT_S = 86400.0
+"""A wait for clients that is warned of: a day."""
 _ENOUGH = 10
 """Selections for each client, on average, from which on it says something that a group was never selected."""
 
@@ -69,22 +73,53 @@ def least_s(timeline: Any, entities: IntArray) -> float:
     return float(shortest_s(timeline, entities).min())
 
 
-def never_begins(scenario: Scenario, presence: Availability, draws: Draws) -> list[Caution]:
-    """A run that is over before enough clients have come for its first round; `presence` is left as it was."""
+def lacking_clients(scenario: Scenario, presence: Availability, draws: Draws) -> list[Caution]:
+    """Clients that are never there, and a first round that never finds enough at once; `presence` is left as it was.
+
+    How long later rounds will wait depends on how the run goes: it is warned of once it is over.
+    """
     if is_own("availability", scenario.availability.kind) or scenario.script is not None:
         return []  # what they do, only the run shows
     before = presence.state_dict()
     presence.advance(0.0, draws)
-    come_s = np.sort(np.where(presence.on, 0.0, presence.next_change_s))
+    never = np.flatnonzero(~presence.on & (presence.next_change_s == np.inf))
+    need = min(scenario.server.needed_clients, len(presence.on))
+    limit_s = np.inf if scenario.time_limit_s is None else scenario.time_limit_s
+    first_s, looked_s = _first_together(presence, draws, need, limit_s)
     presence.load_state_dict(before)
-    need = min(scenario.server.needed_clients, len(come_s))
-    first_s, limit_s = float(come_s[need - 1]), scenario.time_limit_s
-    if not first_s or (first_s < np.inf and (limit_s is None or first_s < limit_s)):
-        return []
-    when = "never" if first_s == np.inf else f"at {first_s:.10g} s at the earliest"
-    text = f"availability.kind = {scenario.availability.kind!r}: {need} clients, which a round waits for, are present {when}"
-    after = "" if limit_s is None else f", and time_limit_s = {limit_s!r} ends the run before"
-    return [Caution("nobody-comes", f"{text}{after}; no round can begin: give other times of presence, or more time")]
+    key = f"availability.kind = {scenario.availability.kind!r}"
+    cautions = []
+    if never.size:
+        text = f"{key}: {never.size} of {len(presence.on)} clients are never present, client {never[0]} first among them"
+        cautions.append(Caution("never-there", f"{text}; give them times of presence, or fewer clients"))
+    if first_s is None or (first_s and first_s >= limit_s):
+        when = "never" if looked_s == np.inf else f"not before {looked_s:.10g} s"
+        when = when if first_s is None else f"at {first_s:.10g} s at the earliest"
+        after = "" if limit_s == np.inf else f", and time_limit_s = {limit_s!r} ends the run before"
+        text = f"{key}: {need} clients, which a round waits for, are present {when}{after}"
+        cautions.append(Caution("nobody-comes", f"{text}; no round can begin: give other times of presence, or more time"))
+    return cautions
+
+
+def _first_together(presence: Availability, draws: Draws, need: int, limit_s: float) -> tuple[float | None, float]:
+    """When `need` clients are first present at once; None: not before the second, to where it was looked (inf: for ever)."""
+    now_s = 0.0
+    for _ in range(min(max(10**7 // len(presence.on), 100), _CHANGES)):
+        if np.count_nonzero(presence.on) >= need:
+            return now_s, now_s
+        next_s = float(presence.next_change_s.min())
+        if next_s == np.inf:
+            return None, np.inf
+        now_s = next_s
+        if now_s >= limit_s:
+            break
+        presence.advance(now_s, draws)
+    else:
+        return None, now_s
+    # The run is over by then; who comes next says what time it would take at least.
+    come_s = np.sort(np.where(presence.on, 0.0, presence.next_change_s))
+    first_s = float(come_s[need - 1])
+    return (None, np.inf) if first_s == np.inf else (first_s, first_s)
 
 
 def _deadline(scenario: Scenario, population: Population, needed_s: FloatArray) -> list[Caution]:
@@ -148,6 +183,10 @@ class Ended(Protocol):
 
     rounds: int
     counts: dict[str, int]
+    longest_wait_s: float
+    """The longest time between two rounds, or before the first."""
+    waited_round: int
+    """The round that began after it."""
 
 
 class Tried(Protocol):
@@ -164,6 +203,22 @@ def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> lis
     if not run.rounds:
         why = f"time_limit_s = {scenario.time_limit_s!r} came first" if ended == BY_TIME else f"it ended by: {ended}"
         return [Caution("no-round", f"rounds: none was completed, {why}; the tables are empty")]
+    return [*_waited(scenario, run), *_undelivered(scenario, run, clients)]
+
+
+def _waited(scenario: Scenario, run: Ended) -> list[Caution]:
+    """Days without a round, where clients come and go."""
+    comes_and_goes = scenario.availability.kind != "always" or scenario.energy is not None
+    if not comes_and_goes or run.longest_wait_s < _LONG_WAIT_S:
+        return []
+    days = f"{run.longest_wait_s / 86400.0:.3g} days ({run.longest_wait_s:.10g} s)"
+    key = f"availability.kind = {scenario.availability.kind!r}"
+    text = f"{key}: round {run.waited_round} waited {days} until enough clients were there"
+    return [Caution("long-wait", f"{text}; give other times of presence, or let rounds do with fewer clients")]
+
+
+def _undelivered(scenario: Scenario, run: Ended, clients: Tried) -> list[Caution]:
+    """Clients, or groups of them, of whom nothing was delivered."""
     successes = np.array(clients.successes)
     if not successes.any():
         return [Caution("never-delivered", "clients: no update of any client was ever delivered")]

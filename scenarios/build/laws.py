@@ -108,7 +108,9 @@ class Law:
                 raise UserError(f"{path}: is the same for all clients of a law; leave `clients` out to change it")
             return replace(inner, keywords=inner.keywords | {name: value})
         value = self._context.population.values(spec, path, chosen)
-        if chosen is not None or isinstance(value, np.ndarray):
+        # Where all clients of the law have a new value, nothing is kept of the one before.
+        whole = chosen is None and len(inner.members) == self._clients
+        if chosen is not None or (isinstance(value, np.ndarray) and not whole):
             clients = np.arange(self._clients) if chosen is None else chosen
             mine = np.isin(clients, inner.members)
             before = inner.keywords[name]
@@ -260,8 +262,7 @@ def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Co
     """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
-    # A bandwidth is looked at as a whole, and is made of all its laws.
-    if what != "bandwidth" and steps and context.targets is None and all(step.factor is not None for step in steps):
+    if steps and context.targets is None and all(step.factor is not None for step in steps):
         return _drawn_pieces(first, steps)
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first

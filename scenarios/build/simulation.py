@@ -26,7 +26,7 @@ from netsim.simulation import Simulation
 from scenarios.build.accounting import require_accountant
 from scenarios.build.bandwidth import Carried, build_carrier, varies
 from scenarios.build.devices import filled
-from scenarios.build.doubtful import before_run, least_s, never_begins
+from scenarios.build.doubtful import before_run, lacking_clients, least_s
 from scenarios.build.endless import refuse_endless
 from scenarios.build.energy import build_energy
 from scenarios.build.extra_pass import with_extra_pass
@@ -155,7 +155,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         cautions=(
             *before_run(scenario, population, delays, worked, _besides_s(down, up, composed)),
-            *never_begins(scenario, availability, streams["availability"]),
+            *lacking_clients(scenario, availability, streams["availability"]),
         ),
     )
 

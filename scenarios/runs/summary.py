@@ -56,6 +56,12 @@ class Totals:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
     rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
     """Energy, where it is counted: by column, of all rounds."""
+    ended_s: float = 0.0
+    """When the last round closed."""
+    longest_wait_s: float = 0.0
+    """The longest time between two rounds, or before the first."""
+    waited_round: int = 0
+    """The round that began after it."""
 
     def add(self, row: RoundRow) -> None:
         """Take one more round into account."""
@@ -64,6 +70,9 @@ class Totals:
             for name in self.rounds_j:
                 self.rounds_j[name] += getattr(row, name)
         self.round_s += row.end_s - row.start_s
+        if row.start_s - self.ended_s > self.longest_wait_s:
+            self.longest_wait_s, self.waited_round = row.start_s - self.ended_s, row.round
+        self.ended_s = row.end_s
         if not math.isnan(row.accuracy):
             self.accuracy, self.loss = row.accuracy, row.loss
         if not math.isnan(row.reward):

@@ -202,22 +202,30 @@ def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
 
 CHANNEL = {"kind": "gilbert-elliott", "to_bad": {"from": 0.1, "to": 0.4}, "to_good": 0.3, "loss_bad": 0.8}
 NOISE = {"kind": "log-normal", "sigma": {"from": 0.1, "to": 0.4}}
+RATE = {"kind": "constant", "bytes_per_s": {"from": 1e5, "to": 3e5}}
+WAVERING = {"kind": "gauss-markov", "mean_bytes_per_s": 2e5, "std_bytes_per_s": 5e4, "floor_bytes_per_s": 1e4, "memory": 0.9}
 VARYING: dict[str, tuple[str, dict[str, Any]]] = {
     "channel.to_bad": ("uplink", {"channel": CHANNEL}),
     "noise.sigma": ("compute", {"seconds_per_sample": {"from": 0.1, "to": 0.2}, "noise": NOISE}),
+    "bandwidth.bytes_per_s": ("uplink", {"bandwidth": RATE}),
+    "bandwidth.scale": ("downlink", {"bandwidth": WAVERING | {"scale": {"from": 0.5, "to": 2.0}}}),
 }
 
 
-def varying(parameter: str, clients: int, changes: int) -> dict[str, Any]:
+def varying(parameter: str, clients: int, changes: int, unit: str = "rounds") -> dict[str, Any]:
     section, given = VARYING[parameter]
-    drawn = {"count": changes, "parameter": parameter, "horizon": 10**6 if changes > 100 else 40}
+    drawn = {"count": changes, "parameter": parameter, "horizon": 10**6 if changes > 100 else 40, "unit": unit}
     tables = rough(clients={"count": clients}, uplink={}, rounds=40, work={"steps": 3, "batch_size": 10})
+    tables["payload"] = {"down_bytes": 50_000, "up_bytes": 100_000}
     return tables | {section: given | {"random_changes": drawn}}
 
 
-@pytest.mark.parametrize("parameter", VARYING)
-def test_drawn_changes_of_channels_and_noise_hold_no_array_a_change_either(parameter: str) -> None:
-    scenario = parse(varying(parameter, 2000, 2000))
+EVERY_UNIT = [*((parameter, "rounds") for parameter in VARYING), *((name, "seconds") for name in VARYING if "bandwidth" in name)]
+
+
+@pytest.mark.parametrize(("parameter", "unit"), EVERY_UNIT)
+def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: str, unit: str) -> None:
+    scenario = parse(varying(parameter, 2000, 2000, unit))
     tracemalloc.start()
     build(scenario)
     peak = tracemalloc.get_traced_memory()[1]
@@ -225,12 +233,12 @@ def test_drawn_changes_of_channels_and_noise_hold_no_array_a_change_either(param
     assert peak < 20e6
 
 
-@pytest.mark.parametrize("parameter", VARYING)
+@pytest.mark.parametrize(("parameter", "unit"), EVERY_UNIT)
 def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
-    parameter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parameter: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The states of channels go on over each change, also where a run goes on from a checkpoint.
-    scenario = parse(varying(parameter, 12, 30))
+    scenario = parse(varying(parameter, 12, 30, unit))
 
     def interrupt(simulation: Any) -> None:
         if simulation.server.round == 17:
