@@ -253,7 +253,7 @@ def sweep(
         event_limit=event_limit,
     )
     done = analysis.open_sweep(folder)
-    add_comparison(folder, done, done.compare(), figures=figures)
+    add_comparison(folder, done, done.compare(), formats=("png",) if figures else ())
     _warn(written_sweep.later_cautions(planned, folder))
     return done
 

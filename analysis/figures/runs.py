@@ -168,7 +168,14 @@ def draw_all(
     Accuracy against bytes is left out where there is one variant: its bytes grow with its rounds alone. `settings`: the fields of
     `FigureSettings`.
     """
-    drawn = figures_of(source, FigureSettings(**settings))
+    return save_all(source, out_dir, FigureSettings(**settings), formats)
+
+
+def save_all(
+    source: Sweep | Run | Sequence[Run], out_dir: str | Path, its: FigureSettings, formats: Sequence[ImageFormat] = ("png",)
+) -> list[Path]:
+    """As `draw_all`, with the settings in one."""
+    drawn = figures_of(source, its)
     return [save_figure(figure, Path(out_dir) / f"{name}.{format}") for name, figure in drawn.items() for format in formats]
 
 

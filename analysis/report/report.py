@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from analysis.figures.settings import FigureSettings, ImageFormat, Look
+from analysis.figures.settings import PLAIN, FigureSettings, ImageFormat, Look
 from analysis.folders import is_sweep
 from analysis.metrics.facts import Settings
 from analysis.metrics.registry import metric
@@ -170,4 +170,15 @@ def _command(
     words += [word for text in equivalent for word in ("--equivalent", shlex.quote(text))]
     words += ["--margin", f"{margin:.10g}"] if margin != MARGIN else []
     words += ["--bounds"] if its.regret_bounds or its.aoi_bounds else []
-    return " ".join(words)
+    return " ".join([*words, *_look_words(its.look)])
+
+
+def _look_words(look: Look) -> list[str]:
+    """The options that give figures this look."""
+    words = []
+    if look.width_in is not None and look.height_in is not None:
+        words += ["--size", f"{look.width_in:g}x{look.height_in:g}"]
+    words += ["--font", shlex.quote(look.font)] if look.font != PLAIN.font else []
+    words += ["--font-size", f"{look.font_size:g}"] if look.font_size != PLAIN.font_size else []
+    words += ["--title", shlex.quote(look.title)] if look.title is not None else []
+    return words if look.notes else [*words, "--no-note"]

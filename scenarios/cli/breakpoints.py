@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.cli.figure import Font, FontSize, ImageOption, Size, look_settings
+from scenarios.cli.drawing import Formats, Looks, drawing, formats_of
 from scenarios.cli.output import out_console
 from scenarios.schema.errors import UserError
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
     from analysis.figures.settings import Look
 
 
+@drawing
 def breakpoints(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for figures and breakpoints.csv; default: none.")] = None,
     window: Annotated[int, typer.Option(min=1, help="Rounds over which the regret rate is averaged.")] = 50,
     seconds: Annotated[bool, typer.Option("--seconds", help="Times in simulated seconds, in place of rounds.")] = False,
-    figures: Annotated[list[ImageOption] | None, typer.Option("--figures", help="Formats of figures; default: png.")] = None,
-    size: Size = None,
-    font: Font = None,
-    font_size: FontSize = None,
+    figures: Formats = None,
+    *,
+    drawing: Looks,
 ) -> None:
     """Say how soon changes were declared, what was missed, and how long it took to recover."""
     from rich.table import Table
 
     from analysis import group_runs, is_sweep, open_run, open_sweep
     from analysis.breakpoints.sections import breakpoint_table
-    from analysis.figures.settings import Look
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:
-        look = Look(**look_settings(size, font, font_size))
+        look = drawing.look()
+        if out is None:
+            drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
         groups = group_runs(open_sweep(folder) if is_sweep(folder) else open_run(folder))
         told = breakpoint_table(groups, window=window, unit=unit)
         if told is None:
@@ -51,7 +52,7 @@ def breakpoints(
         out_console.print(table)
         out_console.print(told.note, soft_wrap=True)
         if out is not None:
-            _write(groups, out, window, unit, look, [one.value for one in figures or [ImageOption.PNG]])
+            _write(groups, out, window, unit, look, formats_of(figures))
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from scenarios.cli.breakpoints import breakpoints
 from scenarios.cli.commands import command, interrupted
+from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
 from scenarios.cli.figure import figure
 from scenarios.cli.output import (
     Quiet,
@@ -34,6 +35,9 @@ from scenarios.cli.stragglers import stragglers, what_if
 from scenarios.schema.errors import DefectError, UserError, located
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analysis.figures.settings import FigureSettings, ImageFormat
     from netsim.simulation import Simulation
 
 app = typer.Typer(
@@ -171,6 +175,7 @@ def _interrupted(folder: Path) -> Iterator[None]:
 
 @app.command()
 @command
+@drawing
 def sweep(
     scenario: ScenarioFile,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results; default runs/NAME.")] = None,
@@ -196,7 +201,9 @@ def sweep(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was interrupted or killed.")] = False,
     allow_changed_code: ChangedCode = False,
     quiet: Quiet = False,
-    figures: Annotated[bool, typer.Option(help="Draw figures into the folder.")] = True,
+    figures: Formats = None,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Draw no figures into the folder.")] = False,
+    *, drawing: Drawing,
 ) -> None:
     """Run variants of a scenario with the same seeds, and compare them."""
     from scenarios.runs.earlier import told_until
@@ -204,8 +211,9 @@ def sweep(
     from scenarios.runs.sweep import later_cautions, plan, with_grid
     from scenarios.runs.sweep import sweep as run_sweep
 
-    added = dict(_values(text) for text in grid or ())
-    tables = with_grid(read(scenario, settings or ()), added, None if seeds is None else seeds_of(seeds))
+    settled = _looks(drawing, figures, no_figures)
+    grids = dict(map(_values, grid or ()))
+    tables = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.cautions, every=len(planned.variants))
     folder = out or Path("runs") / planned.name
@@ -224,7 +232,7 @@ def sweep(
             event_limit=event_limit,
             tables=() if gathered == "none" else gathered.split(","),
         )
-    _compare(folder, figures)
+    _compare(folder, *settled)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
     warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
@@ -330,11 +338,19 @@ def _log_files(log: str | None) -> list[str]:
     return [FILE]
 
 
-def _compare(folder: Path, figures: bool) -> None:
+def _looks(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
+    """The settings and the formats of figures, checked before anything is run; raises UserError."""
+    if none:
+        drawing.refuse_unused("leave out --no-figures", formats=bool(figures))
+    return drawing.settings(), [] if none else formats_of(figures)
+
+
+def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFormat]") -> None:
     from scenarios.runs.compared import add_comparison
 
     done = opened_sweep(folder)
-    for path in add_comparison(folder, done, print_comparison(done), figures=figures):
+    compared = print_comparison(done, smoothing_s=figures.smoothing_s)
+    for path in add_comparison(folder, done, compared, formats=formats, figures=figures):
         out_console.print(f"figure: {path}", soft_wrap=True)
     out_console.print(f"runs: {folder}", soft_wrap=True)
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
+    from analysis.figures.settings import Look
     from scenarios.runs.plan import Plan
     from scenarios.schema.cautions import Caution
 
@@ -135,7 +136,7 @@ def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any
     return comparison
 
 
-def print_against(done: Any, comparison: Any, against: Sequence[str], within: Sequence[str]) -> list[Any]:
+def print_against(done: Any, comparison: Any, against: Sequence[str], within: Sequence[str], *, look: Look) -> list[Any]:
     """Show the metrics of a comparison against keys of the scenario, or who is best within values of keys.
 
     Returns the figures, as pictures of a report.
@@ -147,8 +148,8 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
     from analysis.report.tables import terminal_table
     from analysis.studies.parameters import settings_of
 
-    sections = parameter_sections(done, comparison, against=against) if against else []
-    cells = cell_sections(done, comparison, within=within) if within else []
+    sections = parameter_sections(done, comparison, against=against, look=look) if against else []
+    cells = cell_sections(done, comparison, within=within, look=look) if within else []
     told = [(block, 1) for section in sections for block in section.blocks]
     keys = len(named_keys(settings_of(done), within)) if within else 0
     told += [(block, keys) for section in cells for block in section.blocks]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scenarios.cli.drawing import PaperDrawing, drawing
 from scenarios.cli.output import Quiet, complain, out_console, seeds_of, sweep_progress
 from scenarios.papers.study import Size
 from scenarios.schema.errors import UserError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from analysis.report.blocks import Document
 
 
+@drawing
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A figure or table; --list shows them.")] = None,
     size: Annotated[Size, typer.Option(help="smoke: seconds; laptop: minutes; paper: as published.")] = Size.LAPTOP,
@@ -22,6 +24,8 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show what can be reproduced, and what each size takes.")] = False,
     quiet: Quiet = False,
+    *,
+    drawing: PaperDrawing,
 ) -> None:
     """Run a figure or table of a paper, and show it beside the paper's numbers with a verdict by rules fixed beforehand.
 
@@ -31,6 +35,7 @@ def reproduce(
     from scenarios.papers.reproduce import Asked, planned, write
     from scenarios.papers.reproduce import reproduce as run
 
+    figures = drawing.settings()  # a mistake in them ends the command before anything is run
     if listed:
         _list()
         return
@@ -41,7 +46,7 @@ def reproduce(
     runs = planned(asked)
     with sweep_progress(runs, quiet) as show:
         try:
-            document = run(asked, folder, runs, jobs=jobs, progress=show)
+            document = run(asked, folder, runs, figures=figures, jobs=jobs, progress=show)
         except KeyboardInterrupt:
             complain("interrupted; what is complete stays. To go on: the same command")
             raise typer.Exit(130) from None

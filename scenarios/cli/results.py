@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.cli.figure import Font, FontSize, ImageOption, OverRounds, RoundNumber, Size, Smoothing, Window, look_settings
+from scenarios.cli.drawing import Drawing, Formats, ImageOption, drawing, formats_of
 from scenarios.cli.output import (
     Quiet,
     complain,
@@ -76,6 +76,7 @@ Images = Annotated[
 ]
 
 
+@drawing
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
     out: ReportOut = None,
@@ -93,19 +94,14 @@ def report(
     margin: Annotated[float, typer.Option(min=0.0, help="Regret a slot that counts as none, where messages take time.")] = 0.005,
     bounds: Annotated[bool, typer.Option("--bounds", help="Draw the bounds that theory gives beside regrets.")] = False,
     figures: Images = None,
-    size: Size = None,
-    font: Font = None,
-    font_size: FontSize = None,
-    smoothing_s: Smoothing = None,
-    window: Window = None,
-    over: OverRounds = None,
-    round: RoundNumber = None,
     strict: Strict = False,
+    *,
+    drawing: Drawing,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
     from analysis import write_report
-    from analysis.figures.settings import FigureSettings, Look
 
+    drawing.settings()  # a mistake in them is told first
     opened = _opened(folder, strict)
     regrets, ages = _bounds(opened) if bounds else ((), ())
     with _writing_a_report():
@@ -122,16 +118,9 @@ def report(
             within=within or (),
             margin=margin,
             equivalent=equivalent or (),
-            smoothing_s=smoothing_s,
+            smoothing_s=drawing.smoothing_s,
             images=[one.value for one in figures or ()],
-            figures=FigureSettings(
-                window=window,
-                over=None if over is None else over.value,
-                round=round,
-                regret_bounds=regrets,
-                aoi_bounds=ages,
-                look=Look(**look_settings(size, font, font_size)),
-            ),
+            figures=drawing.settings(regret_bounds=regrets, aoi_bounds=ages),
         )
     out_console.print(f"report: {written}", soft_wrap=True)
 
@@ -175,6 +164,7 @@ def _opened(folder: Path, strict: bool) -> "list[Run]":
     return opened
 
 
+@drawing
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Runs, sweeps, or folders of a sweep's variants.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for figures and comparison.csv; default: none.")] = None,
@@ -185,18 +175,26 @@ def compare(
     against: Against = None,
     within: Within = None,
     equivalent: Equivalent = None,
+    figures: Formats = None,
     strict: Strict = False,
+    *,
+    drawing: Drawing,
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
-    from analysis import draw_all, gather, write_comparison
+    from analysis import gather, write_comparison
+    from analysis.figures.runs import save_all
     from analysis.figures.style import save_figure
     from analysis.report.sureness import margins_of
 
     try:
         margins_of(equivalent or ())
+        settings, formats = drawing.settings(horizon_s=horizon_s), formats_of(figures)
+        if out is None:
+            drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
         gathered = gather(folders, target_accuracy=target_accuracy)
         comparison = print_comparison(
             gathered,
+            smoothing_s=drawing.smoothing_s,
             horizon_s=horizon_s,
             equal="bytes" if equal_bytes else "time",
             metrics=metric or (),
@@ -204,13 +202,15 @@ def compare(
         )
         if equivalent:
             print_intervals(comparison, equivalent)
-        shown = print_against(gathered, comparison, against or (), within or ()) if against or within else []
+        shown = []
+        if against or within:
+            shown = print_against(gathered, comparison, against or (), within or (), look=settings.look)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             written = [
                 write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                *(save_figure(picture.figure, out / f"{picture.name}.png") for picture in shown),
-                *draw_all(gathered, out, horizon_s=horizon_s),
+                *(save_figure(picture.figure, out / f"{picture.name}.{one}") for picture in shown for one in formats),
+                *save_all(gathered, out, settings, formats),
             ]
             for path in written:
                 out_console.print(f"written: {path}", soft_wrap=True)

@@ -13,6 +13,7 @@ from netsim.core.protocols import FloatArray
 
 if TYPE_CHECKING:
     from analysis import Sweep
+    from analysis.figures.settings import Look
     from analysis.figures.style import ShownFigure
     from analysis.report.blocks import Block
 
@@ -20,7 +21,7 @@ CLIENTS = 5
 SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
-def blocks(sweep: Sweep) -> list[Block]:
+def blocks(sweep: Sweep, *, look: Look) -> list[Block]:
     """Table and figure of the beliefs in the tables `beliefs` of a sweep's runs, of one variant."""
     from analysis.figures.topology import belief_map
     from analysis.report.blocks import Picture, Table
@@ -37,21 +38,21 @@ def blocks(sweep: Sweep) -> list[Block]:
     note = f"Mean over {len(found)} seeds ± half-width of the 95 % interval. The paper has curves only; it counts clients from 1."
     caption = "Belief that a client should be selected"
     table = Table("beliefs", caption, (header, rows), note=note, words=())
-    return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(found))]
+    return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(found, look))]
 
 
-def _figure(found: FloatArray) -> ShownFigure:
+def _figure(found: FloatArray, look: Look) -> ShownFigure:
     from analysis.figures.lines import curve_note, draw_lines, round_axis
-    from analysis.figures.settings import PLAIN
     from analysis.figures.style import headline, new_figure
 
     slots = np.arange(1.0, found.shape[1] + 1.0)
     curves = {f"client {n}": [(slots, run[:, n]) for run in found] for n in range(CLIENTS)}
     curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in found]
-    with PLAIN.applied():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, slots, limits=(0.0, 1.0))
         axes.set(xlabel="slot", ylabel="belief (probability)", ylim=(0.0, 1.02))
         round_axis(axes)
-        headline(figure, "Beliefs of belief propagation", curve_note(curves, "belief after each consensus phase"), lines)
+        note = curve_note(curves, "belief after each consensus phase")
+        headline(figure, "Beliefs of belief propagation", note, lines, look=look)
     return figure

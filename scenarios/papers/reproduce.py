@@ -14,6 +14,7 @@ from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
+    from analysis.figures.settings import FigureSettings
     from analysis.report.blocks import Block, Document, Picture, Section, Table
 
 RUNS = "runs"
@@ -63,16 +64,27 @@ def _tables(asked: Asked) -> dict[str, Any]:
 
 
 def reproduce(
-    asked: Asked, out: Path, runs: Plan, *, jobs: int | None = None, progress: Callable[[list[int]], None] | None = None
+    asked: Asked,
+    out: Path,
+    runs: Plan,
+    *,
+    figures: FigureSettings | None = None,
+    jobs: int | None = None,
+    progress: Callable[[list[int]], None] | None = None,
 ) -> Document:
-    """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt."""
-    from analysis import open_sweep
+    """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt.
 
+    `figures`: how they look; None: as they are by themselves.
+    """
+    from analysis import open_sweep
+    from analysis.figures.settings import FigureSettings
+
+    its = figures or FigureSettings()
     if asked.what.solvers:
         from scenarios.papers.solvers import measure, sections
 
         out.mkdir(parents=True, exist_ok=True)
-        return _document(asked, sections(measure(asked.size)), 0, ())
+        return _document(asked, sections(measure(asked.size), look=its.look), 0, ())
     if asked.what.cells:
         from scenarios.papers import safa
 
@@ -80,11 +92,11 @@ def reproduce(
         seeds = asked.seeds or asked.setup.seeds
         return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
     sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)
-    return answer(asked, open_sweep(out / RUNS))
+    return answer(asked, open_sweep(out / RUNS), its)
 
 
-def answer(asked: Asked, done: Sweep) -> Document:
-    """What a finished sweep says of a reproduction."""
+def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
+    """What a finished sweep says of a reproduction, with figures by these settings."""
     from analysis import compare
     from analysis.report.blocks import Section
     from analysis.report.consensus import consensus_sections
@@ -94,17 +106,17 @@ def answer(asked: Asked, done: Sweep) -> Document:
     if what.beliefs:
         from scenarios.papers.beliefs import blocks
 
-        return _document(asked, [Section("Beside the paper", blocks(done))], len(done), done.seeds)
+        return _document(asked, [Section("Beside the paper", blocks(done, look=its.look))], len(done), done.seeds)
     if what.accuracies:
         from scenarios.papers import safa_accuracy
 
         return _document(asked, [Section("Beside the paper", safa_accuracy.blocks(done))], len(done), done.seeds)
-    comparison = compare(done, metrics=what.metrics)
+    comparison = compare(done, metrics=what.metrics, smoothing_s=its.smoothing_s)
     beside = _tables_of(asked, done, comparison)
     sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", beside)]
-    sections += parameter_sections(done, comparison, against=what.against) if what.against else []
-    sections += consensus_sections(done) if what.consensus else []
-    drawn = _pictures(what, done)
+    sections += parameter_sections(done, comparison, against=what.against, look=its.look) if what.against else []
+    sections += consensus_sections(done, look=its.look) if what.consensus else []
+    drawn = _pictures(what, done, its)
     sections += [Section("Figures", drawn)] if drawn else []
     return _document(asked, sections, len(done), done.seeds)
 
@@ -166,7 +178,7 @@ def _tables_of(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]
     tables: list[Block] = []
     for number, variants in enumerate(asked.what.groups, 1):
         group = done.only(variants)
-        compared = compare(group, metrics=asked.what.metrics)
+        compared = compare(group, metrics=asked.what.metrics, smoothing_s=comparison.smoothing_s)
         caption = f"Here and in the paper, up to {compared.until.time_s:.0f} s"
         tables.append(_table(asked, group, compared, f"beside-the-paper-{number}", caption))
     return tables
@@ -185,7 +197,7 @@ def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption
         heads.append(header[column])
         for line, row in zip(cells, rows, strict=True):
             line.append(row[column])
-    for target, slots in _slots(what, done).items():
+    for target, slots in _slots(what, done, comparison).items():
         heads.append(f"slots to {target * 100:g} %")
         for line, slot in zip(cells, slots, strict=True):
             line.append(slot)
@@ -203,14 +215,14 @@ def _short(comparison: Comparison, name: str) -> str:
     return heading(comparison, name)
 
 
-def _slots(what: Reproduction, done: Sweep) -> dict[float, list[str]]:
+def _slots(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
     """The slots that each variant takes to each target: restricted means, in slots."""
     from analysis import compare
     from analysis.report.tables import format_interval
 
     found = {}
     for target in what.targets if what.slots_to_target else ():
-        compared = compare(done, target_accuracy=target, metrics=("target_s",))
+        compared = compare(done, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
         slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
         found[target] = [
             format_interval(row["target_s"], scale=1.0 / slot_s) if row.reached["target_s"] else f"not by {compared.until.rounds}"
@@ -219,14 +231,13 @@ def _slots(what: Reproduction, done: Sweep) -> dict[float, list[str]]:
     return found
 
 
-def _pictures(what: Reproduction, done: Sweep) -> list[Picture]:
+def _pictures(what: Reproduction, done: Sweep, its: FigureSettings) -> list[Picture]:
     from analysis.figures.runs import CAPTIONS, figures_of
-    from analysis.figures.settings import FigureSettings
     from analysis.report.blocks import Picture
 
     if not what.figures:
         return []
-    drawn = figures_of(done, FigureSettings())
+    drawn = figures_of(done, its)
     return [Picture(name, CAPTIONS[name], drawn[name]) for name in what.figures if name in drawn]
 
 

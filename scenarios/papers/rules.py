@@ -101,7 +101,9 @@ class LowerInEach:
         return f"{one.title}: {self.first} below {self.second} by more than {margin}, in each seed"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        two = compare(sweep.only([self.first, self.second]), metrics=[self.metric])
+        two = compare(
+            sweep.only([self.first, self.second]), metrics=[self.metric], smoothing_s=comparison.smoothing_s
+        )
         values = values_of(two, [self.first, self.second], self.metric)
         differences = values[:, 0] - values[:, 1]
         verdict: Verdict = "open"

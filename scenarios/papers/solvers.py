@@ -20,6 +20,7 @@ from netsim.core.protocols import FloatArray
 from scenarios.papers.study import Size
 
 if TYPE_CHECKING:
+    from analysis.figures.settings import Look
     from analysis.figures.style import ShownFigure
     from analysis.report.blocks import Section
 
@@ -88,7 +89,7 @@ def slope(points: list[tuple[int, float]]) -> float:
     return float(((x - x.mean()) * y).sum() / ((x - x.mean()) ** 2).sum())
 
 
-def sections(times: Times) -> list[Section]:
+def sections(times: Times, *, look: Look) -> list[Section]:
     """Verdict, table and figure of measured times."""
     from analysis.report.blocks import Picture, Section, Table
     from analysis.report.tables import format_number
@@ -109,23 +110,23 @@ def sections(times: Times) -> list[Section]:
     header = ["method", "paper: cost", "fewest clients", "ms", "most clients", "ms there", "slope"]
     words = f"One search for {MEMBERS} clients; annealing: a walk of {STEPS:,} steps. The least of several processor times."
     table = Table("costs", "Cost of one search", (header, rows), note=words, words=(0, 1))
-    picture = Picture("costs", "Time of one search against the number of clients", _figure(times))
+    picture = Picture("costs", "Time of one search against the number of clients", _figure(times, look))
     return [Section("Verdict", [verdict]), Section("Beside the paper", [table]), Section("Figures", [picture])]
 
 
-def _figure(times: Times) -> ShownFigure:
-    from analysis.figures.settings import PLAIN
+def _figure(times: Times, look: Look) -> ShownFigure:
     from analysis.figures.style import headline, line_style, new_figure
 
-    with PLAIN.applied():
-        figure, (axes,) = new_figure()
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
         lines = []
         for index, (name, points) in enumerate(times.items()):
             clients, seconds = zip(*points, strict=True)
             (line,) = axes.plot(clients, [second * 1e3 for second in seconds], marker="o", ms=4.0, **line_style(index))
             lines.append((line, name))
         axes.set(xscale="log", yscale="log", xlabel="clients", ylabel="time of one search (ms)")
-        headline(figure, "Cost of one search for the best set", "least of several processor times on this machine", lines)
+        note = "least of several processor times on this machine"
+        headline(figure, "Cost of one search for the best set", note, lines, look=look)
     return figure
 
 

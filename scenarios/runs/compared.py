@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,26 @@ from scenarios.runs.folders import add_files
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
+    from analysis.figures.settings import FigureSettings, ImageFormat
 
 
-def add_comparison(folder: Path, done: Sweep, comparison: Comparison, *, figures: bool = True) -> list[Path]:
-    """Write `comparison.parquet` and, with `figures`, the figures into the folder of a sweep; returns the figures."""
-    from analysis import draw_all, write_comparison
+def add_comparison(
+    folder: Path,
+    done: Sweep,
+    comparison: Comparison,
+    *,
+    formats: Sequence[ImageFormat] = ("png",),
+    figures: FigureSettings | None = None,
+) -> list[Path]:
+    """Write `comparison.parquet` and figures in each of `formats` into the folder of a sweep; returns the figures."""
+    from analysis import write_comparison
+    from analysis.figures.runs import save_all
+    from analysis.figures.settings import FigureSettings
 
     with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
         made = Path(scratch)
-        drawn = [path.relative_to(made) for path in (draw_all(done, made / "figures") if figures else [])]
+        drawn = save_all(done, made / "figures", figures or FigureSettings(), formats) if formats else []
+        drawn = [path.relative_to(made) for path in drawn]
         write_comparison(done, made / "comparison.parquet", comparison=comparison)
         add_files(folder, made)
     return [folder / path for path in drawn]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.figures.runs import CAPTIONS
+from analysis.figures.settings import PLAIN, FigureSettings
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Table
 from analysis.sweeps import open_sweep
@@ -122,7 +123,7 @@ def test_variants_of_a_group_stand_side_by_side_up_to_their_own_end(tmp_path: Pa
         name="made", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
         sizes={Size.PAPER: Setup(seeds=(1,), cost="nothing")},
     )
-    tables = answer(Asked(one, Size.PAPER), sweep).tables
+    tables = answer(Asked(one, Size.PAPER), sweep, FigureSettings()).tables
     assert [table.caption for table in tables] == ["Here and in the paper, up to 9 s", "Here and in the paper, up to 2 s"]
     assert [table.cells[1] for table in tables] == [[["a", "60.00"], ["b", "60.00"]], [["b", "30.00"], ["c", "30.00"]]]
     assert len({table.name for table in tables}) == 2
@@ -144,7 +145,7 @@ def test_the_cost_of_searches_is_judged_by_its_growth() -> None:
     assert slope(steep) == pytest.approx(5.0)
     names = ("enumeration", "annealing, any swap", "annealing, tailored (SA-PAUSE)", "exact (here)")
     for enumeration, exact, verdicts in ((steep, quick, ["as in the paper"] * 2), (quick, steep, ["not as in the paper"] * 2)):
-        document = sections(dict(zip(names, (enumeration, quick, quick, exact), strict=True)))
+        document = sections(dict(zip(names, (enumeration, quick, quick, exact), strict=True)), look=PLAIN)
         table = document[0].blocks[0]
         assert isinstance(table, Table)
         assert [row[2] for row in table.cells[1]] == verdicts

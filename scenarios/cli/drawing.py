@@ -1,0 +1,163 @@
+"""The options of all commands that draw: each is defined here once, and means the same everywhere."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis import Bound
+    from analysis.figures.settings import FigureSettings, ImageFormat, Look
+
+
+class ImageOption(StrEnum):
+    """What figures are written as."""
+
+    PNG = "png"
+    SVG = "svg"
+    PDF = "pdf"
+
+
+class OverOption(StrEnum):
+    """What is below figures over the course of a run."""
+
+    ROUNDS = "rounds"
+    SECONDS = "seconds"
+
+
+Formats = Annotated[
+    list[ImageOption] | None, typer.Option("--figures", help="Format of figures; may be repeated; default: png.")
+]
+
+
+_OF_TABLES = ("smoothing_s",)
+"""What tables take, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """How figures look."""
+
+    figure_size: Annotated[
+        str | None, typer.Option("--size", metavar="WxH", help="Size of figures in inches, such as 3.5x2.6.")
+    ] = None
+    font: Annotated[str | None, typer.Option("--font", help="Font family of figures, one that Matplotlib finds.")] = None
+    font_size: Annotated[
+        float | None, typer.Option("--font-size", help="Points of the letters of axes; others in proportion.")
+    ] = None
+    title: Annotated[str | None, typer.Option("--title", help="Another title of figures; an empty one: none.")] = None
+    note: Annotated[
+        bool, typer.Option(" /--no-note", help="Leave out what figures say at their foot.", show_default=False)
+    ] = True
+
+    def refuse_unused(self, remedy: str, *, formats: bool = False) -> None:
+        """Raise UserError where an option is given that only figures use, and none is drawn; `formats`: some are named, too."""
+        hints = get_type_hints(type(self), include_extras=True)
+        drawn = [field for field in fields(self) if field.name not in _OF_TABLES]
+        given = [field.name for field in drawn if getattr(self, field.name) != field.default]
+        # In an annotation typer keeps the name of an option as its default.
+        named = [hints[name].__metadata__[0].default.strip(" /") for name in given] + (["--figures"] if formats else [])
+        if named:
+            raise UserError(f"{', '.join(named)}: no figure is drawn; {remedy}")
+
+    def look(self) -> Look:
+        """What analysis calls it; raises UserError for a size that is none, and for what this machine cannot draw."""
+        from analysis.figures.settings import Look
+
+        given: dict[str, Any] = {"font": self.font, "font_size": self.font_size}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.figure_size is not None:
+            match = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", self.figure_size)
+            if match is None:
+                raise UserError(f"{self.figure_size!r}: the size of figures must be width x height in inches, such as 3.5x2.6")
+            given |= {"width_in": float(match[1]), "height_in": float(match[2])}
+        try:
+            return Look(title=self.title, notes=self.note, **given)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing(Looks):
+    """How figures look, and what those of finished runs show."""
+
+    smoothing_s: Annotated[
+        float | None, typer.Option("--smoothing-s", min=0.0, help="Average accuracies over so many simulated seconds.")
+    ] = None
+    window: Annotated[
+        int | None, typer.Option("--window", min=1, help="Average latencies and age variances over so many rounds.")
+    ] = None
+    over: Annotated[
+        OverOption | None,
+        typer.Option(
+            "--over", help="Draw the course of runs over rounds or seconds; default: rounds where all variants share them."
+        ),
+    ] = None
+    round: Annotated[
+        int | None,
+        typer.Option("--round", min=1, help="The round that is shown client by client; default: one of median length."),
+    ] = None
+
+    def settings(
+        self,
+        *,
+        target_accuracy: float | None = None,
+        horizon_s: float | None = None,
+        regret_bounds: Sequence[Bound] = (),
+        aoi_bounds: Sequence[Bound] = (),
+    ) -> FigureSettings:
+        """What analysis calls it; raises UserError as `look`."""
+        from analysis.figures.settings import FigureSettings
+
+        return FigureSettings(
+            target_accuracy=target_accuracy,
+            smoothing_s=self.smoothing_s,
+            horizon_s=horizon_s,
+            window=self.window,
+            over=None if self.over is None else self.over.value,
+            round=self.round,
+            regret_bounds=regret_bounds,
+            aoi_bounds=aoi_bounds,
+            look=self.look(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperDrawing(Drawing):
+    """The same of a command whose --size is something else."""
+
+    figure_size: Annotated[
+        str | None, typer.Option("--figure-size", metavar="WxH", help="Size of figures in inches, such as 3.5x2.6.")
+    ] = None
+
+
+def formats_of(formats: Sequence[ImageOption] | None) -> list[ImageFormat]:
+    """The formats that `Formats` names."""
+    return [one.value for one in formats or [ImageOption.PNG]]
+
+
+def drawing(function: Callable[..., None]) -> Callable[..., None]:
+    """`function` with the fields of the type of its parameter `drawing` as options, in the place of that parameter."""
+    hints = get_type_hints(function, include_extras=True)
+    kind = hints.pop("drawing")
+    names = [field.name for field in fields(kind)]
+
+    @functools.wraps(function)
+    def called(**arguments: Any) -> None:
+        function(drawing=kind(**{name: arguments.pop(name) for name in names}), **arguments)
+
+    hints |= {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name in names}
+    own = [one for one in inspect.signature(function).parameters.values() if one.name != "drawing"]
+    options = [inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in fields(kind)]
+    called.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    called.__annotations__ = hints
+    return called
