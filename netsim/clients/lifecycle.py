@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from netsim.clients.energy import DRAWS
 from netsim.clients.power_integral import IDLE, RECEIVING, SENDING
+from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Update
 
 if TYPE_CHECKING:
@@ -30,10 +31,7 @@ _EVER = float("inf")
 class UpdateLifecycle:
     """What happens to an update, from step to step.
 
-    `charge_on`: privacy is spent as the upload begins ("upload": a message that left the device has been released, whether it
-    arrives or not; sending the same again reveals nothing new) or only on delivery ("delivery"). `retry`: an update that was
-    finished and not delivered is kept by its client for another attempt. `instant`: an upload that takes no time ends within the
-    call that began it. `find`: the update of a client whose bytes are carried. `energy`: what clients draw, and their batteries.
+    `find`: the update of a client whose bytes are carried. `energy`: what clients draw, and their batteries.
     """
 
     def __init__(
@@ -43,16 +41,14 @@ class UpdateLifecycle:
         medium: Medium,
         accountant: Accountant,
         find: Callable[[int], Update],
-        charge_on: str = "upload",
-        retry: bool = False,
-        instant: bool = False,
+        rules: UpdateRules = USUAL,
         energy: Energy | None = None,
     ) -> None:
         self.clock = clock
         self.medium = medium
         self.accountant = accountant
-        self.retry = retry
-        self.instant = instant
+        self.retry = rules.retry
+        self.instant = rules.instant
         self.uploads = 0
         """Uploads begun so far."""
         self.bytes_down = 0
@@ -71,7 +67,7 @@ class UpdateLifecycle:
         """Let the next in a queue transmit, whose life may be another's."""
         self._find = find
         self._energy = energy
-        self.charges_on_upload = charge_on == "upload"
+        self.charges_on_upload = rules.charge_on == "upload"
         """Whether privacy is spent as an upload begins; otherwise as it arrives."""
         self._access: UplinkAccess[Update] = medium.access
         self._own_link, self._waits = medium.access.own_link, not medium.access.free
@@ -80,7 +76,7 @@ class UpdateLifecycle:
         self._down_bytes, self._up_bytes = medium.sizes.of_models(medium.clients), medium.sizes.of_updates(medium.clients)
         self._down, self._up = medium.down, medium.up
         # Whether all that is sent in a round sets out in one go where every update is ready at once.
-        self._together = medium.access.free and not instant and energy is None
+        self._together = medium.access.free and not rules.instant and energy is None
         # What follows once the delay of a link has passed.
         self._received = partial(self._carry, self._down, RECEIVING) if self._down.carries else self._downloaded
         self._sent = partial(self._carry, self._up, SENDING) if self._up.carries else self._uploaded

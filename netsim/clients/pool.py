@@ -12,6 +12,7 @@ import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
 from netsim.clients.lifecycle import Asking, UpdateLifecycle
+from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
 from netsim.clients.tallies import Tallies
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, renew
@@ -20,19 +21,17 @@ from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
     from netsim.clients.columns import Columns, Groups
-    from netsim.clients.energy import Energy
+    from netsim.clients.energy import Energy, Followed
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
-    from netsim.core.streams import Stream
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
 
 
 class ClientPool(Tallies):
-    """The clients. Keywords as of `UpdateLifecycle`; `availability_draws`: the stream of presence. `reports_phases`: clients tell
-    the server how long each step of a delivered update took. `groups`: those of the clients; None: there are none.
-    `foreseeable`: nothing acts on clients, links or laws but by what is known beforehand."""
+    """The clients of `medium`. Keywords as of `UpdateLifecycle`; `presence`: who comes and goes. `groups`: those of the clients;
+    None: there are none. `foreseeable`: nothing acts on clients, links or laws but by what is known beforehand."""
 
     settled = False
     """Whether it is known that nobody will ever come or go again."""
@@ -44,24 +43,19 @@ class ClientPool(Tallies):
     def __init__(
         self,
         *,
-        clients: int,
         clock: Clock,
         medium: Medium,
-        availability: Availability,
-        availability_draws: Stream,
+        presence: Followed,
         accountant: Accountant,
-        charge_on: str = "upload",
-        retry: bool = False,
-        instant: bool = False,
-        reports_phases: bool = False,
+        rules: UpdateRules = USUAL,
         energy: Energy | None = None,
         groups: Groups | None = None,
         foreseeable: bool = True,
     ) -> None:
-        super().__init__(clients)
+        super().__init__(medium.clients)
         self.clock, self.medium = clock, medium
-        self.groups, self.reports_phases = groups, reports_phases
-        self.presence, self.energy = availability, energy
+        self.groups, self.reports_phases = groups, rules.reports_phases
+        self.presence, self.energy = presence.presence, energy
         """Who is there; what clients draw, and their batteries (None: it is not counted)."""
         self.accountant = accountant
         self.life = UpdateLifecycle(
@@ -69,9 +63,7 @@ class ClientPool(Tallies):
             medium=medium,
             accountant=accountant,
             find=lambda client: self.alive_now[client],
-            charge_on=charge_on,
-            retry=retry,
-            instant=instant,
+            rules=rules,
             energy=energy,
         )
         self.life.on_end = self._ended
@@ -87,7 +79,7 @@ class ClientPool(Tallies):
         """Those whose attempt has not ended."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
-        self._availability_draws = availability_draws
+        self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
         self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged)
         """Attempts that are worked out together."""
@@ -137,7 +129,7 @@ class ClientPool(Tallies):
         # Where nobody will ever come or go again, presence need not be asked for any more.
         if not self.settled:
             if self.energy is None:
-                self.presence.advance(self.clock.now, self._availability_draws)
+                self.presence.advance(self.clock.now, self._presence_draws)
             else:
                 self.energy.advance(self.clock.now)
             # A charge moves again as soon as its client is at work.

@@ -7,6 +7,7 @@ middle of a round or not). What a law decides is checked: no more than is allowe
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +25,42 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dwells:
+    """When the dwells of a jammer begin: every so many rounds, or every so many seconds.
+
+    Raises ValueError unless it is one of the two, and where the first of them is no such round or time.
+    """
+
+    dwell_rounds: int | None = None
+    dwell_s: float | None = None
+    start: float | None = None
+    """The round, or the time in seconds, of the first; None: from the beginning, inf: it rests until it is started."""
+
+    def __post_init__(self) -> None:
+        if (self.dwell_rounds is None) == (self.dwell_s is None):
+            raise ParameterError("dwell_s", self.dwell_s, "give either dwell_rounds or dwell_s")
+        if self.dwell_rounds is not None and self.dwell_rounds < 1:
+            raise ParameterError("dwell_rounds", self.dwell_rounds, "must be at least 1")
+        if self.dwell_s is not None and not 0 < self.dwell_s < _NEVER:
+            raise ParameterError("dwell_s", self.dwell_s, "must be > 0 seconds and finite")
+        first, by_rounds = self.first, self.dwell_s is None
+        if first == _NEVER:
+            return
+        if not (first >= (1.0 if by_rounds else 0.0) and (not by_rounds or first == int(first))):
+            raise ParameterError("start", self.start, f"must be {'a round from 1 on' if by_rounds else '>= 0 seconds'}")
+
+    @property
+    def first(self) -> float:
+        """The round, or the time, of the first."""
+        if self.start is not None:
+            return self.start
+        return 1.0 if self.dwell_s is None else 0.0
+
+
 class Jammer:
     """One jammer: its law, its reach, its budget, and what it does at present.
 
-    `dwell_rounds` or `dwell_s`: how long a dwell lasts. `start`: the round, or the time in seconds, of its first dwell; inf: it
-    rests until it is started.
     `reach`: the sub-channels it can jam (None: all). `at_once`: how many of them at most in one dwell. `budget`: how many in all,
     each dwell counted (None: no end). Raises ValueError where one of these is out of its range.
     """
@@ -40,19 +72,11 @@ class Jammer:
         law: JammerLaw,
         channels: int,
         draws: Stream,
+        dwells: Dwells,
         reach: list[int] | None = None,
         at_once: int = 1,
         budget: int | None = None,
-        dwell_rounds: int | None = None,
-        dwell_s: float | None = None,
-        start: float | None = None,
     ) -> None:
-        if (dwell_rounds is None) == (dwell_s is None):
-            raise ParameterError("dwell_s", dwell_s, "give either dwell_rounds or dwell_s")
-        if dwell_rounds is not None and dwell_rounds < 1:
-            raise ParameterError("dwell_rounds", dwell_rounds, "must be at least 1")
-        if dwell_s is not None and not 0 < dwell_s < _NEVER:
-            raise ParameterError("dwell_s", dwell_s, "must be > 0 seconds and finite")
         if at_once < 1:
             raise ParameterError("at_once", at_once, "must be at least 1 sub-channel")
         if budget is not None and budget < 0:
@@ -60,27 +84,22 @@ class Jammer:
         reached = list(range(channels)) if reach is None else sorted(reach)
         if not reached or reached[0] < 0 or reached[-1] >= channels or len(set(reached)) < len(reached):
             raise ParameterError("reach", reach, f"must name at least one sub-channel, each once, all from 0 to {channels - 1}")
-        lowest = 1.0 if dwell_s is None else 0.0
-        first = lowest if start is None else start
-        rests = first == _NEVER
-        if not (rests or (lowest <= first and (dwell_s is not None or first == int(first)))):
-            allowed = "a round from 1 on" if dwell_s is None else ">= 0 seconds"
-            raise ParameterError("start", start, f"must be {allowed}")
         self.name = name
         self.law = law
         self.reach: IntArray = np.array(reached, np.int64)
         self.at_once = min(at_once, len(reached))
         self.budget = budget
-        self.dwell_rounds = dwell_rounds
-        self.dwell_s = dwell_s
+        self.dwell_rounds = dwells.dwell_rounds
+        self.dwell_s = dwells.dwell_s
         self.dwell = 0
         """Dwells begun."""
         self.spent = 0
         """Sub-channels times dwells so far."""
         self.jams: list[Jam] = []
         """What it jams at present."""
-        self.next_round = None if rests or dwell_s is not None else int(first)
-        self.next_s = _NEVER if dwell_s is None else first
+        first = dwells.first
+        self.next_round = None if first == _NEVER or self.dwell_s is not None else int(first)
+        self.next_s = _NEVER if self.dwell_s is None else first
         # Dwells in seconds begin at multiples of their length, counted from here.
         self._since = (first, 0)
         self._draws = draws

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.core.errors import ParameterError
 from netsim.network.draws import Survivals
+from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.peers.cut_off import CutOff
+from netsim.peers.link_laws import UNDISTURBED, Disturbances, LinkLaws
 from netsim.peers.link_outages import Cuts, Outages
 from netsim.peers.messages import KEPT, Message, MessageDraws, MessageHandler, PeerGraph
 from netsim.peers.transfers import Transfers
@@ -28,71 +29,50 @@ from netsim.records.sinks import MessageRow, NoRecorder, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
-    from netsim.core.protocols import BandwidthLaw, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+    from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.core.streams import Streams
-    from netsim.network.outages import ClientOutages
-    from netsim.peers.jammed_links import JammedLinks
 
 _EVER = math.inf
 
 
 class PeerLinks:
-    """All links between clients. A parameter that differs between clients is the sender's.
-
-    A message takes distance / `speed_km_per_s` + bytes / `bandwidth_bytes_per_s` + a draw of `delay`, and survives if `channel`
-    lets it; the state of a channel with memory moves on once a slot. `max_resends`: how often a lost message is sent again.
-    `bandwidth_bytes_per_s` a number or one a client (K,); where it changes in time, `bandwidth` is the senders' law in its
-    place: the bytes follow the delay, and each message has all of it. Raises ValueError where one of these is out of its range.
-    """
+    """All links of `graph` between clients: messages follow `laws`, and what is lost is sent again as `resending` says."""
 
     def __init__(
         self,
         *,
         clock: Clock,
         graph: PeerGraph,
-        delay: Timeline[DelayLaw],
-        channel: Timeline[ChannelLaw],
+        laws: LinkLaws,
         streams: Streams,
-        speed_km_per_s: float = _EVER,
-        bandwidth_bytes_per_s: float | FloatArray = _EVER,
-        bandwidth: Timeline[BandwidthLaw] | None = None,
-        max_resends: int = 0,
-        resend_after_s: float = 0.0,
-        outages: Cuts | None = None,
-        client_outages: ClientOutages | None = None,
-        jammed: JammedLinks | None = None,
-        recorder: Recorder | None = None,
+        resending: Resending = NEVER_AGAIN,
+        disturbances: Disturbances = UNDISTURBED,
     ) -> None:
-        if not speed_km_per_s > 0:
-            raise ParameterError("speed_km_per_s", speed_km_per_s, "must be > 0 km/s")
-        rates = np.broadcast_to(np.asarray(bandwidth_bytes_per_s, np.float64), (graph.clients,))
-        # At less, a message of a few bytes would take longer than any run.
-        if not (rates >= 1e-6).all():
-            raise ParameterError("bandwidth_bytes_per_s", float(rates.min()), "must be >= 1e-06 bytes/s")
-        if not 0 <= max_resends < 1000:
-            raise ParameterError("max_resends", max_resends, "must be between 0 and 999")
-        if not 0 <= resend_after_s < _EVER:
-            raise ParameterError("resend_after_s", resend_after_s, "must be >= 0 seconds and finite")
+        rates = np.broadcast_to(np.asarray(laws.bandwidth_bytes_per_s, np.float64), (graph.clients,))
         self.clock = clock
         self.graph = graph
-        self.delay = delay
-        self.channel = channel
-        self.max_resends = max_resends
-        self.resend_after_s = resend_after_s
-        self.cuts: Cuts = outages if outages is not None else Outages(graph=graph)
+        self.delay = laws.delay
+        self.channel = laws.channel
+        self.max_resends = resending.max_resends
+        self.resend_after_s = resending.resend_after_s
+        self.cuts: Cuts = Outages(graph=graph) if disturbances.outages is None else disturbances.outages
         """When which link is down."""
-        if client_outages:
-            self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=client_outages)
-            client_outages.remember_from(self._earliest_s)
-        self.jammed = jammed
-        self.recorder: Recorder = recorder if recorder is not None else NoRecorder()
+        if disturbances.clients:
+            self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=disturbances.clients)
+            disturbances.clients.remember_from(self._earliest_s)
+        self.jammed = jammed = disturbances.jammed
+        self.recorder: Recorder = NoRecorder()
         self.recording = False
         """Whether every message is told to the recorder."""
-        self.propagation_s: FloatArray = graph.distance_km / speed_km_per_s
+        self.propagation_s: FloatArray = graph.distance_km / laws.speed_km_per_s
         self.bandwidth_bytes_per_s: FloatArray = rates[graph.source]
-        self._transfers = None if bandwidth is None else Transfers(graph=graph, law=bandwidth, propagation_s=self.propagation_s)
+        self._transfers = (
+            None
+            if laws.bandwidth is None
+            else Transfers(graph=graph, law=laws.bandwidth, propagation_s=self.propagation_s)
+        )
         self.survivals = Survivals(
-            clients=graph.clients, law=channel, draws=streams["peers.loss"], state_draws=streams["peers.state"]
+            clients=graph.clients, law=laws.channel, draws=streams["peers.loss"], state_draws=streams["peers.state"]
         )
         self.sent = self.delivered = self.lost = self.resent = 0
         self.sent_bytes = 0

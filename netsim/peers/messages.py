@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -64,41 +65,25 @@ class MessageHandler(Protocol):
         """A message was lost and will not be sent again."""
 
 
+@dataclass(slots=True, eq=False)
 class Message:
     """One sending of one message over one directed edge."""
 
-    __slots__ = (*KEPT, "content", "handler", "label")
-
-    def __init__(
-        self,
-        handler: MessageHandler | None,
-        label: tuple[str, int],
-        edge: int,
-        key: int,
-        attempt: int,
-        tries: int,
-        size_bytes: int,
-        content: Any,
-        sent_s: float,
-        due_s: float,
-        good: bool | None,
-        number: int,
-    ) -> None:
-        self.handler = handler
-        """Who is told how it ended; None: nobody waits for it."""
-        self.label = label
-        """The protocol's name, and the slot."""
-        self.edge = edge
-        self.key = key
-        """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
-        self.attempt = attempt
-        self.tries = tries
-        """How often this message was sent before."""
-        self.size_bytes = size_bytes
-        self.content = content
-        self.sent_s = sent_s
-        self.due_s = due_s
-        self.good: bool | None = good
-        """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
-        self.jammed: bool | None = False
-        self.number = number
+    handler: MessageHandler | None
+    """Who is told how it ended; None: nobody waits for it."""
+    label: tuple[str, int]
+    """The protocol's name, and the slot."""
+    edge: int
+    key: int
+    """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
+    attempt: int
+    tries: int
+    """How often this message was sent before."""
+    size_bytes: int
+    content: Any
+    sent_s: float
+    due_s: float
+    good: bool | None
+    """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
+    number: int
+    jammed: bool | None = False

@@ -28,6 +28,7 @@ from netsim.records.rows import (
     RoundRow,
     ScriptRow,
 )
+from netsim.records.wanted import USUAL, WantedTables
 
 _FLUSH_ROWS = 8192
 
@@ -148,30 +149,8 @@ class ArrowRecorder:
     `tables` holds them by name once the recorder is closed.
     """
 
-    def __init__(
-        self,
-        *,
-        clients: bool = True,
-        jams: bool = False,
-        detections: bool = False,
-        messages: bool = False,
-        beliefs: bool = False,
-        probes: bool = False,
-        script: bool = False,
-        evaluations: bool = False,
-    ) -> None:
+    def __init__(self, wanted: WantedTables = USUAL) -> None:
         self.tables: dict[str, pa.Table] = {}
-        wanted = {
-            "rounds": True,
-            "clients": clients,
-            "jams": jams,
-            "detections": detections,
-            "messages": messages,
-            "beliefs": beliefs,
-            "probes": probes,
-            "script": script,
-            "evaluations": evaluations,
-        }
         schemas = {
             "rounds": ROUNDS,
             "clients": CLIENTS,
@@ -183,7 +162,7 @@ class ArrowRecorder:
             "script": SCRIPT,
             "evaluations": EVALUATIONS,
         }
-        self._schemas = {name: schemas[name] for name, kept in wanted.items() if kept}
+        self._schemas = {name: schemas[name] for name in wanted.names}
         self._pieces: dict[str, list[pa.Table]] = {name: [] for name in self._schemas}
         self._rows = {name: TableRows(schema, self._pieces[name].append) for name, schema in self._schemas.items()}
 

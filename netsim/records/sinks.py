@@ -29,6 +29,7 @@ from netsim.records.rows import (
     UpdateRow,
 )
 from netsim.records.tables import Table
+from netsim.records.wanted import USUAL, WantedTables
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
@@ -173,63 +174,23 @@ class MemoryRecorder:
         return None
 
 
-def table_files(
-    *,
-    clients: bool = True,
-    jams: bool = False,
-    detections: bool = False,
-    messages: bool = False,
-    beliefs: bool = False,
-    probes: bool = False,
-    script: bool = False,
-    evaluations: bool = False,
-) -> list[str]:
-    """The files that a `ParquetRecorder` of these settings leaves in its folder."""
-    wanted = {
-        "rounds": True,
-        "clients": clients,
-        "jams": jams,
-        "detections": detections,
-        "messages": messages,
-        "beliefs": beliefs,
-        "probes": probes,
-        "script": script,
-        "evaluations": evaluations,
-    }
-    return [f"{name}.parquet" for name, written in wanted.items() if written]
-
-
 class ParquetRecorder:
-    """Writes into an existing folder: `rounds.parquet`; `clients.parquet` unless `clients` is False; `jams.parquet` if `jams`;
-    `detections.parquet` if `detections`; `messages.parquet` if `messages`; `beliefs.parquet` if `beliefs`; `probes.parquet`
-    if `probes`; `script.parquet` if `script`; `evaluations.parquet` if `evaluations`.
+    """Writes the tables that are `wanted` into an existing folder, each as a Parquet file of its name.
 
     `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
     needs no checkpoint any more removes.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        clients: bool = True,
-        jams: bool = False,
-        detections: bool = False,
-        messages: bool = False,
-        beliefs: bool = False,
-        probes: bool = False,
-        script: bool = False,
-        evaluations: bool = False,
-    ) -> None:
+    def __init__(self, folder: Path, wanted: WantedTables = USUAL) -> None:
         rounds = Table(folder, "rounds", ROUNDS)
-        updates = Table(folder, "clients", CLIENTS) if clients else None
-        dwells = Table(folder, "jams", JAMS) if jams else None
-        declared = Table(folder, "detections", DETECTIONS) if detections else None
-        sent = Table(folder, "messages", MESSAGES) if messages else None
-        thought = Table(folder, "beliefs", BELIEFS) if beliefs else None
-        asked = Table(folder, "probes", PROBES) if probes else None
-        acts = Table(folder, "script", SCRIPT) if script else None
-        metrics = Table(folder, "evaluations", EVALUATIONS) if evaluations else None
+        updates = Table(folder, "clients", CLIENTS) if wanted.clients else None
+        dwells = Table(folder, "jams", JAMS) if wanted.jams else None
+        declared = Table(folder, "detections", DETECTIONS) if wanted.detections else None
+        sent = Table(folder, "messages", MESSAGES) if wanted.messages else None
+        thought = Table(folder, "beliefs", BELIEFS) if wanted.beliefs else None
+        asked = Table(folder, "probes", PROBES) if wanted.probes else None
+        acts = Table(folder, "script", SCRIPT) if wanted.script else None
+        metrics = Table(folder, "evaluations", EVALUATIONS) if wanted.evaluations else None
         tables = (rounds, updates, dwells, declared, sent, thought, asked, acts, metrics)
         self._tables = [table for table in tables if table is not None]
         self.digests: dict[str, str] = {}

@@ -16,6 +16,7 @@ from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoTime
 from netsim.network.carriers import NoCarrier
 from netsim.network.draws import Durations, Survivals
+from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.servers.sending import Sending, all_at_once, one_by_one
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ class Tests:
 class OpinionUplink:
     """A dedicated channel for opinions: nobody waits for anybody, so the arrivals are one array.
 
-    A lost opinion is sent again `resend_after_s` after it would have arrived, at most `max_resends` times. The server waits for
-    all that may still come, at most `wait_s` after the last test. The laws are those in force as the tests begin; an outage of
+    A lost opinion is sent again as `resending` says. The server waits for all that may still come, at most `wait_s` after the
+    last test. The laws are those in force as the tests begin; an outage of
     `outages` that an opinion meets on its way destroys it. `carrier_on`: makes what carries the bytes, on a clock of its own for
     every slot; by default they take no time beside the delay.
     """
@@ -76,16 +77,11 @@ class OpinionUplink:
         delay: Timeline[DelayLaw],
         channel: Timeline[ChannelLaw],
         streams: Streams,
-        max_resends: int = 0,
-        resend_after_s: float = 0.0,
+        resending: Resending = NEVER_AGAIN,
         wait_s: float | None = None,
         outages: ClientOutages | None = None,
         carrier_on: Callable[[Clock], Carrier] = lambda clock: NoCarrier(),
     ) -> None:
-        if max_resends < 0:
-            raise ParameterError("max_resends", max_resends, "must be >= 0")
-        if not 0 <= resend_after_s < math.inf:
-            raise ParameterError("resend_after_s", resend_after_s, "must be >= 0 seconds and finite")
         if wait_s is not None and not wait_s >= 0:
             raise ParameterError("wait_s", wait_s, "must be >= 0 seconds")
         self._everyone: IntArray = np.arange(clients)
@@ -93,7 +89,7 @@ class OpinionUplink:
         self._channel = Survivals(
             clients=clients, law=channel, draws=streams["opinion.loss"], state_draws=streams["opinion.state"]
         )
-        self._max_resends, self._resend_after_s = max_resends, resend_after_s
+        self._resending = resending
         self._wait_s = math.inf if wait_s is None else wait_s
         self._outages = outages or None
         self._carrier_on = carrier_on
@@ -108,9 +104,8 @@ class OpinionUplink:
         carrier.open_round(slot, now_s)
         limit_s = float(ready_s.max()) + self._wait_s
         sending = Sending(
-            max_resends=self._max_resends,
-            resend_after_s=self._resend_after_s,
-            draws=lambda attempt: self._draw(slot * (self._max_resends + 1) + attempt, now_s),
+            resending=self._resending,
+            draws=lambda attempt: self._draw(slot * (self._resending.max_resends + 1) + attempt, now_s),
             outages=self._outages,
             on_sending=self.on_sending,
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.network.carriers import Carrier
     from netsim.network.outages import ClientOutages
+    from netsim.network.resending import Resending
 
 _EVER = math.inf
 
@@ -27,8 +28,7 @@ _EVER = math.inf
 class Sending:
     """How opinions are sent: a delay, then their bytes, again if they are lost."""
 
-    max_resends: int
-    resend_after_s: float
+    resending: Resending
     draws: Callable[[int], tuple[FloatArray, BoolArray]]
     """Of an attempt, 0 the first: each client's delay in seconds, and whether its channel lets it through; (K,) both."""
     outages: ClientOutages | None
@@ -46,9 +46,9 @@ def all_at_once(
     time_s = np.array(ready_s)
     everyone = np.arange(len(time_s))
     waiting = np.ones(len(time_s), np.bool_)
-    for attempt in range(sending.max_resends + 1):
+    for attempt in range(sending.resending.max_resends + 1):
         delays_s, arrives = sending.draws(attempt)
-        start_s = time_s + (sending.resend_after_s if attempt else 0.0)
+        start_s = time_s + (sending.resending.resend_after_s if attempt else 0.0)
         bytes_begin_s = start_s + delays_s
         time_s = np.where(waiting, bytes_begin_s + bytes_s(bytes_begin_s), time_s)
         sending.on_sending(everyone[waiting], start_s[waiting], time_s[waiting])
@@ -101,8 +101,8 @@ class _Exchange:
         met = sending.outages is not None and sending.outages.cause(client, start_s, now) is not None
         if through and self._drawn[attempt][1][client] and not met:
             self.arrived[client] = True
-        elif attempt < sending.max_resends:
-            self._begin(client, attempt + 1, now + sending.resend_after_s)
+        elif attempt < sending.resending.max_resends:
+            self._begin(client, attempt + 1, now + sending.resending.resend_after_s)
 
     def _tell(self, client: int, start_s: float, end_s: float) -> None:
         self.time_s[client] = end_s

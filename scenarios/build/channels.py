@@ -17,7 +17,7 @@ from netsim.core.clock import Clock
 from netsim.core.protocols import BoolArray, ChannelLaw, FloatArray, Timeline
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess
-from netsim.network.jamming import Jammer, Jammers
+from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks, ScheduledChannels
@@ -149,18 +149,17 @@ def build_jammers(
     jammers = []
     for i, section in enumerate(scenario.jammers):
         path = f"jammers.{i}"
-        given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget", "dwell_s", "start")}
+        given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
+        when: dict[str, Any] = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
+        when["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         if section.links is not None and link_between is not None:
             with refusals_at(path, ("links",)):
                 given["reach"] = sorted({link_between(a, b) for a, b in section.links})
-        if section.start == "script":
-            given["start"] = math.inf
-        given["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         supplied = {"channels": channels, "reachable": range(channels) if given["reach"] is None else given["reach"]}
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
-        with refusals_at(path, given):
-            jammers.append(Jammer(law=law, channels=channels, draws=draws, **given))
+        with refusals_at(path, {*given, *when}):
+            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**when), **given))
     return jammers
 
 

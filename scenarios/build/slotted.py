@@ -19,10 +19,12 @@ from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
+from netsim.network.resending import Resending
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.jammed_links import JammedLinks
+from netsim.peers.link_laws import Disturbances, LinkLaws
 from netsim.peers.link_outages import Outage, Outages, link_between
 from netsim.peers.links import PeerLinks
 from netsim.records.sinks import NoRecorder
@@ -162,8 +164,7 @@ def _uplink(section: Opinions, streams: Streams, context: Context, outages: Clie
         delay=timeline(section, "delay", "opinions", context, None if varies(section, context) else message),
         channel=timeline(section, "channel", "opinions", context),
         streams=streams,
-        max_resends=section.max_resends,
-        resend_after_s=section.resend_after_s,
+        resending=_resending(section, "opinions"),
         wait_s=section.wait_s,
         outages=outages,
         carrier_on=carried.another,
@@ -220,7 +221,8 @@ def _links(
     assert scenario.slots is not None
     if scenario.slots.start == "zero":
         still = Unchanging(Constant(value_s=0.0))
-        links = PeerLinks(clock=world.clock, graph=graph, delay=still, channel=Unchanging(Perfect()), streams=streams)
+        at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
+        links = PeerLinks(clock=world.clock, graph=graph, laws=at_once, streams=streams)
         links.recording = scenario.output.messages_table
         return links, None
     outages = []
@@ -236,27 +238,28 @@ def _links(
     if bandwidth is not None and bandwidth.fixed and isinstance(constant := bandwidth.at(1, 0.0)[0], ConstantBandwidth):
         number, bandwidth = constant.mean_rate(np.arange(graph.clients)), None
     schedule = Outages(graph=graph, outages=outages)
-    links = _made(
-        PeerLinks,
+    laws = _made(
+        LinkLaws,
         "peers",
+        {"speed_km_per_s": section.speed_km_per_s, "bandwidth_bytes_per_s": number},
         {
-            "speed_km_per_s": section.speed_km_per_s,
-            "bandwidth_bytes_per_s": number,
-            "max_resends": section.max_resends,
-            "resend_after_s": section.resend_after_s,
-        },
-        {
-            "clock": world.clock,
-            "graph": graph,
             # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
             "bandwidth": bandwidth,
             "delay": timeline(section, "delay", "peers", context),
             "channel": timeline(section, "channel", "peers", context),
-            "streams": streams,
-            "outages": schedule if world.targets is None else world.targets.scripted_cuts(schedule),
-            "client_outages": client_outages,
-            "jammed": jammed,
         },
+    )
+    links = PeerLinks(
+        clock=world.clock,
+        graph=graph,
+        laws=laws,
+        streams=streams,
+        resending=_resending(section, "peers"),
+        disturbances=Disturbances(
+            outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
+            clients=client_outages,
+            jammed=jammed,
+        ),
     )
     links.recording = scenario.output.messages_table
     if jammed is None:
@@ -265,6 +268,12 @@ def _links(
     spectrum: Any = jammed
     actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
     return links, Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+
+
+def _resending(section: Peers | Opinions, path: str) -> Resending:
+    keys = ("max_resends", "resend_after_s")
+    resending: Resending = _made(Resending, path, {name: getattr(section, name) for name in keys}, {})
+    return resending
 
 
 def _made(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from models.laws.expectations import Truth
-from netsim.clients.energy import Energy
+from netsim.clients.energy import Energy, Followed
 from netsim.clients.pool import ClientPool
+from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoMeter
 from netsim.core.protocols import Accountant, Availability, FloatArray, Learner, RewardMeter, SelectionPolicy
@@ -75,18 +76,18 @@ class World:
             count = scenario.uplink.sub_channels
             access = OwnLinkAccess() if count is None else QueuedAccess(count=count)
         return ClientPool(
-            clients=self.population.count,
             clock=self.clock,
             medium=self.medium_with(access),
-            availability=self.availability,
-            availability_draws=self.streams["availability"],
+            presence=Followed(self.availability, self.streams["availability"]),
             accountant=self.accountant,
-            charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
-            retry=retry,
-            instant=instant,
-            groups=self.population if self.population.grouped else None,
-            reports_phases=scenario.clients.report_phases,
+            rules=UpdateRules(
+                charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
+                retry=retry,
+                instant=instant,
+                reports_phases=scenario.clients.report_phases,
+            ),
             energy=self.energy,
+            groups=self.population if self.population.grouped else None,
             foreseeable=self.targets is None,
         )
 

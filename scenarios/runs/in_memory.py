@@ -47,7 +47,7 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     """
     simulation = built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
-    recorder = ArrowRecorder(**tables_of(scenario))
+    recorder = ArrowRecorder(tables_of(scenario))
     simulation.record_to(Summing(recorder, totals))
     code = used([], own_code(scenario), 1)
     effort = Effort()

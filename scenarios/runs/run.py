@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from analysis.checksums import FILES, DamagedFileError
 from analysis.sources import COLUMNS, RunFolder
 from netsim.records import atomic
-from netsim.records.sinks import ParquetRecorder, table_files
+from netsim.records.sinks import ParquetRecorder
 from netsim.records.tables import UNFINISHED, DamagedPieceError
+from netsim.records.wanted import WantedTables
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
@@ -166,7 +167,7 @@ def _simulate(
         with refusing(scenario, simulation):
             simulation.load_state_dict(state["simulation"])
         totals.load_state_dict(state["totals"])
-    tables = ParquetRecorder(out, **tables_of(scenario))
+    tables = ParquetRecorder(out, tables_of(scenario))
     if state is not None:
         tables.load_state_dict(state["tables"])
     simulation.record_to(Summing(tables, totals))
@@ -264,18 +265,18 @@ def _whole() -> Iterator[None]:
 
 def files_of(scenario: Scenario, given: Iterable[str]) -> list[str]:
     """The files of a run once it is complete; `given`: the names of its tables of `given_tables`."""
-    return [SCENARIO, *table_files(**tables_of(scenario)), *(f"{name}.parquet" for name in given), SUMMARY]
+    return [SCENARIO, *tables_of(scenario).files, *(f"{name}.parquet" for name in given), SUMMARY]
 
 
-def tables_of(scenario: Scenario) -> dict[str, bool]:
+def tables_of(scenario: Scenario) -> WantedTables:
     """Which tables a run writes beside `rounds.parquet`."""
-    return {
-        "clients": scenario.output.clients_table,
-        "jams": bool(scenario.jammers),
-        "detections": scenario.scheduler is not None,
-        "messages": scenario.output.messages_table,
-        "beliefs": scenario.output.beliefs_table and scenario.server.peer_to_peer,
-        "probes": scenario.probes,
-        "script": scenario.script is not None,
-        "evaluations": scenario.learner is not None and bool(scenario.learner.metrics),
-    }
+    return WantedTables(
+        clients=scenario.output.clients_table,
+        jams=bool(scenario.jammers),
+        detections=scenario.scheduler is not None,
+        messages=scenario.output.messages_table,
+        beliefs=scenario.output.beliefs_table and scenario.server.peer_to_peer,
+        probes=scenario.probes,
+        script=scenario.script is not None,
+        evaluations=scenario.learner is not None and bool(scenario.learner.metrics),
+    )

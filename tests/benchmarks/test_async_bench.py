@@ -10,6 +10,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from netsim.records.sinks import ParquetRecorder
+from netsim.records.wanted import WantedTables
 from scenarios.build.simulation import build
 from scenarios.runs.reading import load, override, parse, read_file
 
@@ -26,7 +27,7 @@ def rounds_per_second(folder: Path, changes: dict[str, Any]) -> float:
     """
     study = parse(override(read_file("channels_fig2a"), changes))
     simulation = build(study).simulation
-    simulation.record_to(ParquetRecorder(folder, clients=True, jams=bool(study.jammers), detections=True))
+    simulation.record_to(ParquetRecorder(folder, WantedTables(jams=bool(study.jammers), detections=True)))
     start = process_time()
     simulation.run()
     simulation.close()

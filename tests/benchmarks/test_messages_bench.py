@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import ShiftedExponential
 from models.peers.graph import PeerGraph
@@ -27,7 +26,7 @@ from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.draws import PeerDraws
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.links import PeerLinks
+from tests.helpers.peer_world import links_between
 
 SLOWER_THAN_A_HEAP = 25
 """Where a bare heap does 2.5 million entries a second, the path of messages must do 100,000 a second."""
@@ -47,16 +46,8 @@ class Exchange:
 
     def __init__(self, graph: PeerGraph, *, channel: Any, exchanges: int = 10, **links: Any) -> None:
         self.clock, streams = Clock(), Streams(1)
-        self.links = PeerLinks(
-            clock=self.clock,
-            graph=graph,
-            delay=Unchanging(JITTER),
-            channel=Unchanging(channel),
-            streams=streams,
-            speed_km_per_s=3e5,
-            bandwidth_bytes_per_s=1e6,
-            **links,
-        )
+        wire: dict[str, Any] = {"speed_km_per_s": 3e5, "bandwidth_bytes_per_s": 1e6}
+        self.links = links_between(self.clock, graph, streams, delay=JITTER, channel=channel, **wire, **links)
         draws = PeerDraws(self.links, "belief", streams)
         self.links.open_slot(1, 0.0)
         draws.open_slot(1, 0.0)
@@ -128,15 +119,8 @@ def test_gossip_with_loss_and_resending_at_1000_clients(benchmark: BenchmarkFixt
 
     def play() -> tuple[float, int]:
         clock, streams = Clock(), Streams(1)
-        links = PeerLinks(
-            clock=clock,
-            graph=graph,
-            delay=Unchanging(JITTER),
-            channel=Unchanging(Bernoulli(success=0.9)),
-            streams=streams,
-            max_resends=3,
-            resend_after_s=0.005,
-        )
+        often: dict[str, Any] = {"max_resends": 3, "resend_after_s": 0.005}
+        links = links_between(clock, graph, streams, delay=JITTER, channel=Bernoulli(success=0.9), **often)
         consensus = ConsensusPhase(
             links=links,
             belief=PeerBelief(graph=graph, model="opinion"),

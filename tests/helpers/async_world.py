@@ -12,13 +12,15 @@ from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import Constant
 from models.privacy import NoPrivacy
+from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool
+from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoOracle
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess
-from netsim.network.jamming import Jammer, Jammers
+from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.outages import ClientOutages
 from netsim.network.sizes import Sizes
@@ -149,6 +151,13 @@ def timeline(law: Any) -> Any:
     return law if hasattr(law, "at") else Unchanging(law)
 
 
+def jammer(
+    *, dwell_rounds: int | None = None, dwell_s: float | None = None, start: float | None = None, **given: Any
+) -> Jammer:
+    """A jammer; keywords as those of a scenario."""
+    return Jammer(dwells=Dwells(dwell_rounds=dwell_rounds, dwell_s=dwell_s, start=start), **given)
+
+
 def world(
     *,
     scheduler: Any,
@@ -188,7 +197,7 @@ def world(
         law = Bernoulli(success=0.5) if states is None else Written(states)
     spectrum = Spectrum(channels=channels, law=timeline(law), delay=delay(channel_s), streams=streams, contention=contention)
     actors = [
-        Jammer(name=f"j{i}", channels=channels, draws=streams[f"jammer.j{i}"], **given) for i, given in enumerate(jammers or [])
+        jammer(name=f"j{i}", channels=channels, draws=streams[f"jammer.j{i}"], **given) for i, given in enumerate(jammers or [])
     ]
     all_jammers = Jammers(jammers=actors, clock=clock, spectrum=spectrum, recorder=recorder)
     access: AssignedAccess[Any] = AssignedAccess(spectrum=spectrum, jammers=all_jammers)
@@ -208,15 +217,11 @@ def world(
         sizes=Sizes(down=8, up=8),
     )
     everyone = ClientPool(
-        clients=clients,
         clock=clock,
         medium=medium,
-        availability=availability or Always(clients=clients),
-        availability_draws=streams["availability"],
+        presence=Followed(availability or Always(clients=clients), streams["availability"]),
         accountant=accountant or NoPrivacy(clients=clients),
-        charge_on=charge_on,
-        retry=True,
-        instant=not contention,
+        rules=UpdateRules(charge_on=charge_on, retry=True, instant=not contention),
     )
     learner = learner or Counting()
     built = age_aware_server(

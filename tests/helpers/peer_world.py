@@ -14,13 +14,16 @@ from models.peers.graph import FloatArray, PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
+from netsim.network.resending import Resending
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.jammed_links import JammedLinks
+from netsim.peers.link_laws import Disturbances, LinkLaws
 from netsim.peers.link_outages import Outage, Outages
 from netsim.peers.links import PeerLinks
 from netsim.records.sinks import MemoryRecorder
+from netsim.servers.opinions import OpinionUplink
 
 # Seconds to cross each link: with 1 km/s the lengths of links are their latencies. All sums are exact in binary.
 FOUR = {(0, 1): 1.0, (1, 2): 2.0, (2, 3): 0.5, (0, 2): 4.0}
@@ -55,6 +58,52 @@ class World:
         return sorted((row.number, row.source, row.target, row.sent_s, row.end_s) for row in rows)
 
 
+def links_between(
+    clock: Clock,
+    graph: PeerGraph,
+    streams: Streams,
+    *,
+    delay: Any = None,
+    channel: Any = None,
+    outages: Any = None,
+    client_outages: Any = None,
+    jammed: Any = None,
+    max_resends: int = 0,
+    resend_after_s: float = 0.0,
+    **laws: Any,
+) -> PeerLinks:
+    """Links without delay, loss and disturbances, unless given otherwise."""
+    return PeerLinks(
+        clock=clock,
+        graph=graph,
+        laws=LinkLaws(delay=Unchanging(delay or Constant(value_s=0.0)), channel=Unchanging(channel or Perfect()), **laws),
+        streams=streams,
+        resending=Resending(max_resends=max_resends, resend_after_s=resend_after_s),
+        disturbances=Disturbances(outages=outages, clients=client_outages, jammed=jammed),
+    )
+
+
+def opinion_uplink(
+    *,
+    clients: int,
+    streams: Streams,
+    delay: Any = None,
+    channel: Any = None,
+    max_resends: int = 0,
+    resend_after_s: float = 0.0,
+    **more: Any,
+) -> OpinionUplink:
+    """A channel for opinions without delay and loss, unless given otherwise."""
+    return OpinionUplink(
+        clients=clients,
+        delay=Unchanging(delay or Constant(value_s=0.0)),
+        channel=Unchanging(channel or Perfect()),
+        streams=streams,
+        resending=Resending(max_resends=max_resends, resend_after_s=resend_after_s),
+        **more,
+    )
+
+
 def world(
     graph: PeerGraph,
     *,
@@ -75,18 +124,17 @@ def world(
 ) -> World:
     """Links without delay and loss, unless given otherwise; 1 km/s."""
     clock, streams, recorder = Clock(), Streams(seed), MemoryRecorder()
-    medium = PeerLinks(
-        clock=clock,
-        graph=graph,
-        delay=Unchanging(delay if delay is not None else Constant(value_s=0.0)),
-        channel=Unchanging(channel if channel is not None else Perfect()),
-        streams=streams,
+    medium = links_between(
+        clock,
+        graph,
+        streams,
+        delay=delay,
+        channel=channel,
         outages=Outages(graph=graph, outages=outages or []),
         jammed=JammedLinks(graph=graph) if jam else None,
-        recorder=recorder,
         **({"speed_km_per_s": 1.0} | links),
     )
-    medium.recording = record
+    medium.recorder, medium.recording = recorder, record
     maths = PeerBelief(graph=graph, coupling=coupling)
     consensus = ConsensusPhase(
         links=medium,

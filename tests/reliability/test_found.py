@@ -14,7 +14,7 @@ import pytest
 
 from models.policies.random import Random
 from netsim.core.streams import Streams
-from netsim.network.jamming import Jammer
+from netsim.network.jamming import Dwells, Jammer
 from netsim.simulation import BY_EVENTS
 from scenarios.build import laws, training
 from scenarios.build.simulation import build
@@ -171,7 +171,8 @@ def test_a_dwell_shorter_than_the_clock_shows_lets_it_go_on() -> None:
             return []
 
     law: Any = Law()
-    jammer = Jammer(name="short", law=law, channels=2, draws=Streams(1)["jammer"], dwell_s=1e-300, start=1e9)
+    dwells = Dwells(dwell_s=1e-300, start=1e9)
+    jammer = Jammer(name="short", law=law, channels=2, draws=Streams(1)["jammer"], dwells=dwells)
     spectrum: Any = type("Spectrum", (), {"begun": [0, 0], "delivered": [0, 0], "under_way": [[], []]})
     for _ in range(3):
         before = jammer.next_s

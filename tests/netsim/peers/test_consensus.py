@@ -21,7 +21,7 @@ from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief
 from models.peers.topologies import complete, erdos_renyi, grid, random_geometric
 from netsim.core.streams import Streams
-from netsim.network.jamming import Jammer, Jammers
+from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.peers.belief.exchange import BeliefRules, MessageStormWarning, warn_of_storms
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -449,7 +449,7 @@ class Fixed:
 def jammed_world(budget: int) -> tuple[World, Fixed]:
     w = world(four(), per_round=1, belief=BeliefRules(exchanges=2), jam=True, max_resends=9, record=True)
     law = Fixed([0])
-    jammer = Jammer(name="a", law=law, channels=4, draws=Streams(1)["jam"], dwell_s=2.0, budget=budget)
+    jammer = Jammer(name="a", law=law, channels=4, draws=Streams(1)["jam"], dwells=Dwells(dwell_s=2.0), budget=budget)
     spectrum: Any = w.links.jammed
     w.consensus.jammers = Jammers(jammers=[jammer], clock=w.clock, spectrum=spectrum, recorder=w.recorder)
     return w, law

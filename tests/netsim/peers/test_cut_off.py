@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from models.laws.availability import Markov
-from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import Constant, ShiftedExponential
 from models.peers.belief import Ising, beliefs, settle
@@ -23,7 +22,7 @@ from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.peers.link_outages import Outage
 from netsim.servers.opinions import OpinionUplink
-from tests.helpers.peer_world import four, world
+from tests.helpers.peer_world import four, opinion_uplink, world
 
 JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
 
@@ -211,10 +210,8 @@ def test_what_a_message_in_flight_has_met_is_not_forgotten() -> None:
 
 
 def uplink(outages: ClientOutages | None, **more: Any) -> OpinionUplink:
-    still: Any = Unchanging(Constant(value_s=np.array([1.0, 2.0, 0.0])))
-    return OpinionUplink(
-        clients=3, delay=still, channel=Unchanging(Perfect()), streams=Streams(1), outages=outages, **more
-    )
+    still = Constant(value_s=np.array([1.0, 2.0, 0.0]))
+    return opinion_uplink(clients=3, delay=still, streams=Streams(1), outages=outages, **more)
 
 
 def test_opinions_of_clients_that_are_cut_off_are_missing_by_hand() -> None:

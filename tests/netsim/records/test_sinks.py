@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MemoryRecorder, NoRecorder, ParquetRecorder, RoundRow, UpdateRow
+from netsim.records.wanted import WantedTables
 
 NAN = math.nan
 
@@ -22,7 +23,7 @@ def update_row(number: int, outcome: str = "delivered", upload_s: float = 0.5) -
 
 
 def test_columns_and_types_are_those_of_the_rows(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, jams=True, detections=True)
+    recorder = ParquetRecorder(tmp_path, WantedTables(jams=True, detections=True))
     recorder.close()
     rows = (("rounds", RoundRow), ("clients", UpdateRow), ("jams", JamRow), ("detections", DetectionRow))
     for name, row in rows:
@@ -70,7 +71,7 @@ def test_rows_are_written_as_they_come_and_none_is_lost(tmp_path: Path, monkeypa
 
 
 def test_tables_that_are_not_wanted_are_not_there(tmp_path: Path) -> None:
-    recorder = ParquetRecorder(tmp_path, clients=False)
+    recorder = ParquetRecorder(tmp_path, WantedTables(clients=False))
     recorder.attempts(UpdateRow._fields).append(update_row(1))
     recorder.jam(JamRow(1, "j", 0, 0.0, 1.0, 0, 0))
     recorder.detection(DetectionRow(1, 1.0, 0, "glr-exact", 9, 0))

@@ -13,7 +13,7 @@ from models.laws.availability import Markov
 from models.laws.bandwidth import Constant as ConstantBandwidth
 from models.laws.bandwidth import Successive
 from models.laws.changes import Unchanging
-from models.laws.channels import Bernoulli, Perfect
+from models.laws.channels import Bernoulli
 from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
@@ -23,18 +23,12 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
 from netsim.network.varying_medium import VaryingMedium
 from netsim.servers.close import WaitRule
-from netsim.servers.opinions import OpinionUplink
+from tests.helpers.peer_world import opinion_uplink
 
 
 def uplink(carrier_on: Callable[[Clock], Carrier], clients: int = 3, delay: Any = None, channel: Any = None, **more: Any) -> Any:
-    return OpinionUplink(
-        clients=clients,
-        delay=Unchanging(delay or Constant(value_s=0.0)),
-        channel=Unchanging(channel or Perfect()),
-        streams=Streams(1),
-        carrier_on=carrier_on,
-        **more,
-    )
+    streams = Streams(1)
+    return opinion_uplink(clients=clients, delay=delay, channel=channel, streams=streams, carrier_on=carrier_on, **more)
 
 
 def sharing(bandwidth: float, size: float = 10.0, clients: int = 3) -> Callable[[Clock], Carrier]:

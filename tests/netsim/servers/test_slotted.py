@@ -25,6 +25,7 @@ from models.policies.fixed_set import FixedSet
 from models.policies.quick_init_ucb import QuickInitUcb
 from models.policies.random import Random
 from models.privacy import NoPrivacy
+from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import FloatArray
@@ -34,14 +35,15 @@ from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.links import PeerLinks
 from netsim.records.sinks import MemoryRecorder, ParquetRecorder
+from netsim.records.wanted import WantedTables
 from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
-from netsim.servers.opinions import OpinionUplink, Tests
+from netsim.servers.opinions import Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer
 from netsim.simulation import Simulation
+from tests.helpers.peer_world import links_between, opinion_uplink
 
 K, M = 12, 3
 WORTH = np.linspace(0.2, 0.95, K)
@@ -114,11 +116,9 @@ class Run:
             sizes=Sizes(down=100, up=100),
         )
         self.clients = ClientPool(
-            clients=K,
             clock=self.clock,
             medium=medium,
-            availability=availability or Always(clients=K),
-            availability_draws=self.streams["availability"],
+            presence=Followed(availability or Always(clients=K), self.streams["availability"]),
             accountant=NoPrivacy(clients=K),
         )
         self.learner = SyntheticOpinions(
@@ -143,21 +143,14 @@ class Run:
         self.server: Any
         if kind == "fl-fa":
             self.policy = policy or QuickInitUcb(clients=K, per_round=M)
-            opinions = OpinionUplink(
-                clients=K, streams=self.streams, **({"delay": still(), "channel": Unchanging(Perfect())} | (uplink or {}))
-            )
+            opinions = opinion_uplink(clients=K, streams=self.streams, **(uplink or {}))
             self.server = FlFaServer(policy=self.policy, uplink=opinions, streams=self.streams, **shared)
         else:
             rng = np.random.default_rng(7)
             self.graph = graph or random_geometric(clients=K, generator=rng, radius_km=0.6)
             self.policy = policy or BpIndex(clients=K, per_round=M, mu=0.1)
-            peer_links = PeerLinks(
-                clock=self.clock,
-                graph=self.graph,
-                delay=Unchanging(delay) if delay else still(),
-                channel=Unchanging(channel or Perfect()),
-                streams=self.streams,
-                **(links or {}),
+            peer_links = links_between(
+                self.clock, self.graph, self.streams, delay=delay, channel=channel, **(links or {})
             )
             consensus = _Listening(
                 links=peer_links,
@@ -196,7 +189,7 @@ def test_a_slot_of_fl_fa_by_hand() -> None:
         compute=still(2.0),
         upload=still(0.5),
         test=Unchanging(Constant(value_s=np.linspace(1.0, 2.0, K))),
-        uplink={"delay": still(0.25)},
+        uplink={"delay": Constant(value_s=0.25)},
         learner={"worth": np.full(K, 0.5), "noise": 0.0, "own": 0.2},
     ).play()
     first, second = run.recorder.rounds
@@ -384,7 +377,7 @@ class Spy(FixedSet):
 
 def test_a_lost_opinion_leaves_the_last_one_in_its_place() -> None:
     spy = Spy()
-    loss = {"channel": Unchanging(Bernoulli(success=0.5)), "delay": still(1.0)}
+    loss = {"channel": Bernoulli(success=0.5), "delay": Constant(value_s=1.0)}
     run = Run(kind="fl-fa", slots=30, policy=spy, uplink=loss, learner={"noise": 0.05}).play()
     told = [row.opinions_missing for row in run.recorder.rounds]
     streams = Streams(1)
@@ -403,7 +396,7 @@ def test_a_lost_opinion_leaves_the_last_one_in_its_place() -> None:
 
 
 def test_opinions_are_sent_again_up_to_the_limit_and_waited_for_up_to_a_time() -> None:
-    never: dict[str, Any] = {"channel": Unchanging(Bernoulli(success=0.0)), "delay": still(1.0)}
+    never: dict[str, Any] = {"channel": Bernoulli(success=0.0), "delay": Constant(value_s=1.0)}
     for extra, end_s in (({"max_resends": 3, "resend_after_s": 0.5}, 1 + 3 * 1.5), ({"max_resends": 3, "wait_s": 1.25}, 1.25)):
         run = Run(kind="fl-fa", slots=1, policy=Spy(), uplink=never | extra).play()
         row = run.recorder.rounds[0]
@@ -506,7 +499,7 @@ def lively(kind: str, seed: int = 2) -> Run:
         compute=Unchanging(JITTER),
         theta=Bernoulli(success=0.7),
         test=Unchanging(JITTER),
-        uplink={"channel": Unchanging(Bernoulli(success=0.6)), "max_resends": 1},
+        uplink={"channel": Bernoulli(success=0.6), "max_resends": 1},
         wait=WaitRule(deadline_s=0.04),
         whole=False,
     )
@@ -545,7 +538,7 @@ def test_same_seed_same_bytes(kind: str, tmp_path: Path) -> None:
     for name, seed in (("a", 2), ("b", 2), ("c", 3)):
         run = lively(kind, seed)
         (tmp_path / name).mkdir()
-        run.simulation.record_to(ParquetRecorder(tmp_path / name, messages=True))
+        run.simulation.record_to(ParquetRecorder(tmp_path / name, WantedTables(messages=True)))
         if kind == "fl-da":
             run.server.consensus.links.recording = True
         run.play()

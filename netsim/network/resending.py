@@ -1,0 +1,28 @@
+"""Sending again what was lost on its way, as clients do among themselves and with their opinions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netsim.core.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resending:
+    """How often a lost message is sent again, at most, and how long after it would have arrived.
+
+    Raises ValueError for a number that is not in 0..999, or a pause that is not finite and >= 0 seconds.
+    """
+
+    max_resends: int = 0
+    resend_after_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_resends < 1000:
+            raise ParameterError("max_resends", self.max_resends, "must be between 0 and 999")
+        if not 0 <= self.resend_after_s < float("inf"):
+            raise ParameterError("resend_after_s", self.resend_after_s, "must be >= 0 seconds and finite")
+
+
+NEVER_AGAIN = Resending()
+"""A lost message stays lost."""

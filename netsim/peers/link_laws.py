@@ -1,0 +1,58 @@
+"""What the links between clients are like: how long a message takes, whether it gets through, and what disturbs it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BandwidthLaw, ChannelLaw, DelayLaw, FloatArray, Timeline
+    from netsim.network.outages import ClientOutages
+    from netsim.peers.jammed_links import JammedLinks
+    from netsim.peers.link_outages import Cuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLaws:
+    """The laws of all links. What differs between clients is the sender's.
+
+    A message takes distance / `speed_km_per_s` + bytes / `bandwidth_bytes_per_s` + a draw of `delay`, and survives if `channel`
+    lets it. Raises ValueError where one of these is out of its range.
+    """
+
+    delay: Timeline[DelayLaw]
+    channel: Timeline[ChannelLaw]
+    """The state of one with memory moves on once a slot."""
+    speed_km_per_s: float = math.inf
+    bandwidth_bytes_per_s: float | FloatArray = math.inf
+    """A number, or one a client (K,)."""
+    bandwidth: Timeline[BandwidthLaw] | None = None
+    """In its place, where it changes in time: the bytes then follow the delay, and each message has all of it."""
+
+    def __post_init__(self) -> None:
+        if not self.speed_km_per_s > 0:
+            raise ParameterError("speed_km_per_s", self.speed_km_per_s, "must be > 0 km/s")
+        least = float(np.min(self.bandwidth_bytes_per_s))
+        # At less, a message of a few bytes would take longer than any run.
+        if not least >= 1e-6:
+            raise ParameterError("bandwidth_bytes_per_s", least, "must be >= 1e-06 bytes/s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbances:
+    """What keeps messages from getting through, beside the channel."""
+
+    outages: Cuts | None = None
+    """When which link is down; None: never."""
+    clients: ClientOutages | None = None
+    """When which client is cut off; None: never."""
+    jammed: JammedLinks | None = None
+    """Links that jammers can jam; None: there are no jammers."""
+
+
+UNDISTURBED = Disturbances()
