@@ -9,6 +9,7 @@ from pathlib import Path
 
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build
+from scenarios.runs.collector import freed_at_the_end
 from scenarios.runs.moved import receive, sent_back
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.plan import Planned
@@ -85,11 +86,12 @@ class OneRun:
             if board.stopped():
                 raise KeyboardInterrupt
 
-        if self.resume:
-            # Whether the code of the attempt before may be another was asked before any run began.
-            summary = go_on(out, after_round=count, allow_changed_code=True)
-        else:
-            summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit)
+        with freed_at_the_end():
+            if self.resume:
+                # Whether the code of the attempt before may be another was asked before any run began.
+                summary = go_on(out, after_round=count, allow_changed_code=True)
+            else:
+                summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit)
         return bool(summary["ended"] == INTERRUPTED)
 
 

@@ -20,9 +20,10 @@ RUN_S = 0.8
 def rounds_for(tables: dict[str, Any], folder: Path) -> int:
     """Rounds of about RUN_S seconds of wall time, without what a run takes before its first round."""
     trial = 400
-    sweep(plan(tables | {"rounds": trial}, "bench"), folder / "trial", jobs=1)
-    (summary,) = (folder / "trial").rglob("summary.json")
-    return max(1, round(trial * RUN_S / json.loads(summary.read_text())["wall_time_s"]))
+    # What the first run imports as it goes belongs to no round: the second one says how long they take.
+    sweep(plan(tables | {"rounds": trial, "sweep": {"seeds": [1, 2]}}, "bench"), folder / "trial", jobs=1)
+    walls = [json.loads(file.read_text())["wall_time_s"] for file in (folder / "trial").rglob("summary.json")]
+    return max(1, round(trial * RUN_S / min(walls)))
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
