@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.fl.client_vectors import check_bytes
+
 IntArray = NDArray[np.int64]
 
 
@@ -47,11 +49,12 @@ class ClientMemory:
     """By client what it kept last; `statistics` and `optimizer` say of what. A client that never took part starts without memory.
 
     What a client kept goes on with the updates that were delivered: an update that was lost or aborted is never computed, and
-    its client goes on as if it had not trained.
+    its client goes on as if it had not trained. States of optimizers may take `most_bytes`.
     """
 
-    def __init__(self, *, statistics: bool, optimizer: bool) -> None:
+    def __init__(self, *, statistics: bool, optimizer: bool, most_bytes: int) -> None:
         self.keeps_statistics, self.keeps_optimizer = statistics, optimizer
+        self._most_bytes = most_bytes
         self._kept: dict[int, Kept] = {}
 
     @property
@@ -66,7 +69,7 @@ class ClientMemory:
 
     def copy(self) -> ClientMemory:
         """The same, to go on from without changing this one."""
-        other = ClientMemory(statistics=self.keeps_statistics, optimizer=self.keeps_optimizer)
+        other = ClientMemory(statistics=self.keeps_statistics, optimizer=self.keeps_optimizer, most_bytes=self._most_bytes)
         other._kept = dict(self._kept)
         return other
 
@@ -93,7 +96,11 @@ class ClientMemory:
         return states
 
     def keep(self, clients: Sequence[int], statistics: Tensor, states: OptimizerStates | None) -> None:
-        """Clients, each once, ended with these `statistics` (n, buffers) and optimizer states; what is not finite is dropped."""
+        """Clients, each once, ended with these `statistics` (n, buffers) and optimizer states; what is not finite is dropped.
+
+        Raises:
+            MemoryError: the states of all optimizers take more than `most_bytes`.
+        """
         if not self.keeps:
             return
         for row, client in enumerate(clients):
@@ -104,6 +111,8 @@ class ClientMemory:
             )
             if kept.is_finite():
                 self._kept[client] = kept
+        if states is not None:
+            check_bytes(len(self._kept), len(states.moments) * states.moments[0].shape[1], self._most_bytes)
 
     def state_dict(self) -> dict[str, Any]:
         return {

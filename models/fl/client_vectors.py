@@ -10,6 +10,16 @@ import torch
 from torch import Tensor
 
 
+def check_bytes(clients: int, numbers: int, most_bytes: int) -> None:
+    """Raise MemoryError where `clients` vectors of so many 32-bit `numbers` take more than `most_bytes`."""
+    takes = 4 * clients * numbers
+    if takes > most_bytes:
+        raise MemoryError(
+            f"client_state_bytes = {most_bytes}: the vectors that {clients} clients keep, of {numbers} numbers each, take "
+            f"{takes} bytes; raise it, or use a smaller network or fewer clients"
+        )
+
+
 class ClientVectors:
     """A vector for each client, zeros before its first delivery: what compression left out, or what corrects gradients.
 
@@ -44,12 +54,7 @@ class ClientVectors:
         for row, client, usable in zip(vectors, clients, vectors.isfinite().all(1).tolist(), strict=True):
             if usable:
                 self._vectors[client] = row.clone()
-        takes = len(self._vectors) * vectors.shape[1] * vectors.element_size()
-        if takes > self._most_bytes:
-            raise MemoryError(
-                f"client_state_bytes = {self._most_bytes}: the vectors that {len(self._vectors)} clients keep, of "
-                f"{vectors.shape[1]} numbers each, take {takes} bytes; raise it, or use a smaller network or fewer clients"
-            )
+        check_bytes(len(self._vectors), vectors.shape[1], self._most_bytes)
 
     def state_dict(self) -> dict[str, Any]:
         return {"clients": list(self._vectors), "vectors": [vector.cpu().numpy().copy() for vector in self._vectors.values()]}

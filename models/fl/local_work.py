@@ -102,7 +102,9 @@ class LocalWork:
         kept = options.optimizer_state == "kept"
         if kept and not trainer.moments:
             raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
-        self.memory = ClientMemory(statistics=self.local_statistics, optimizer=kept)
+        self.memory = ClientMemory(
+            statistics=self.local_statistics, optimizer=kept, most_bytes=options.client_state_bytes
+        )
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors = self.release.tensors
         others = self.release.numbers - sum(tensors)

@@ -82,7 +82,8 @@ class TrainingOptions:
     """Deliveries wait until there are so many, and are then aggregated together."""
     client_state_bytes: Count = 8 * 2**30
     """Most memory for the vectors that clients keep from one participation to the next, each as long as an update: of compression
-    with error feedback, and of scaffold and feddyn. Only clients of which an update was delivered have one."""
+    with error feedback, of scaffold and feddyn, and of optimizers whose state is kept, each kind by itself. Only clients of which
+    an update was delivered have one."""
     contribution_samples: Whole = 0
     """Validation samples held for each client, out of data.validation_samples, to measure marginal contributions; 0: none are."""
     evaluate_every_rounds: Count | None = None

@@ -25,6 +25,7 @@ from netsim.records.sinks import NoRecorder
 from netsim.simulation import Simulation
 from scenarios.build.accounting import require_accountant
 from scenarios.build.bandwidth import Carried, build_carrier, varies
+from scenarios.build.client_state import check_client_state
 from scenarios.build.devices import filled
 from scenarios.build.doubtful import before_run, lacking_clients, least_s
 from scenarios.build.endless import refuse_endless
@@ -156,6 +157,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         cautions=(
             *before_run(scenario, population, delays, worked, _besides_s(down, up, composed)),
             *lacking_clients(scenario, availability, streams["availability"]),
+            *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),
     )
 

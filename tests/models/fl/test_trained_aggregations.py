@@ -301,6 +301,15 @@ def test_vectors_of_clients_have_a_limit_of_memory():
         learner.aggregate(deliver(3, [2], 2), False)
 
 
+def test_states_of_optimizers_have_the_same_limit():
+    # Adam keeps two moments of 181 parameters.
+    learner = make(optimizer=Adam(learning_rate=0.1), optimizer_state="kept", client_state_bytes=2 * 1448)
+    learner.aggregate(deliver(1, [0, 1], 0), False)
+    learner.aggregate(deliver(2, [1, 0], 1), False)
+    with pytest.raises(MemoryError, match="client_state_bytes = 2896: the vectors that 3 clients keep, of 362 numbers each"):
+        learner.aggregate(deliver(3, [2], 2), False)
+
+
 SGD = Sgd(learning_rate=0.1)
 REFUSED = {
     "adam": ({"aggregation": Scaffold(), "optimizer": Adam(learning_rate=0.1)}, "optimizer.kind"),
