@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ class Stacked(NamedTuple):
     """(steps, n, batch, 3) how each is cropped and flipped."""
 
 
-def stack_batches(batches: list[IntArray], moves: list[IntArray] | None, device: torch.device) -> Stacked:
+def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None, device: torch.device) -> Stacked:
     """The batches (steps, batch) of each client, as `draw_batches` gives them, and `moves` of `augmentation.draw_moves`.
 
     The client with the most steps comes first.

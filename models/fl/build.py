@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from models.fl.options import LearnerOptions, Table
 from models.fl.partition import make_partition
 from models.fl.protocols import Compression
 from models.fl.server_optimizers import SERVER_OPTIMIZERS
+from models.fl.task import Task
 from models.fl.unprotected import Unprotected
 from models.laws.work import WorkPlan
 
@@ -65,15 +67,42 @@ def _network(spec: Table, dataset: Dataset, seed: int) -> nn.Module:
     return module
 
 
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """What protects an update."""
+
+    mechanism: Table
+    """By its "mode" a mechanism of `mechanisms.MECHANISMS`, with its parameters."""
+    unprotected: Unprotected | None = None
+    """What of an update it leaves as it is; None: nothing."""
+
+
+UNPROTECTED = Protection(mechanism={"mode": "none"})
+
+
+def _methods(options: LearnerOptions, protection: Protection, compressions: tuple[Compression, Compression]) -> Methods:
+    return Methods(
+        optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
+        mechanism=_call("mechanism", protection.mechanism, "mode", MECHANISMS, {}),
+        unprotected=protection.unprotected,
+        aggregation=_call("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
+        staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
+        server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
+        local_training=options.local_training if callable(options.local_training) else None,
+        metrics={metric.__name__: metric for metric in options.metrics},
+        compression=compressions[0],
+        down_compression=compressions[1],
+    )
+
+
 def build_learner(
     options: LearnerOptions,
     *,
     clients: int,
     streams: Randomness,
     data_root: Path,
-    mechanism: Table,
+    protection: Protection = UNPROTECTED,
     plan: WorkPlan | None = None,
-    unprotected: Unprotected | None = None,
     compressions: tuple[Compression, Compression] | None = None,
     cached: bool = False,
 ) -> FederatedLearner:
@@ -81,28 +110,16 @@ def build_learner(
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `mechanism` goes by
-    "mode" to `mechanisms.MECHANISMS`; `plan` and `cached` as of `FederatedLearner`; `compressions` are those of updates and
-    of models. Draws are at the addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole
-    process: on a CPU, results are the same bit for bit at the same number.
+    `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `plan` and
+    `cached` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
+    addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
+    are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
             not fit; the message begins with the table and key.
     """
-    up, down = compressions or (NoCompression(), NoCompression())
-    methods = Methods(
-        optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
-        mechanism=_call("mechanism", mechanism, "mode", MECHANISMS, {}),
-        unprotected=unprotected,
-        aggregation=_call("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
-        staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
-        server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
-        local_training=options.local_training if callable(options.local_training) else None,
-        metrics={metric.__name__: metric for metric in options.metrics},
-        compression=up,
-        down_compression=down,
-    )
+    methods = _methods(options, protection, compressions or (NoCompression(), NoCompression()))
     torch.set_num_threads(options.threads or 1)
     dataset = load_dataset(options.data, root=data_root, generator=streams.generator("data"))
     labels = dataset.train_y.numpy().astype(np.int64)
@@ -110,17 +127,8 @@ def build_learner(
     module = _network(options.network, dataset, streams.integer_seed("network"))
     loss = options.loss or ("hinge" if options.network.get("kind") == "svm" else "cross-entropy")
     try:
-        return FederatedLearner(
-            dataset=dataset,
-            partition=shares,
-            network=module,
-            loss=LOSSES[loss](),
-            methods=methods,
-            streams=streams,
-            options=options,
-            plan=plan,
-            cached=cached,
-        )
+        task = Task(dataset=dataset, partition=shares, network=module, loss=LOSSES[loss]())
+        return FederatedLearner(task=task, methods=methods, streams=streams, options=options, plan=plan, cached=cached)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

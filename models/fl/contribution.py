@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ParameterError
-from models.fl.data import Dataset
 from models.fl.evaluation import Randomness, local_sets, measure
-from models.fl.losses import Loss
 from models.fl.options import TrainingOptions
+from models.fl.task import Task
 from models.fl.training import LocalTrainer
 
 MOST_SAMPLES = 10**6
@@ -101,17 +100,11 @@ class Contributions:
 
 
 def on_validation(
-    *,
-    trainer: LocalTrainer,
-    loss: Loss,
-    dataset: Dataset,
-    label_counts: IntArray,
-    streams: Randomness,
-    options: TrainingOptions,
+    *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
 ) -> Contributions | None:
     """Contributions of K clients, each one's models being tested on `contribution_samples`; None where that is 0.
 
-    A client's samples come in the proportions of its labels, `label_counts` (K, labels).
+    A client's samples come in the proportions of its labels.
 
     Raises:
         ValueError: there is no validation set, or none of a client's labels is in it.
@@ -119,13 +112,14 @@ def on_validation(
     samples, batch_statistics = options.contribution_samples, options.batch_statistics == "local"
     if not samples:
         return None
+    dataset = task.dataset
     if not len(dataset.validation_y):
         raise ParameterError("contribution_samples", samples, "there is no validation part; set data.validation_samples")
     if samples > MOST_SAMPLES:
         raise ParameterError("contribution_samples", samples, f"must be at most {MOST_SAMPLES:,} a client")
     labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")
     try:
-        sets = local_sets(labels, label_counts, "own", samples=samples, generator=generator)
+        sets = local_sets(labels, task.label_counts, "own", samples=samples, generator=generator)
     except ValueError as error:
         raise ParameterError("contribution_samples", samples, f"among the validation samples, {error}") from error
     x = dataset.validation_x.to(trainer.device)
@@ -133,7 +127,7 @@ def on_validation(
 
     def error_of(model: Tensor, client: int) -> float:
         rows = torch.from_numpy(sets[client]).to(y.device)
-        right, _ = measure(trainer, model, x[rows], y[rows], loss, batch_statistics)
+        right, _ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
         return 1.0 - float(right.mean())
 
     return Contributions(clients=len(sets), parameters=trainer.parameters, error_of=error_of)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
-from models.fl.data import Dataset
 from models.fl.losses import Loss, bounded_sum, finite_rows
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
+from models.fl.task import Task
 from models.fl.training import LocalTrainer
 
 IntArray = NDArray[np.int64]
@@ -164,21 +164,20 @@ def _whole_shares(share: FloatArray, total: int) -> IntArray:
 class Evaluator:
     """Says when the model is evaluated, and evaluates it: on the whole test set, and on every client's local one.
 
-    `label_counts` (K, labels), the samples of each label that each client holds, say which of the test set it tests on.
+    The samples of each label that a client holds say which of the test set it tests on.
     """
 
     def __init__(
         self,
         *,
         trainer: LocalTrainer,
-        loss: Loss,
-        dataset: Dataset,
-        label_counts: IntArray,
+        task: Task,
         streams: Randomness,
         options: TrainingOptions,
         metrics: Mapping[str, Metric] | None = None,
     ) -> None:
-        self._trainer, self._loss, self._streams = trainer, loss, streams
+        dataset, label_counts = task.dataset, task.label_counts
+        self._trainer, self._loss, self._streams = trainer, task.loss, streams
         self._metrics = dict(metrics or {})
         self._scores: list[Tensor] | None = None
         self._x, self._y = dataset.test_x.to(trainer.device), dataset.targets(dataset.test_y).to(trainer.device)

@@ -10,22 +10,20 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from models.errors import ParameterError
 from models.fl.aggregation import Arrivals, checked_factors, checked_step
 from models.fl.cache import ModelCache
 from models.fl.checks import check_aggregation, check_fresh, check_training
 from models.fl.contribution import on_validation
-from models.fl.data import Dataset
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update
-from models.fl.losses import Loss, LossTally, finite_rows
+from models.fl.losses import LossTally, finite_rows
 from models.fl.memory import is_out_of_memory, roomier
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
+from models.fl.task import Task
 from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
 from models.laws.work import Work, WorkPlan
@@ -93,10 +91,7 @@ class FederatedLearner:
     def __init__(
         self,
         *,
-        dataset: Dataset,
-        partition: list[IntArray],
-        network: nn.Module,
-        loss: Loss,
+        task: Task,
         methods: Methods,
         streams: Randomness,
         options: TrainingOptions,
@@ -104,21 +99,21 @@ class FederatedLearner:
         versions_kept: int = 2,
         cached: bool = False,
     ) -> None:
-        self.data_sizes: IntArray = _sizes(partition)
+        self.data_sizes: IntArray = task.data_sizes
         """(K,) samples of each client."""
-        self.label_counts: IntArray = _label_counts(dataset, partition)
+        self.label_counts: IntArray = task.label_counts
         """(K, labels) how many samples of each label each client holds."""
         self.records_losses = options.client_losses
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
         check_training(methods, options)
-        self._trainer = _trainer(network, dataset, self._device, loss=loss, methods=methods, options=options)
+        self._trainer = _trainer(task, self._device, methods, options)
         self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
-        self._probing = Probing(partition=partition, trainer=self._trainer, loss=loss, streams=streams)
+        self._probing = Probing(partition=task.partition, trainer=self._trainer, loss=task.loss, streams=streams)
         self._work = LocalWork(
-            partition=partition,
+            partition=task.partition,
             work=self.work,
             trainer=self._trainer,
             methods=methods,
@@ -128,18 +123,9 @@ class FederatedLearner:
             probing=self._probing,
         )
         check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
-        self._contributions = on_validation(
-            trainer=self._trainer, loss=loss, dataset=dataset, label_counts=self.label_counts, streams=streams, options=options
-        )
-        self._evaluator = Evaluator(
-            trainer=self._trainer,
-            loss=loss,
-            dataset=dataset,
-            label_counts=self.label_counts,
-            streams=streams,
-            options=options,
-            metrics=methods.metrics,
-        )
+        self._contributions = on_validation(trainer=self._trainer, task=task, streams=streams, options=options)
+        metrics = methods.metrics
+        self._evaluator = Evaluator(trainer=self._trainer, task=task, streams=streams, options=options, metrics=metrics)
         self._best_loss = math.inf if options.keep == "best" else None
         """The lowest test loss so far, where only the best model is kept."""
         self.trained_updates = 0
@@ -391,29 +377,15 @@ class FederatedLearner:
         self._evaluator.forget()
 
 
-def _sizes(partition: list[IntArray]) -> IntArray:
-    """(K,) samples of each client; raises ValueError unless each has one at least."""
-    sizes = np.array([len(part) for part in partition], np.int64)
-    if not len(sizes) or sizes.min() < 1:
-        listed = sizes.tolist()
-        raise ParameterError("partition", listed, "every client needs at least 1", shown=f" = {listed} samples")
-    return sizes
-
-
-def _label_counts(dataset: Dataset, partition: list[IntArray]) -> IntArray:
-    """(K, labels) how many samples of each label each client holds."""
-    labels = dataset.train_y.numpy()
-    return np.stack([np.bincount(labels[part], minlength=dataset.labels) for part in partition])
-
-
 def _trainer(
-    network: nn.Module, dataset: Dataset, device: torch.device, *, loss: Loss, methods: Methods, options: TrainingOptions
+    task: Task, device: torch.device, methods: Methods, options: TrainingOptions
 ) -> LocalTrainer:
-    """What trains copies of `network` on `device`, where the data are then, too."""
+    """What trains copies of the network on `device`, where the data are then, too."""
+    dataset = task.dataset
     x, y = dataset.train_x.to(device), dataset.targets(dataset.train_y).to(device)
     pull = methods.aggregation.correction.pull
     return LocalTrainer(
-        network=network.to(device), loss=loss, optimizer=methods.optimizer, x=x, y=y, options=options, pull=pull
+        network=task.network.to(device), loss=task.loss, optimizer=methods.optimizer, x=x, y=y, options=options, pull=pull
     )
 
 

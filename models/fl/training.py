@@ -22,6 +22,7 @@ from models.fl.client_memory import OptimizerStates
 from models.fl.gradients import Gradients
 from models.fl.initialisation import seeded
 from models.fl.layout import Layout
+from models.fl.local_steps import LocalSteps
 from models.fl.losses import FirstPass, Loss, LossTally, StepLosses
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
@@ -177,27 +178,17 @@ class LocalTrainer:
         self._gradients.training(now=True)
         if self.skips_single:
             batches, moves = self._without_single(batches, moves, first)
-        out = start.clone()
+        steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         in_order, done = list(range(len(batches))), 0
         while done < len(order):
             rows = order[done : done + self._chunk]
             in_place = rows == in_order
-            # Indexed by a list these are copies: nothing has changed where the device turns out too small.
-            part, first_of_rows = tally and tally.fresh(), first and first.fresh(rows)
-            taken = np.zeros(len(rows), np.int64) if states is None else states.steps[rows]
+            # Nothing of the others has changed where the device turns out too small.
+            some = steps.of(rows)
             try:
                 with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
-                    trained, moments = self._train_chunk(
-                        out if in_place else out[rows],
-                        [batches[k] for k in rows],
-                        None if moves is None else [moves[k] for k in rows],
-                        None if states is None else [moment[rows] for moment in states.moments],
-                        taken,
-                        part,
-                        first_of_rows,
-                        None if shift is None else shift[rows],
-                    )
+                    trained, moments = self._train_chunk(out if in_place else out[rows], some)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -207,12 +198,7 @@ class LocalTrainer:
                 continue
             if not in_place:
                 out[rows] = trained
-            if states is not None:
-                states.keep(rows, moments, taken + np.array([len(batches[k]) for k in rows], np.int64))
-            if tally is not None and part is not None:
-                tally.merge(part)
-            if first is not None and first_of_rows is not None:
-                first.merge(rows, first_of_rows)
+            steps.keep(rows, some, moments)
             done += len(rows)
         if not self.layout.all_move:
             out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
@@ -244,27 +230,22 @@ class LocalTrainer:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _train_chunk(
-        self,
-        rows: Tensor,
-        batches: list[IntArray],
-        moves: list[IntArray] | None,
-        moments: list[Tensor] | None,
-        taken: IntArray,
-        tally: LossTally | None,
-        first: FirstPass | None,
-        shift: Tensor | None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        steps, chosen, weights, full, shifts = stack_batches(batches, moves, rows.device)
+    def _train_chunk(self, rows: Tensor, local: LocalSteps) -> tuple[Tensor, list[Tensor]]:
+        """The rows (n, d) of a few clients, changed in place by their steps, and where their optimizers then are."""
+        steps, chosen, weights, full, shifts = stack_batches(local.batches, local.moves, rows.device)
+        taken, shift = local.taken, local.shift
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
         anchor = theta[:, columns].clone() if self._proximal else theta
-        if moments is None:
-            moments = [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
+        moments = (
+            [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
+            if local.states is None
+            else local.states.moments
+        )
         compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
         active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
         each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
-        losses = StepLosses(self._loss, tally, first, stacked=self.vectorised)
+        losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
         # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
         sample = self.input_shape
         memory = self._x.new_empty((chosen[:1].numel(), *sample))

@@ -100,7 +100,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
     if section is None:
         return None
     try:
-        from models.fl.build import build_learner
+        from models.fl.build import Protection, build_learner
     except ImportError as error:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
     mechanism: dict[str, Any] = {"mode": "none"}
@@ -110,7 +110,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
         if privacy.delta is not None:
             mechanism["delta"] = privacy.delta
     # Only a mechanism makes a difference between what is protected and what is not.
-    unprotected = privacy.unprotected if privacy is not None else None
+    protection = Protection(mechanism=mechanism, unprotected=None if privacy is None else privacy.unprotected)
     with learner_refusals(section):
         options = section.options()
         _check_network(options)
@@ -119,9 +119,8 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             _with_own(section),
             clients=scenario.clients.count,
             data_root=data_folder(),
-            mechanism=mechanism,
+            protection=protection,
             plan=plan,
-            unprotected=unprotected,
             streams=streams,
             compressions=build_compressions(scenario),
             cached=scenario.server.caches,

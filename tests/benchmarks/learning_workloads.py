@@ -17,6 +17,7 @@ from models.fl.networks import cnn, mlp, svm
 from models.fl.optimizers import Sgd
 from models.fl.options import DataOptions, TrainingOptions
 from models.fl.partition import equal
+from models.fl.task import Task
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 
@@ -49,10 +50,7 @@ class Workload:
         self.reference = reference
         self.clients, self.a_round, self.steps, self.batch = clients, a_round, steps, batch
         self.learner = FederatedLearner(
-            dataset=dataset,
-            partition=self.parts,
-            network=make(),
-            loss=loss,
+            task=Task(dataset=dataset, partition=self.parts, network=make(), loss=loss),
             streams=Streams(0),
             methods=Methods(optimizer=Sgd(learning_rate=RATE)),
             options=TrainingOptions(batch_size=batch, epochs=steps, max_steps=steps, device=device),

@@ -16,6 +16,7 @@ from models.fl.methods import Methods
 from models.fl.networks import mlp
 from models.fl.optimizers import Adam
 from models.fl.options import TrainingOptions
+from models.fl.task import Task
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 
@@ -36,10 +37,12 @@ def make(
     """A learner of four clients; `named` are methods (fields of `Methods`) and options (fields of `TrainingOptions`)."""
     chosen = {field.name: named.pop(field.name) for field in fields(Methods) if field.name in named}
     return FederatedLearner(
-        dataset=make_data(),
-        partition=np.split(np.arange(100), np.cumsum(SIZES)[:-1]),
-        network=network or mlp((1, 4, 4), 5, seed=1, hidden=[8]),
-        loss=CrossEntropy(),
+        task=Task(
+            dataset=make_data(),
+            partition=np.split(np.arange(100), np.cumsum(SIZES)[:-1]),
+            network=network or mlp((1, 4, 4), 5, seed=1, hidden=[8]),
+            loss=CrossEntropy(),
+        ),
         methods=Methods(optimizer=optimizer or Adam(learning_rate=0.02), mechanism=mechanism or NoMechanism(), **chosen),
         streams=Streams(seed),
         options=TrainingOptions(**{"batch_size": 8, "device": "cpu", **named}),

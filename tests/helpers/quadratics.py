@@ -11,6 +11,7 @@ from models.fl.learner import FederatedLearner
 from models.fl.methods import Methods
 from models.fl.optimizers import Sgd
 from models.fl.options import TrainingOptions
+from models.fl.task import Task
 from netsim.core.streams import Streams
 
 
@@ -46,10 +47,12 @@ def quadratics(*, curvatures, optima, aggregation, rate=0.1, sizes=None, plan=No
     x, y = torch.zeros(len(labels), 1, 1, 1), torch.from_numpy(labels)
     chosen = {} if server_optimizer is None else {"server_optimizer": server_optimizer}
     return FederatedLearner(
-        dataset=Dataset("made", count, x, y, x, y, x[:0], y[:0]),
-        partition=[np.flatnonzero(labels == k) for k in range(count)],
-        network=Point(count),
-        loss=Quadratic(curvatures, optima),
+        task=Task(
+            dataset=Dataset("made", count, x, y, x, y, x[:0], y[:0]),
+            partition=[np.flatnonzero(labels == k) for k in range(count)],
+            network=Point(count),
+            loss=Quadratic(curvatures, optima),
+        ),
         methods=Methods(optimizer=Sgd(learning_rate=rate), aggregation=aggregation, **chosen),
         streams=Streams(0),
         options=TrainingOptions(**{"batch_size": 100, "device": "cpu", **options}),

@@ -19,6 +19,7 @@ from models.fl.methods import Methods
 from models.fl.networks import from_factory, mlp, svm
 from models.fl.optimizers import OPTIMIZERS, Adam, Sgd
 from models.fl.options import TrainingOptions
+from models.fl.task import Task
 from models.fl.training import LocalTrainer
 from netsim.core.streams import Streams
 from tests.helpers.fl_reference import make_optimizer
@@ -102,10 +103,12 @@ def test_losses_by_hand():
     # ln(1 + e^-5), as in the test of the training loss. Client 0 has one sample and two epochs: its second is not counted.
     x, y = torch.full((3, 1, 1, 1), 2.0), torch.zeros(3, dtype=torch.int64)
     learner = FederatedLearner(
-        dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
-        partition=[np.array([0]), np.array([1, 2])],
-        network=svm((1, 1, 1), 2, seed=0),
-        loss=CrossEntropy(),
+        task=Task(
+            dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
+            partition=[np.array([0]), np.array([1, 2])],
+            network=svm((1, 1, 1), 2, seed=0),
+            loss=CrossEntropy(),
+        ),
         streams=Streams(0),
         methods=Methods(optimizer=Sgd(learning_rate=1.0)),
         options=TrainingOptions(batch_size=1, epochs=2, device="cpu"),

@@ -17,6 +17,7 @@ from models.fl.methods import Methods
 from models.fl.networks import svm
 from models.fl.optimizers import Sgd
 from models.fl.options import DataOptions, TrainingOptions
+from models.fl.task import Task
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 
@@ -40,10 +41,7 @@ def as_two_classes(data: Dataset) -> Dataset:
 
 def trained(data: Dataset) -> FederatedLearner:
     learner = FederatedLearner(
-        dataset=data,
-        partition=PARTS,
-        network=svm((1, 8, 8), data.classes, seed=0),
-        loss=SquaredHinge(),
+        task=Task(dataset=data, partition=PARTS, network=svm((1, 8, 8), data.classes, seed=0), loss=SquaredHinge()),
         streams=Streams(3),
         methods=Methods(optimizer=Sgd(learning_rate=0.02), aggregation=ByContribution()),
         options=TrainingOptions(contribution_samples=40, local_test_samples=60, device="cpu"),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models.fl.aggregation import ByContribution
-from models.fl.build import build_learner
+from models.fl.build import Protection, build_learner
 from models.fl.data import Dataset
 from models.fl.learner import FederatedLearner
 from models.fl.losses import LOSS_CEILING, CrossEntropy
@@ -22,6 +22,7 @@ from models.fl.optimizers import Adam, Sgd
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
 from models.fl.robust import TrimmedMean
 from models.fl.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from models.fl.task import Task
 from netsim.core.streams import Streams
 from tests.helpers.fl_reference import draw_passes, flatten, train_one
 from tests.helpers.learners import SIZES, deliver, make, make_data, model
@@ -34,10 +35,12 @@ def test_fedavg_by_hand():
     x = torch.tensor([[[[2.0]]], [[[4.0]]], [[[4.0]]], [[[4.0]]]])
     y = torch.tensor([0, 1, 1, 1])
     learner = FederatedLearner(
-        dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
-        partition=[np.array([0]), np.array([1, 2, 3])],
-        network=svm((1, 1, 1), 2, seed=0),
-        loss=CrossEntropy(),
+        task=Task(
+            dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
+            partition=[np.array([0]), np.array([1, 2, 3])],
+            network=svm((1, 1, 1), 2, seed=0),
+            loss=CrossEntropy(),
+        ),
         streams=Streams(0),
         methods=Methods(optimizer=Sgd(learning_rate=1.0)),
         options=TrainingOptions(batch_size=3, device="cpu"),
@@ -154,10 +157,12 @@ def test_training_loss_by_hand():
 
     def learner(**options):
         return FederatedLearner(
-            dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
-            partition=[np.array([0]), np.array([1, 2, 3])],
-            network=svm((1, 1, 1), 2, seed=0),
-            loss=CrossEntropy(),
+            task=Task(
+                dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
+                partition=[np.array([0]), np.array([1, 2, 3])],
+                network=svm((1, 1, 1), 2, seed=0),
+                loss=CrossEntropy(),
+            ),
             streams=Streams(0),
             methods=Methods(optimizer=Sgd(learning_rate=1.0)),
             options=TrainingOptions(batch_size=1, max_steps=2, device="cpu", **options),
@@ -457,10 +462,12 @@ def test_a_diverged_client_is_refused_and_the_others_count():
     dataset = make_data()
     dataset.train_x[:10] = float("nan")
     learner = FederatedLearner(
-        dataset=dataset,
-        partition=np.split(np.arange(100), np.cumsum(SIZES)[:-1]),
-        network=mlp((1, 4, 4), 5, seed=1, hidden=[8]),
-        loss=CrossEntropy(),
+        task=Task(
+            dataset=dataset,
+            partition=np.split(np.arange(100), np.cumsum(SIZES)[:-1]),
+            network=mlp((1, 4, 4), 5, seed=1, hidden=[8]),
+            loss=CrossEntropy(),
+        ),
         streams=Streams(0),
         methods=Methods(optimizer=Adam(learning_rate=0.02)),
         options=TrainingOptions(batch_size=8, device="cpu"),
@@ -499,6 +506,7 @@ class Config:
             **changes,
         }
         options = {field.name: base.pop(field.name) for field in fields(LearnerOptions) if field.name in base}
+        base["protection"] = Protection(mechanism=base.pop("mechanism"), unprotected=base.pop("unprotected", None))
         return build_learner(LearnerOptions(**{**options, "data": DataOptions(**options["data"])}), **base)
 
 

@@ -1,0 +1,45 @@
+"""What is learned: samples, who holds which of them, a network, and its loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from models.errors import ParameterError
+from models.fl.data import Dataset
+from models.fl.losses import Loss
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task of federated learning. Raises ValueError unless every client has a sample at least."""
+
+    dataset: Dataset
+    partition: list[IntArray]
+    """The numbers of each client's training samples."""
+    network: nn.Module
+    """With the parameters of the first model."""
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        sizes = self.data_sizes
+        if not len(sizes) or sizes.min() < 1:
+            listed = sizes.tolist()
+            raise ParameterError("partition", listed, "every client needs at least 1", shown=f" = {listed} samples")
+
+    @cached_property
+    def data_sizes(self) -> IntArray:
+        """(K,) samples of each client."""
+        return np.array([len(part) for part in self.partition], np.int64)
+
+    @cached_property
+    def label_counts(self) -> IntArray:
+        """(K, labels) how many samples of each label each client holds."""
+        labels = self.dataset.train_y.numpy()
+        return np.stack([np.bincount(labels[part], minlength=self.dataset.labels) for part in self.partition])
