@@ -39,10 +39,20 @@ def annotation_of(target: Any, name: str) -> Any:
     given, names = _given(target, name)
     try:
         one = types.SimpleNamespace(__annotations__={name: given})
-        return typing.get_type_hints(one, names, include_extras=True)[name]
+        return _meant(target, typing.get_type_hints(one, names, include_extras=True)[name])
     except Exception as error:  # whatever the evaluation of the user's text raises
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise HintError(f"is annotated {_shown(given)}, which cannot be read ({told}); {REMEDY}") from error
+
+
+def _meant(target: Any, hint: Any) -> Any:
+    """What a type parameter of a generic parent stands for in the class `target`; any other annotation is itself."""
+    bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
+    for base in bases if isinstance(hint, typing.TypeVar) else ():
+        meant = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
+        if meant.get(hint, hint) is not hint:
+            return meant[hint]
+    return hint
 
 
 def _given(target: Any, name: str) -> tuple[Any, dict[str, Any]]:

@@ -19,7 +19,7 @@ from models.detection.page_hinkley import PageHinkley
 from models.detection.protocols import Detector
 from models.policies.pause import Pause
 from models.policies.pause_brute import PauseBrute
-from models.policies.pause_parameters import PauseParameters, RewardParameters, TailoredAnnealing
+from models.policies.pause_parameters import AnnealingParameters, PauseParameters, RewardParameters, TailoredAnnealing
 from models.policies.protocols import BoolArray, FloatArray, IntArray
 from models.policies.rewards import Rewards, latency_ratio
 from models.policies.sa_pause import SaPause
@@ -123,7 +123,12 @@ def test_absent_clients_are_not_among_the_terms() -> None:
     assert policy.select(view(1, [0] * 4, np.zeros(4, bool))).tolist() == []
 
 
-FAMILY = [Pause, PauseBrute, SaPause, VanillaSaPause]
+FAMILY: list[Callable[..., UcbPolicy]] = [
+    Pause,
+    PauseBrute,
+    partial(SaPause, annealing=TailoredAnnealing()),
+    partial(VanillaSaPause, annealing=AnnealingParameters()),
+]
 
 
 @pytest.mark.parametrize("kind", [Pause, PauseBrute])
@@ -151,14 +156,14 @@ def run(policy: UcbPolicy, rounds: range, counts: IntArray, means_s: FloatArray,
     return played
 
 
-def make(kind: type[UcbPolicy], seed: int = 0, clients: int = 8) -> UcbPolicy:
+def make(kind: Callable[..., UcbPolicy], seed: int = 0, clients: int = 8) -> UcbPolicy:
     sizes = np.random.default_rng(seed).dirichlet(np.full(clients, 3.0))
     schedule = GeometricSchedule(epsilon_total=40.0, eta=0.04)
     return kind(clients=clients, per_round=3, data_sizes=sizes, schedule=schedule)
 
 
-@pytest.mark.parametrize("kind", [Pause, PauseBrute, SaPause, VanillaSaPause])
-def test_unexplored_clients_may_come_in_random_order(kind: type[UcbPolicy]) -> None:
+@pytest.mark.parametrize("kind", FAMILY)
+def test_unexplored_clients_may_come_in_random_order(kind: Callable[..., UcbPolicy]) -> None:
     sizes = np.array([50.0, 40.0, 5.0, 3.0, 2.0])
 
     def first_rounds(seed: int, unexplored: Literal["energy", "random"]) -> list[list[int]]:
@@ -195,14 +200,14 @@ def test_exact_and_enumeration_play_the_same_history() -> None:
 def test_annealing_with_many_steps_plays_nearly_the_optimum() -> None:
     means_s = np.linspace(0.1, 0.9, 8)
     exact = run(make(Pause), range(1, 30), np.zeros(8, np.int64), means_s, seed=1)
-    for kind in (SaPause, VanillaSaPause):
+    for kind in FAMILY[2:]:
         found = run(make(kind), range(1, 30), np.zeros(8, np.int64), means_s, seed=1)
         # 56 sets and 3000 steps: the best one is seen.
         assert found == exact
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-def test_state_in_mid_run_continues_exactly(kind: type[UcbPolicy]) -> None:
+def test_state_in_mid_run_continues_exactly(kind: Callable[..., UcbPolicy]) -> None:
     means_s = np.linspace(0.1, 0.9, 8)
     counts = np.zeros(8, np.int64)
     whole = make(kind)
@@ -277,7 +282,7 @@ def test_a_declared_change_restarts_the_mean_of_that_client_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-def test_a_detector_that_declares_nothing_changes_nothing(kind: type[UcbPolicy]) -> None:
+def test_a_detector_that_declares_nothing_changes_nothing(kind: Callable[..., UcbPolicy]) -> None:
     means_s, sizes = np.linspace(0.1, 0.9, 8), np.random.default_rng(0).dirichlet(np.full(8, 3.0))
     played = []
     for detector in (None, NoDetection):
@@ -299,7 +304,7 @@ def test_estimates_follow_a_change_with_every_detector(make: Callable[[], Detect
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-def test_state_with_detectors_goes_on(kind: type[UcbPolicy]) -> None:
+def test_state_with_detectors_goes_on(kind: Callable[..., UcbPolicy]) -> None:
     def fresh() -> UcbPolicy:
         watch = partial(PageHinkley, drift=0.05, threshold=0.6)
         return kind(clients=6, per_round=2, data_sizes=np.ones(6), schedule=NoSchedule(), detector=watch)
