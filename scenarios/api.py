@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -28,6 +29,7 @@ from scenarios.runs.in_memory import run_in_memory, sweep_in_memory
 from scenarios.runs.plan import Plan
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.unfinished import INTERRUPTED, unfinished
+from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
@@ -124,6 +126,7 @@ def run(
     overwrite: bool = False,
     strict: bool = False,
     event_limit: int | None = None,
+    wall_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Run a scenario and return what came out.
@@ -131,8 +134,9 @@ def run(
     `out` None: in memory, nothing is written; else the folder that the run is written to, as `netsim run` does. `seed`: in place
     of the scenario's. `script`: what acts on the run as it goes (docs/scripts.md), in place of the scenario's. `overwrite`:
     replace an earlier run in `out`. `strict`: treat warnings as errors. `event_limit`: end after so many events, even in
-    mid-round, whatever the clock says. Raises ScenarioError, a ValueError, with nothing written;
-    KeyboardInterrupt: in memory nothing is left, in `out` what `resume` goes on from.
+    mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError.
+    Raises ScenarioError, a ValueError, with nothing written; KeyboardInterrupt and TimeoutError: in memory nothing is left, in
+    `out` what `resume` goes on from.
     """
     tables, name = _tables(scenario)
     study = parse(override(tables, {} if seed is None else {"seed": seed}) | _scripted(script), name)
@@ -142,12 +146,15 @@ def run(
         built = build(study, strict=strict)
     _warn(built.cautions)
     built.simulation.limit_events(event_limit)
+    wall, tell = WallLimit(wall_limit_s), _after_round(study, progress)
     if out is None:
-        done = Run(run_in_memory(built, study, after_round=_after_round(study, progress)))
+        with _timed_out(wall):
+            done = Run(run_in_memory(built, study, after_round=tell, wall=wall))
         _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
         return done
-    summary = written.simulate(built, study, Path(out), overwrite=overwrite, after_round=_after_round(study, progress))
-    return _ended(summary, Path(out), shown=built.cautions)
+    with _timed_out(wall):
+        summary = written.simulate(built, study, Path(out), overwrite=overwrite, after_round=tell, wall=wall)
+        return _ended(summary, Path(out), shown=built.cautions)
 
 
 @_public
@@ -157,12 +164,13 @@ def resume(
     script: ScriptSource | None = None,
     allow_changed_code: bool = False,
     event_limit: int | None = None,
+    wall_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Go on with a run in a folder that was interrupted or killed, from its last checkpoint, as `netsim resume` does.
 
     `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
-    `allow_changed_code`: though the code of your own components is another by now. `event_limit`: as of `run`.
+    `allow_changed_code`: though the code of your own components is another by now. `event_limit`, `wall_limit_s`: as of `run`.
     A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
     """
@@ -170,15 +178,17 @@ def resume(
     if analysis.is_sweep(place):
         raise UserError(f"{folder}: holds a sweep; go on with it by sweep(scenario, out={str(folder)!r}, resume=True)")
     study, _ = unfinished(place)
-    with located(str(folder)):
+    wall = WallLimit(wall_limit_s)
+    with located(str(folder)), _timed_out(wall):
         summary = written.go_on(
             place,
             script=_scripted(script),
             after_round=_after_round(study, progress),
             allow_changed_code=allow_changed_code,
             event_limit=event_limit,
+            wall=wall,
         )
-    return _ended(summary, place)
+        return _ended(summary, place)
 
 
 def _planned(
@@ -216,6 +226,7 @@ def sweep(
     figures: bool = True,
     tables: Iterable[str] = ("rounds",),
     event_limit: int | None = None,
+    wall_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
@@ -224,8 +235,8 @@ def sweep(
     comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
     `jobs`: processes, default all cores. `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or
     "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md).
-    `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run. The rest as for `run`.
-    Raises ScenarioError, a ValueError.
+    `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run; `wall_limit_s`: a run that takes
+    longer fails, and the others go on. The rest as for `run`. Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
@@ -236,8 +247,9 @@ def sweep(
         if progress is not None:
             progress(sum(rounds), most)
 
+    limits: dict[str, Any] = {"event_limit": event_limit, "wall_limit_s": wall_limit_s}
     if out is None:
-        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler, event_limit=event_limit)
+        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler, **limits)
     folder = Path(out)
     written_sweep.sweep(
         planned,
@@ -250,7 +262,7 @@ def sweep(
         scheduler=scheduler,
         send_back=send_back,
         tables=tables,
-        event_limit=event_limit,
+        **limits,
     )
     done = analysis.open_sweep(folder)
     add_comparison(folder, done, done.compare(), formats=("png",) if figures else ())
@@ -323,6 +335,17 @@ def _after_round(study: schema.Scenario, progress: Progress | None) -> Callable[
     if progress is None:
         return None
     return lambda simulation: progress(simulation.server.round, study.rounds)
+
+
+@contextmanager
+def _timed_out(wall: WallLimit) -> Iterator[None]:
+    """Raise TimeoutError in place of KeyboardInterrupt where a run has reached its limit."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not wall.reached:
+            raise
+        raise TimeoutError(str(error) if wall.words in str(error) else f"{wall.words}; {error}") from None
 
 
 def _ended(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = ()) -> Run:

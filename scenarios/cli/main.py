@@ -76,6 +76,14 @@ EventLimit = Annotated[
     int | None, typer.Option("--event-limit", metavar="N", min=1, help="End after N events, whatever the clock says.")
 ]
 
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers to use; local:N starts N processes.")
+]
+WallLimitS = Annotated[
+    float | None,
+    typer.Option("--wall-limit", metavar="S", help="End after S seconds of wall time, as by Ctrl-C; a sweep: every run."),
+]
+
 
 @app.command()
 @command
@@ -85,6 +93,7 @@ def run(
     settings: Settings = None,
     seed: Annotated[int | None, typer.Option(help="The seed, in place of the scenario's.")] = None,
     event_limit: EventLimit = None,
+    wall_limit: WallLimitS = None,
     log: Annotated[
         str | None, typer.Option("--log", metavar="tensorboard", help="Log the rounds for TensorBoard, into the folder.")
     ] = None,
@@ -101,7 +110,9 @@ def run(
         from scenarios.runs.folders import check_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import simulate
+        from scenarios.runs.wall_limit import WallLimit
 
+        wall = WallLimit(wall_limit, may_end_process=True)
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
         folder = out or Path("runs") / study.name
         check_run(folder, overwrite)
@@ -117,8 +128,8 @@ def run(
             shown(simulation)
 
         shown.begin(built.simulation)
-        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs)
-    tell(summary, folder, shown=built.cautions, strict=strict)
+        summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
+    tell(summary, folder, shown=built.cautions, strict=strict, why=wall.words if wall.reached else "interrupted")
 
 
 @app.command()
@@ -127,6 +138,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was cut off.")],
     allow_changed_code: ChangedCode = False,
     event_limit: EventLimit = None,
+    wall_limit: WallLimitS = None,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed, from its last checkpoint."""
@@ -134,7 +146,9 @@ def resume(
     from scenarios.runs.event_log import FILE as EVENTS
     from scenarios.runs.run import go_on
     from scenarios.runs.unfinished import unfinished
+    from scenarios.runs.wall_limit import WallLimit
 
+    wall = WallLimit(wall_limit, may_end_process=True)
     study, state = unfinished(folder)
     if state is None:
         complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
@@ -155,8 +169,9 @@ def resume(
             allow_changed_code=allow_changed_code,
             event_limit=event_limit,
             begin=shown.begin,
+            wall=wall,
         )
-    tell(summary, folder)
+    tell(summary, folder, why=wall.words if wall.reached else "interrupted")
 
 
 @contextmanager
@@ -185,9 +200,7 @@ def sweep(
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds, such as 1,2,3 or 1..10.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers to use; local:N starts N processes.")
-    ] = None,
+    scheduler: Scheduler = None,
     send_back: Annotated[
         bool, typer.Option("--send-back", help="Let results travel back from workers that do not share the folder.")
     ] = False,
@@ -195,6 +208,7 @@ def sweep(
         str, typer.Option("--tables", metavar="LIST", help="Tables of all runs to gather in the folder dataset; none: none.")
     ] = "rounds",
     event_limit: EventLimit = None,
+    wall_limit: WallLimitS = None,
     retries: Annotated[int, typer.Option(min=0, help="How often a run is simulated again whose worker was killed.")] = 2,
     overwrite: Overwrite = False,
     strict: Strict = False,
@@ -230,6 +244,7 @@ def sweep(
             send_back=send_back,
             retries=retries,
             event_limit=event_limit,
+            wall_limit_s=wall_limit,
             tables=() if gathered == "none" else gathered.split(","),
         )
     _compare(folder, *settled)

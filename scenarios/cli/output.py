@@ -72,10 +72,12 @@ def _declared(detections: dict[str, Any]) -> str:
     return text
 
 
-def tell(summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = (), strict: bool = False) -> None:
+def tell(
+    summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = (), strict: bool = False, why: str = "interrupted"
+) -> None:
     """Show how a run ended, and what it is warned of but for what was `shown` before.
 
-    Leaves with code 130 if it ended by an interrupt; `strict`: with code 2 if there are such warnings.
+    Leaves with code 130 if it ended by an interrupt, `why` says by which; `strict`: with code 2 if there are such warnings.
     """
     from scenarios.runs.unfinished import INTERRUPTED
     from scenarios.schema.cautions import cautions_of
@@ -83,7 +85,7 @@ def tell(summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = ()
     out_console.print(summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        complain(f"interrupted after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
+        complain(f"{why} after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
         raise typer.Exit(130)
     before = set(shown)
     warn_of({caution: [] for caution in cautions_of(summary) if caution not in before}, strict=strict)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class _OnCluster:
     sweep: str
     index: int
     every_s: float
+    own_process: ClassVar[bool] = False
 
     def tell(self, rounds: int) -> None:
         last = _TOLD.get(self.sweep, 0.0)

@@ -23,13 +23,14 @@ from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.failures_listed import Failures
 from scenarios.runs.given_tables import given_tables
-from scenarios.runs.interrupts import StopRequest
+from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
 from scenarios.runs.plan import Plan, Planned, unpacked
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import identified, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
+from scenarios.runs.wall_limit import WallLimit
 from scenarios.runs.workers import Board, Killed
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -40,10 +41,16 @@ def _opened(table: Any) -> Iterator[OpenTable]:
     yield TableInMemory(table)
 
 
-def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Simulation], None] | None = None) -> RunInMemory:
+def run_in_memory(
+    built: Built,
+    scenario: Scenario,
+    *,
+    after_round: Callable[[Simulation], None] | None = None,
+    wall: WallLimit | None = None,
+) -> RunInMemory:
     """Run `built`, made of `scenario`, to its end; the tables and the summary are those that `run` writes.
 
-    Memory grows with the number of rounds. An interrupt ends it, and nothing is left. Raises UserError.
+    Memory grows with the number of rounds. An interrupt ends it, and nothing is left; so does the limit `wall`. Raises UserError.
     """
     simulation = built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
@@ -51,8 +58,17 @@ def run_in_memory(built: Built, scenario: Scenario, *, after_round: Callable[[Si
     simulation.record_to(Summing(recorder, totals))
     code = used([], own_code(scenario), 1)
     effort = Effort()
-    with refusing(scenario, simulation), long_lived():
-        simulation.run(after_round=after_round)
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), refusing(scenario, simulation), long_lived():
+
+        def between_rounds(simulation: Simulation) -> None:
+            if after_round is not None:
+                after_round(simulation)
+            stop.check()
+
+        simulation.run(after_round=between_rounds)
+        stop.settle()
+        if stop.asked and not stop.limited:
+            raise KeyboardInterrupt
     simulation.close()
     tables: dict[str, Any] = dict(recorder.tables)
     tables |= given_tables(built, scenario)
@@ -69,15 +85,17 @@ def sweep_in_memory(
     progress: Callable[[list[int]], None] | None = None,
     scheduler: str | None = None,
     event_limit: int | None = None,
+    wall_limit_s: float | None = None,
 ) -> Sweep:
     """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
 
     `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
     or whose worker is killed time and again, is `missing`, with a warning. `event_limit`: every run ends after so many events.
-    Raises UserError where all are missing.
+    `wall_limit_s`: a run that takes longer is missing, too. Raises UserError where all are missing.
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
+    WallLimit(wall_limit_s)  # refuses what is none
     given = objects()
     failures = Failures(None)
     left: dict[int, RunInMemory] = {}
@@ -85,7 +103,7 @@ def sweep_in_memory(
     stop = StopRequest()
 
     def work(index: int) -> _InWorker:
-        return _InWorker(runs[index], given, event_limit)
+        return _InWorker(runs[index], given, event_limit, wall_limit_s)
 
     def lost(index: int, killed: Killed, again: bool) -> None:
         failures.lost(runs[index], killed.reason, again)
@@ -127,25 +145,39 @@ class _InWorker:
     """The classes that only the process knows that asks for it."""
     event_limit: int | None
     """End after so many events."""
+    wall_limit_s: float | None
+    """End after so much wall time."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.given, self.event_limit, self.planned.packed())
+        return _unpacked, (self.given, self.event_limit, self.wall_limit_s, self.planned.packed())
 
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
         """What the run leaves, or what went wrong in it by a mistake of the user's."""
-        planned = self.planned
+        planned, wall = self.planned, WallLimit(self.wall_limit_s, may_end_process=board.own_process)
+        where = f"variant {planned.variant}, seed {planned.seed}"
+
+        def told(simulation: Simulation) -> None:
+            board.tell(simulation.server.round)
+
         try:
             built = build(planned.scenario)
             built.simulation.limit_events(self.event_limit)
-            done = run_in_memory(built, planned.scenario, after_round=lambda simulation: board.tell(simulation.server.round))
+            done = run_in_memory(built, planned.scenario, after_round=told, wall=wall)
         except UserError as error:
-            return f"variant {planned.variant}, seed {planned.seed}: {error}"
+            return f"{where}: {error}"
+        except KeyboardInterrupt:
+            if not wall.reached:
+                raise
+            return f"{where}: {wall.words}; give it more time"
         return done.summary(), done.scenario_text(), done.tables
 
 
 def _unpacked(
-    given: dict[str, Any], event_limit: int | None, planned: tuple[str, str, int, dict[str, Any]]
+    given: dict[str, Any],
+    event_limit: int | None,
+    wall_limit_s: float | None,
+    planned: tuple[str, str, int, dict[str, Any]],
 ) -> _InWorker:
     """The same in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
-    return _InWorker(unpacked(*planned), given, event_limit)
+    return _InWorker(unpacked(*planned), given, event_limit, wall_limit_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,19 @@ class StopRequest:
     """Whether the user has asked for the end."""
 
     asked = False
+    """By the user, or by a limit of wall time."""
+    limited = False
+    """Whether it was by a limit."""
+    settled = False
+    """Whether what was asked for is under way, or the run is at its end."""
     _alarm: threading.Timer | None = None
+    _thread: int | None = None
+    """The thread that is interrupted where no signal can reach the block."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        """Those by which the block can be interrupted, in the main thread."""
+        self._lock = threading.Lock()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if so."""
@@ -25,8 +38,33 @@ class StopRequest:
 
     def settle(self) -> None:
         """What was asked for is under way: from here on only a second request ends it on the spot."""
-        if self._alarm is not None:
-            self._alarm.cancel()
+        with self._lock:
+            self.settled = True
+            if self._alarm is not None:
+                self._alarm.cancel()
+            if self._thread is not None:
+                _interrupt(self._thread, None)
+
+    def limit(self, thread: int) -> bool:
+        """The time is over: as `ask`, of what runs in a `thread`; whether it had not come to its end before."""
+        with self._lock:
+            if self.asked or self.settled:
+                return False
+            self.asked = self.limited = True
+            self._alarm = threading.Timer(GRACE_S, self._insist, [thread])
+            self._alarm.daemon = True
+            self._alarm.start()
+            return True
+
+    def _insist(self, thread: int) -> None:
+        with self._lock:
+            if self.settled:
+                return
+            if self.signals:
+                signal.pthread_kill(thread, self.signals[-1])
+            else:
+                self._thread = thread
+                _interrupt(thread, KeyboardInterrupt)
 
     def ask(self, number: int) -> None:
         """Note the wish; the signal `number` comes again in `GRACE_S` seconds, unless it is settled by then."""
@@ -35,6 +73,12 @@ class StopRequest:
         self._alarm = threading.Timer(GRACE_S, signal.pthread_kill, [threading.main_thread().ident, number])
         self._alarm.daemon = True
         self._alarm.start()
+
+
+def _interrupt(thread: int, error: type[BaseException] | None) -> None:
+    """Raise `error` in a thread, at its next step in Python; None: what was to be raised there, and was not yet, is not."""
+    what = ctypes.py_object() if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
 @contextmanager
@@ -56,6 +100,7 @@ def stop_requests() -> Iterator[StopRequest]:
             # What was started to ignore the signal (nohup, a background job of a script) goes on ignoring it.
             if signal.getsignal(number) != signal.SIG_IGN:
                 before[number] = signal.signal(number, note)
+                request.signals.append(number)
     try:
         yield request
     finally:

@@ -15,6 +15,7 @@ from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.plan import Planned
 from scenarios.runs.run import go_on, run
 from scenarios.runs.unfinished import INTERRUPTED
+from scenarios.runs.wall_limit import WallLimit
 from scenarios.runs.workers import Board
 from scenarios.schema.errors import BooksError, UserError, located
 
@@ -52,24 +53,27 @@ class OneRun:
     """Go on from the checkpoint in its folder."""
     event_limit: int | None = None
     """End after so many events."""
+    wall_limit_s: float | None = None
+    """End after so much wall time."""
 
     def __call__(self, board: Board) -> Done:
         """Simulate it."""
         if board.stopped():
             return Done(stopped=True)
         where = f"variant {self.planned.variant}, seed {self.planned.seed}"
+        wall = WallLimit(self.wall_limit_s, may_end_process=board.own_process)
         try:
             # Processes import the code one after the other, and keep what they have imported.
             with located(where):
                 refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
             if self.out is not None:
-                return Done(stopped=self._simulate(self.out, board))
+                return self._simulate(self.out, board, wall)
             with tempfile.TemporaryDirectory(prefix="netsim-", dir=board.scratch()) as scratch:
                 folder = Path(scratch) / "run"
-                stopped = self._simulate(folder, board)
-                return Done(stopped=stopped, files={} if stopped else sent_back(folder))
+                done = self._simulate(folder, board, wall)
+                return done if done.stopped or done.error else Done(files=sent_back(folder))
         except KeyboardInterrupt:
-            return Done(stopped=True)
+            return _limited(where, wall, "") if wall.reached else Done(stopped=True)
         except UserError as error:
             return Done(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
         except BooksError as error:
@@ -78,8 +82,8 @@ class OneRun:
             text = f"{where}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
             return Done(error=text, trace=traceback.format_exc(), defect=True)
 
-    def _simulate(self, out: Path, board: Board) -> bool:
-        """Whether it was stopped."""
+    def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
+        """It has come to its end, was stopped, or reached the limit."""
 
         def count(simulation: Simulation) -> None:
             board.tell(simulation.server.round)
@@ -89,10 +93,19 @@ class OneRun:
         with freed_at_the_end():
             if self.resume:
                 # Whether the code of the attempt before may be another was asked before any run began.
-                summary = go_on(out, after_round=count, allow_changed_code=True)
+                summary = go_on(out, after_round=count, allow_changed_code=True, wall=wall)
             else:
-                summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit)
-        return bool(summary["ended"] == INTERRUPTED)
+                summary = run(
+                    self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit, wall=wall
+                )
+        if summary["ended"] == INTERRUPTED and wall.reached:
+            where = f"variant {self.planned.variant}, seed {self.planned.seed}"
+            return _limited(where, wall, f" after {summary['rounds']} rounds")
+        return Done(stopped=summary["ended"] == INTERRUPTED)
+
+
+def _limited(where: str, wall: WallLimit, after: str) -> Done:
+    return Done(error=f"{where}: {wall.words}{after}; give it more time, and go on with --resume")
 
 
 @dataclass(frozen=True)

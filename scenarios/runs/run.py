@@ -37,6 +37,7 @@ from scenarios.runs.own_code import latest, own_code, refuse_changed, used
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, version
+from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -56,19 +57,22 @@ def run(
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     event_limit: int | None = None,
+    wall: WallLimit | None = None,
 ) -> dict[str, Any]:
     """Run `scenario` into the folder `out` and return its summary.
 
     Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
     Every `checkpoint_s` seconds of wall time, and then, the state is kept for `go_on`, until the run has come to its end.
-    What it is warned of stands in the summary. `event_limit`: end after so many events.
-    Raises UserError, with nothing written and nothing deleted, for whatever the user
+    What it is warned of stands in the summary. `event_limit`: end after so many events. `wall`: end as by Ctrl-C after so much
+    wall time. Raises UserError, with nothing written and nothing deleted, for whatever the user
     can fix; with `strict` for what is known to be doubtful before it runs, too.
     """
     check_run(Path(out), overwrite)
     built = build(scenario, strict=strict)
     built.simulation.limit_events(event_limit)
-    return simulate(built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s)
+    return simulate(
+        built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s, wall=wall
+    )
 
 
 def simulate(
@@ -80,13 +84,14 @@ def simulate(
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     also: Sequence[str] = (),
+    wall: WallLimit | None = None,
 ) -> dict[str, Any]:
     """As `run`, for a simulation that is built already. `also`: further files that `after_round` writes into the folder."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     given = given_tables(built, scenario)
     files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
-    with stop_requests() as stop, made(out), locked(out):
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), made(out), locked(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
         return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
@@ -120,19 +125,20 @@ def go_on(
     allow_changed_code: bool = False,
     event_limit: int | None = None,
     begin: Callable[[Simulation], None] = lambda simulation: None,
+    wall: WallLimit | None = None,
 ) -> dict[str, Any]:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
     The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
-    scenario's. `event_limit`: end after so many further events. `begin` is told of it before it goes on. Raises
-    UserError, also where the code of the user's own
+    scenario's. `event_limit`: end after so many further events. `begin` is told of it before it goes on.
+    `wall`: as of `run`, from now on. Raises UserError, also where the code of the user's own
     components is another by now, unless `allow_changed_code` (the summary then says so), and where a script does otherwise than
     it did before the checkpoint.
     """
     folder = Path(out)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not the folder of a run")
-    with stop_requests() as stop, locked(folder):
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), locked(folder):
         scenario, state = unfinished(folder)
         if script:
             scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
@@ -202,7 +208,7 @@ def _simulate(
         with suppress(OSError):  # all that counts is written
             marker.remove(UNFINISHED)
     refuse_unbalanced(told["books"], out)
-    if stop.asked and how != INTERRUPTED:
+    if stop.asked and not stop.limited and how != INTERRUPTED:
         raise KeyboardInterrupt(f"the run had come to its end, and its results are complete: {out}")
     return told
 

@@ -24,6 +24,7 @@ from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
 from scenarios.runs.plan import Plan, Planned, further, plan, with_grid
+from scenarios.runs.wall_limit import WallLimit
 from scenarios.runs.workers import Killed, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
@@ -45,6 +46,7 @@ def sweep(
     send_back: bool = False,
     tables: Iterable[str] = (),
     event_limit: int | None = None,
+    wall_limit_s: float | None = None,
 ) -> Path:
     """Run all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
 
@@ -55,12 +57,13 @@ def sweep(
     its identity, see `identity`), those cut off go on from their last checkpoint. Where the code of the user's own components is
     another than theirs, that is refused, unless `allow_changed_code`.
     `event_limit`: every run ends after so many events; where an attempt goes on, such runs are simulated again.
-    `tables` of all runs are gathered into one data set (see `dataset`).
-    A run that goes wrong keeps no other from its end; it is told when all have ended. One whose worker is killed is simulated
-    again, at most `retries` times. `progress` is called some times a second with the rounds done of every run. Interrupted
-    (KeyboardInterrupt), the sweep keeps the runs that are complete, and `sweep.json` lists these. Raises UserError: before any
-    run with nothing written and nothing deleted, for whatever the user can fix; DefectError where netsim itself failed.
+    `wall_limit_s`: a run that takes longer is told as failed, and can be gone on with. `tables` of all runs are gathered into one
+    data set (see `dataset`). A run that goes wrong keeps no other from its end; it is told when all have ended. One whose worker
+    is killed is simulated again, at most `retries` times. `progress` is called some times a second with the rounds done of every
+    run. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and `sweep.json` lists these. Raises
+    UserError: before any run with nothing written and nothing deleted, for what users can fix; DefectError where netsim failed.
     """
+    WallLimit(wall_limit_s)  # refuses what is none
     folder = Path(out)
     paths = [p.path for p in planned.runs]
     for p in planned.one_each:
@@ -73,7 +76,7 @@ def sweep(
         _try_learners(workers, planned.runs)
         with made(folder), locked(folder):
             check_sweep(folder, overwrite or resume, paths)  # another process may have begun a sweep there since
-            under_way = _UnderWay(planned, folder, workers, send_back, event_limit)
+            under_way = _UnderWay(planned, folder, workers, send_back, event_limit, wall_limit_s)
             workers.require(folder)
             under_way.open(resume, allow_changed_code)
             with stop_requests() as stop, watching(workers, progress, stop):
@@ -94,9 +97,17 @@ def sweep(
 class _UnderWay:
     """A sweep, from what an earlier attempt left of it to the list of what is complete."""
 
-    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, event_limit: int | None) -> None:
+    def __init__(
+        self,
+        planned: Plan,
+        folder: Path,
+        workers: Workers,
+        send_back: bool,
+        event_limit: int | None,
+        wall_limit_s: float | None,
+    ) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
-        self._send_back, self._event_limit = send_back, event_limit
+        self._send_back, self._event_limit, self._wall_limit_s = send_back, event_limit, wall_limit_s
         self._wanted: dict[int, Wanted] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
@@ -165,7 +176,8 @@ class _UnderWay:
             wanted = self._wanted[index]
             out = None if self._send_back else self._folder / wanted.planned.path
             resume = index in self._cut_off and out is not None
-            return OneRun(wanted.planned, wanted.code, out, resume=resume, event_limit=self._event_limit)
+            limits: dict[str, Any] = {"event_limit": self._event_limit, "wall_limit_s": self._wall_limit_s}
+            return OneRun(wanted.planned, wanted.code, out, resume=resume, **limits)
 
         def lost(index: int, killed: Killed, again: bool) -> None:
             planned = self._wanted[index].planned

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -34,6 +34,9 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 
 class Board(Protocol):
     """What a run tells while it is under way, and is told; it goes to the worker with the run."""
+
+    own_process: bool
+    """Whether the process in which the run is simulated is there for it alone while it lasts."""
 
     def tell(self, rounds: int) -> None:
         """So many rounds are done."""
@@ -88,6 +91,8 @@ class Workers(Protocol):
 
 
 class _InMemory:
+    own_process = False
+
     def __init__(self, counts: Any, index: int) -> None:
         self._counts, self._index = counts, index
 
@@ -144,6 +149,7 @@ class _InFile:
 
     file: str
     index: int
+    own_process: ClassVar[bool] = True
 
     def tell(self, rounds: int) -> None:
         _counts(self.file)[self.index] = rounds

@@ -1,0 +1,62 @@
+"""A limit of the wall time that a run may take: at its end the run stops as by Ctrl-C, whatever it is at."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scenarios.runs.interrupts import GRACE_S, StopRequest
+from scenarios.schema.errors import UserError
+
+END_S = 30.0
+"""How long after that a process that does not stop is ended, where it is for one run alone."""
+
+
+class WallLimit:
+    """So many seconds of wall time for simulating a run, or for what is left of one that goes on; None: as long as it takes."""
+
+    def __init__(self, most_s: float | None = None, *, may_end_process: bool = False) -> None:
+        """`may_end_process`: the process is there for the run alone, and may end with it. Raises UserError."""
+        if most_s is not None and not 0 < most_s <= threading.TIMEOUT_MAX:
+            raise UserError(f"--wall-limit (wall_limit_s) = {most_s!r}: must be a number of seconds > 0")
+        self._most_s, self._may_end = most_s, may_end_process
+        self.reached = False
+        """Whether the time was over before the run was."""
+
+    @property
+    def words(self) -> str:
+        """Why the run ended, where the limit was reached."""
+        return f"the wall limit of {self._most_s:g} s was reached"
+
+    @contextmanager
+    def over(self, stop: StopRequest) -> Iterator[None]:
+        """Stop what the block simulates, by `stop`, once the time has passed.
+
+        That is as a round closes, or after `GRACE_S` seconds wherever it is; raises KeyboardInterrupt there. What does not stop
+        for another `END_S` ends with the process, and goes on from its last checkpoint.
+        """
+        if self._most_s is None:
+            yield
+            return
+        most_s, ended, thread = self._most_s, threading.Event(), threading.get_ident()
+
+        def watch() -> None:
+            if ended.wait(most_s) or not stop.limit(thread):
+                return
+            self.reached = True
+            if self._may_end and not ended.wait(GRACE_S + END_S) and not stop.settled:
+                os.write(2, f"{self.words}, and the run does not stop: the process ends; go on from its checkpoint\n".encode())
+                os._exit(130)
+
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self.reached:
+                told = f"; {error}" if str(error) else ""
+                raise KeyboardInterrupt(f"{self.words}{told}") from error
+            raise
+        finally:
+            ended.set()
