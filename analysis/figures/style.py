@@ -126,7 +126,21 @@ def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[A
     handles, labels = [line for line, _ in lines], [label for _, label in lines]
     if handles or shown:
         _legend(figure, handles, labels, shown, look)
+    if look.width_in is not None:
+        _fold_labels(figure)
     add_note(figure, "; ".join(words for words in (note, hidden_words(figure, lines)) if words), look=look)
+
+
+def _fold_labels(figure: ShownFigure) -> None:
+    """Labels of x axes in as many rows as keep them below their own panels and within the figure, where these are narrow."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    for axes in figure.axes:
+        label, text = axes.xaxis.label, axes.get_xlabel()
+        wide, room = label.get_window_extent().width, axes.get_window_extent().width
+        if text and wide > room:
+            label.set_text(fill(text, max(8, int(len(text) * room / wide))))
 
 
 def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], title: str, look: Look) -> None:

@@ -207,6 +207,19 @@ def test_a_look_is_what_it_says(tmp_path: Path) -> None:
     assert untitled.heading == "Privacy leak"
 
 
+def test_labels_of_narrow_panels_are_folded(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a")
+    plain = draw(run, "latency")
+    assert plain.axes[1].get_xlabel() == "share of rounds at or below"
+    for width_in in (3.5, 5.0):
+        figure = draw(run, "latency", look=Look(width_in=width_in, height_in=3.2))
+        figure.draw_without_rendering()
+        assert figure.axes[1].get_xlabel().count("\n") > 0
+        assert figure.axes[1].get_xlabel().replace("\n", " ") == "share of rounds at or below"
+        assert figure.axes[1].xaxis.label.get_window_extent().x1 <= figure.bbox.x1
+        assert figure.axes[0].get_xlabel() == plain.axes[0].get_xlabel()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
