@@ -251,6 +251,23 @@ def test_arrows_lead_from_the_round_to_the_download_and_from_a_delivery_to_its_r
     assert all((e["pid"], e["tid"]) == (1, 0) for e in (*models, *updates))
 
 
+def test_arrows_lead_from_the_sender_of_a_message_to_its_receiver(tmp_path: Path) -> None:
+    tables = WORLDS["slots"]()
+    run(parse(tables | {"peers": tables["peers"] | {"channel": {"kind": "bernoulli", "success": 0.7}}}), tmp_path / "run")
+    opened = open_run(tmp_path / "run")
+    write_trace(opened, tmp_path / "trace.json")
+    arrows: dict[int, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for event in events_of(tmp_path / "trace.json"):
+        if event["ph"] in "sf" and event["cat"] == "message":
+            arrows[event["id"]][event["ph"]] = event
+    found = sorted((both["s"]["tid"], both["f"]["tid"], round(both["f"]["ts"] - both["s"]["ts"], 3)) for both in arrows.values())
+    rows = opened.messages
+    arrived = rows[rows["outcome"] == "delivered"]
+    assert 0 < len(arrived) < len(rows)
+    took_us = ((arrived["end_s"] - arrived["sent_s"]) * 1e6).round(3)
+    assert found == sorted(zip(arrived["source"], arrived["target"], took_us, strict=True))
+
+
 def test_values_are_written_as_json_wants_them() -> None:
     table = pa.table(
         {
