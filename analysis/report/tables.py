@@ -111,14 +111,22 @@ def difference_table(source: Sweep | Comparison) -> Table:
     return terminal_table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
 
 
+_DECIDED = ("agreed_s", "disagreement", "messages", "message_bytes")
+"""What the consensus phase of clients that decide among themselves is told by, in four columns."""
+
+
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
     """Those asked for, or the first that there are; ages before other regrets, since who measures them studies them.
 
-    So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last.
+    So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last. Of clients that decide
+    among themselves, and train nothing, it is when they agree, whether they do, and what that takes.
     """
     shown = comparison.shown()
+    decided = tuple(name for name in _DECIDED if name in shown)
     if comparison.asked:
         return shown
+    if decided and not comparison.has("final_accuracy"):
+        return decided
     ages = ("aoi_regret", "cumulated_age_variance")
     last = () if comparison.has("target_j") else ("target_bytes",)
     order = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from analysis.studies.timing import (
     timing_study,
 )
 from analysis.sweeps import Sweep, open_sweep
+from scenarios.cli.main import main
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
@@ -147,6 +149,18 @@ def test_tables_and_figure(study: Sweep, tmp_path: Path) -> None:
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2}
     heights = [np.asarray(line.get_ydata()) for line in drawn.values()]
     assert any(np.allclose(height, [p.consensus.mean for p in points if p.start == "at agreement"]) for height in heights)
+
+
+def test_a_comparison_tells_of_agreement(
+    study: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["netsim", "compare", str(study.path)])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    printed = capsys.readouterr().out
+    for head in ("agreement", "disagreement", "messages", "(kB)"):
+        assert head in printed
+    assert "(1/s)" not in printed
 
 
 def test_without_zero_time_there_is_no_answer(study: Sweep) -> None:
