@@ -330,6 +330,10 @@ class FederatedLearner:
         statistics = self._work.memory.statistics if self._work.local_statistics else None
         return self._probing.losses(self._versions.model, clients, round, samples, statistics)
 
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """(n,) accuracy of the present model on these clients' local test sets, in the proportions of each one's labels."""
+        return self.opinions("own")[clients]
+
     def opinions(self, local: LocalTest) -> FloatArray:
         """(K,) accuracy of the present model on every client's local test set, in [0, 1] (client analytics' opinions).
 

@@ -56,6 +56,8 @@ class Probed(Protocol):
     def loss(self) -> FloatArray: ...
     @property
     def elapsed_s(self) -> FloatArray: ...
+    @property
+    def accuracy(self) -> FloatArray | None: ...
 
 
 class Outcome(Protocol):
@@ -108,6 +110,8 @@ class AsksNobody:
     asks_again = False
     may_select_nobody = False
     probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    tests = False
+    tests_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
     def restarts(self) -> list[tuple[int, int]]:

@@ -4,13 +4,15 @@ Before the first round every client makes `sync_rounds` updates that are thrown 
 `timeout_s`, and one whose mean reaches it is never selected. By their mean latencies clients are split into tiers, the fastest
 first. Static: a tier is drawn with fixed probabilities, then m of its clients uniformly. Adaptive: every I rounds, unless the
 tier last selected has become better, the tiers with credits are ranked and the worst gets the greatest probability, P_i = (q - i)
-/ (q (q - 1)/2) for rank i = 1..q; selecting a tier takes one of its credits. The paper ranks tiers by the accuracy on test data
-of their own, which its clients would have to measure; here it is by the mean loss that clients last reported.
+/ (q (q - 1)/2) for rank i = 1..q; selecting a tier takes one of its credits. Tiers are ranked by the mean accuracy of the present
+model that their clients find on test data of their own, for which they are asked. `measure = "loss"` goes by the losses that came
+last with updates instead, for which nobody is asked.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -52,11 +54,18 @@ class RankingParameters:
         Literal["paper", "shifted"],
         Doc("Adaptive: by the paper the best tier gets 0; shifted: (q - i + 1) / (q (q + 1)/2), as in public code."),
     ] = "paper"
+    measure: Annotated[
+        Literal["accuracy", "loss"],
+        Doc("Adaptive: tiers are ranked by the accuracy that clients are asked for, or by losses that came with updates."),
+    ] = "accuracy"
+    tested: Annotated[int | None, Doc("Adaptive: clients of each tier that are asked at a ranking; absent: all.")] = None
 
     def __post_init__(self) -> None:
-        for name, value in {"interval": self.interval, "credits": self.credits}.items():
+        for name, value in {"interval": self.interval, "credits": self.credits, "tested": self.tested}.items():
             if value is not None:
                 check_at_least(name, value, 1)
+        if self.measure not in ("accuracy", "loss"):
+            raise ParameterError("measure", self.measure, "must be accuracy or loss")
         if self.weights not in ("paper", "shifted"):
             raise ParameterError("weights", self.weights, "must be paper or shifted")
 
@@ -65,11 +74,14 @@ class Tifl(AsksNobody):
     """Selects m clients of the tier drawn for the round; where it has too few, the next slower ones fill up, then faster ones."""
 
     needs_updates = False
-    needs_losses: bool = True
-    """Of an object: whether it is adaptive."""
+    needs_losses: bool = False
+    """Of an object: whether it ranks tiers by them."""
     probes = True
     question: ClassVar[str] = "profile"
     asks_again = True
+    tests: bool = False
+    """Whether it has asked for accuracies last."""
+    tests_where: ClassVar[Mapping[str, tuple[str, ...]]] = {"probabilities": ("adaptive",), "measure": ("accuracy",)}
 
     def __init__(
         self,
@@ -98,7 +110,9 @@ class Tifl(AsksNobody):
             raise ParameterError("split", split, "must be equal-count or equal-width")
         self._clients, self._per_round, self._tiers = clients, per_round, tiers
         self._timeout_s, self._sync_rounds, self._split = timeout_s, sync_rounds, split
-        self._adaptive = self.needs_losses = probabilities == "adaptive"
+        self._adaptive = probabilities == "adaptive"
+        self._by_losses, self._tested = ranking.measure == "loss", ranking.tested
+        self.needs_losses = self._adaptive and self._by_losses
         self._interval = tiers if ranking.interval is None else ranking.interval
         self._shifted = ranking.weights == "shifted"
         self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _static(probabilities, tiers)
@@ -109,17 +123,28 @@ class Tifl(AsksNobody):
         """(K,) the tier of each client, from 0, the fastest; -1: never selected, or not known yet."""
         self._loss: FloatArray = np.full(clients, np.nan)
         self._before: FloatArray = np.full(tiers, np.nan)
-        """(tiers,) mean losses at the last ranking."""
+        """(tiers,) the figures of the last ranking, greater is better."""
         self._last_tier = -1
 
     def probe(self, view: View) -> IntArray:
-        """Before the first round, everyone, `sync_rounds` times."""
-        if self._profiled and self._profiled <= self._sync_rounds and len(view.probed.clients):
+        """Before the first round, everyone, `sync_rounds` times; then, before a ranking by accuracy, clients of every tier."""
+        self.tests = False
+        if 0 < self._profiled <= self._sync_rounds and len(view.probed.clients):
             self._learn(view)
-        if self._profiled >= self._sync_rounds:
+        if self._profiled < self._sync_rounds:
+            self._profiled += 1
+            return np.flatnonzero(view.selectable)
+        if not self._due(view.round) or self._by_losses or len(view.probed.clients):
             return np.zeros(0, np.int64)
-        self._profiled += 1
-        return np.flatnonzero(view.selectable)
+        self.tests = True
+        able = view.selectable & (self.tier_of >= 0)
+        if self._tested is None:
+            return np.flatnonzero(able)
+        drawn = [uniform_draws(able & (self.tier_of == tier), self._tested, view.rng) for tier in range(self._tiers)]
+        return np.sort(np.concatenate(drawn))
+
+    def _due(self, round: int) -> bool:
+        return self._adaptive and (round - 1) % self._interval == 0
 
     def _learn(self, view: View) -> None:
         """One profiling round is over."""
@@ -130,12 +155,13 @@ class Tifl(AsksNobody):
         if self._profiled == self._sync_rounds:
             mean_s, width = self._sum_s / self._sync_rounds, self._split == "equal-width"
             self.tier_of = tiers_of(mean_s, self._tiers, self._timeout_s, width=width, rng=view.rng)
+            self._profiled += 1  # what clients answer from now on is something else
 
     def select(self, view: View) -> IntArray:
         """min(m, selectable) clients, ascending; shape (n,). Where all are silent in profiling, uniformly."""
         able, rng = view.selectable, view.rng
-        if self._adaptive and (view.round - 1) % self._interval == 0:
-            self._rank()
+        if self._due(view.round):
+            self._rank(*(self._losses() if self._by_losses else _answers(view)))
         tier = self._drawn(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
@@ -156,19 +182,25 @@ class Tifl(AsksNobody):
             share = (left if left.any() else there if there.any() else np.ones(self._tiers)).astype(np.float64)
         return int(rng.choice(self._tiers, p=share / share.sum()))
 
-    def _rank(self) -> None:
-        """New probabilities, unless the tier last selected has become better since the last time."""
-        known = ~np.isnan(self._loss) & (self.tier_of >= 0)
-        counts = np.bincount(self.tier_of[known], minlength=self._tiers)
-        sums = np.bincount(self.tier_of[known], weights=self._loss[known], minlength=self._tiers)
+    def _losses(self) -> tuple[IntArray, FloatArray]:
+        """Who has reported a loss, and the negative of the last."""
+        known = np.flatnonzero(~np.isnan(self._loss))
+        return known, -self._loss[known]
+
+    def _rank(self, clients: IntArray, figures: FloatArray) -> None:
+        """New probabilities by the `figures` (n,) of `clients` (n,), unless the tier last selected is better than at the last
+        ranking."""
+        placed = self.tier_of[clients] >= 0
+        tiers, figures = self.tier_of[clients[placed]], figures[placed]
+        counts = np.bincount(tiers, minlength=self._tiers)
         with np.errstate(invalid="ignore", divide="ignore"):
-            now = sums / counts
+            now = np.bincount(tiers, weights=figures, minlength=self._tiers) / counts
         before, self._before = self._before, now
         last = self._last_tier
-        if last < 0 or now[last] < before[last] or np.isnan(now[last]):
+        if last < 0 or now[last] > before[last] or np.isnan(now[last]):
             return
-        # The greatest loss first; a tier that has reported nothing counts as the worst.
-        ranked = [int(tier) for tier in np.argsort(-np.nan_to_num(now, nan=math.inf), kind="stable") if self._credits[tier] > 0]
+        # The least figure first; a tier of which nothing is known counts as the worst.
+        ranked = [int(tier) for tier in np.argsort(np.nan_to_num(now, nan=-math.inf), kind="stable") if self._credits[tier] > 0]
         self._share = np.zeros(self._tiers)
         if ranked:
             self._share[ranked] = adaptive_shares(len(ranked), shifted=self._shifted)
@@ -196,6 +228,15 @@ class Tifl(AsksNobody):
         self.tier_of = np.array(state["tier_of"], np.int64)
         self._share, self._credits = np.array(state["share"]), np.array(state["credits"])
         self._before = np.array(state["before"])
+
+
+def _answers(view: View) -> tuple[IntArray, FloatArray]:
+    """Who has answered with an accuracy, and which."""
+    probed = view.probed
+    if probed.accuracy is None:
+        return np.zeros(0, np.int64), np.zeros(0)
+    told = probed.answered & ~np.isnan(probed.accuracy)
+    return probed.clients[told], probed.accuracy[told]
 
 
 def tiers_of(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, rng: np.random.Generator) -> IntArray:

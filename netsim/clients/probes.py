@@ -7,6 +7,7 @@ changes no update. What is computed is an evaluation; nothing is released that p
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simpy.events import Event
@@ -25,28 +26,36 @@ if TYPE_CHECKING:
 _JOULES = ("compute_j", "send_j", "receive_j")
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that clients are asked."""
+
+    medium: Medium
+    """The links, with the draws, sizes and durations of its probes."""
+    evaluated: IntArray | None
+    """(K,) samples that each client evaluates; None: nobody knows."""
+
+
 class Probes:
     """Asks clients of `pool`, all at once, and waits until each has answered or failed, at most `deadline_s` seconds.
 
-    `medium`: the pool's links, with the draws, sizes and durations of probes. `evaluated` (K,): samples that each client
-    evaluates; None: nobody knows. Who has not answered by the deadline is told to stop: its probe is late. `repeat` is told how
-    often clients were asked in the round before, so that their draws differ. Raises ValueError for a deadline that is not > 0.
+    `asking`: what they are asked; `testing`: what they are where they are to test the model, None: they never are. Who has not
+    answered by the deadline is told to stop: its probe is late. `repeat` is told how often clients were asked in this round
+    before, so that draws differ. Raises ValueError for a deadline that is not > 0.
     """
 
     def __init__(
         self,
         *,
         pool: ClientPool,
-        medium: Medium,
-        evaluated: IntArray | None,
+        asking: Question,
+        testing: Question | None = None,
         deadline_s: float | None = None,
         repeat: Callable[[int], None] = lambda times: None,
     ) -> None:
         if deadline_s is not None and not deadline_s > 0:
             raise ParameterError("deadline_s", deadline_s, "must be > 0 seconds")
         self.pool = pool
-        self.medium = medium
-        self.evaluated = evaluated
         self.deadline_s = deadline_s
         self._repeat = repeat
         self.under_way: dict[int, Update] = {}
@@ -59,35 +68,77 @@ class Probes:
         """Probes ended so far."""
         self.joules = dict.fromkeys(_JOULES, 0.0)
         """What probes have drawn, by column, where energy is counted."""
-        self.life = UpdateLifecycle(
-            clock=pool.clock,
-            medium=medium,
-            accountant=NoAccountant(),
-            find=lambda client: self.under_way[client],
-            energy=pool.energy,
-        )
-        self.life.takes_all = True
-        self.life.on_end = self._ended
+        self._questions = [asking] if testing is None else [asking, testing]
+        self._lives = [self._life(question) for question in self._questions]
+        self._present = 0
+        """Which of the questions is asked, or was last."""
         self._over: Event | None = None
         self._due_s = 0.0
         self._alarm_set = False
         pool.probes = self
         self._share_turns()
 
+    def _life(self, question: Question) -> UpdateLifecycle:
+        pool = self.pool
+        life = UpdateLifecycle(
+            clock=pool.clock,
+            medium=question.medium,
+            accountant=NoAccountant(),
+            find=lambda client: self.under_way[client],
+            energy=pool.energy,
+        )
+        life.takes_all = True
+        life.on_end = self._ended
+        return life
+
+    @property
+    def tests(self) -> bool:
+        """Whether clients are asked to test the model, or were last."""
+        return self._present > 0
+
+    @property
+    def medium(self) -> Medium:
+        """Of what is asked, or was last."""
+        return self._questions[self._present].medium
+
+    @property
+    def evaluated(self) -> IntArray | None:
+        """(K,) samples that each client evaluates for that; None: nobody knows."""
+        return self._questions[self._present].evaluated
+
+    @property
+    def life(self) -> UpdateLifecycle:
+        """Of what is asked, or was last."""
+        return self._lives[self._present]
+
+    @property
+    def bytes_down(self) -> int:
+        """Sent to clients so far."""
+        return sum(life.bytes_down for life in self._lives)
+
+    @property
+    def bytes_up(self) -> int:
+        """Sent by clients so far."""
+        return sum(life.bytes_up for life in self._lives)
+
     def _share_turns(self) -> None:
         """Probes and updates wait in one queue: whose turn it is may be either."""
-        mine, others = self.life, self.pool.life
+        others = self.pool.life
 
         def turn(sender: Update, now: float) -> None:
-            (mine if sender.client in self.under_way else others).transmit(sender, now)
+            (self.life if sender.client in self.under_way else others).transmit(sender, now)
 
-        mine.turn = others.turn = turn
+        for life in (*self._lives, others):
+            life.turn = turn
 
-    def ask(self, round: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, list[Update]]:
+    def ask(
+        self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
+    ) -> Generator[Any, Any, list[Update]]:
         """Probe `clients` (n,), who are present and not busy, in `round`, where that was done `times` times before.
 
-        Returns their probes, ended, in the same order.
+        `test`: they are asked to test the model. Returns their probes, ended, in the same order.
         """
+        self._present = int(test)
         self._repeat(times)
         pool, now = self.pool, self.pool.clock.now
         departures = pool.presence.next_change_s[clients].tolist()
@@ -164,11 +215,10 @@ class Probes:
 
     def state_dict(self) -> State:
         """Counts: at the close of a round nobody is being asked."""
-        life = self.life
-        counts = {"started": self.started, "uploads": life.uploads, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up}
-        return counts | {"ended": dict(self.ended), "joules": dict(self.joules)}
+        lives = [{"uploads": life.uploads, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up} for life in self._lives]
+        return {"started": self.started, "lives": lives, "ended": dict(self.ended), "joules": dict(self.joules)}
 
     def load_state_dict(self, state: State) -> None:
-        life = self.life
         self.started, self.ended, self.joules = state["started"], dict(state["ended"]), dict(state["joules"])
-        life.uploads, life.bytes_down, life.bytes_up = state["uploads"], state["bytes_down"], state["bytes_up"]
+        for life, counts in zip(self._lives, state["lives"], strict=True):
+            life.uploads, life.bytes_down, life.bytes_up = counts["uploads"], counts["bytes_down"], counts["bytes_up"]

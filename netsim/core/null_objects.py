@@ -39,6 +39,10 @@ class NoLearner(_Stateless):
         """Nobody can know."""
         return np.full(len(clients), np.nan)
 
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """There is no model."""
+        return np.full(len(clients), np.nan)
+
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         return None
 

@@ -248,6 +248,12 @@ class SelectionPolicy(Stateful, Protocol):
     probes_where: Mapping[str, tuple[str, ...]] = {}
     """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
 
+    tests: bool = False
+    """Whether what `probe` has just asked for is not the `question`, but the accuracy of the present model on test data of the
+    client's own."""
+    tests_where: Mapping[str, tuple[str, ...]] = {}
+    """Parameters and those of their values with which it may ask for that; of the class likewise. Empty: never."""
+
     restarts: Sequence[tuple[int, int]] = ()
     """(round, client) of every change of a client's latency that it declared so far, in order."""
 
@@ -358,6 +364,9 @@ class Learner(Stateful, Protocol):
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """(n,) mean loss of the present model on the clients' own samples, or on so many of each, drawn at (`round`, client)."""
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """(n,) accuracy of the present model on test data of the clients' own, in [0, 1]; NaN where nothing is trained."""
 
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every round by a server that lets updates outlast it."""

@@ -96,6 +96,9 @@ class Probed:
     """(d,) mean loss of the present model on the client's samples; NaN where it did not answer, and where nothing is trained."""
     elapsed_s: FloatArray
     """(d,) from sending the model to the arrival of the answer; NaN where it did not answer."""
+    accuracy: FloatArray | None = None
+    """(d,) accuracy of the present model on test data of the client's own, NaN where it did not answer; None: that was not
+    asked for."""
 
     @classmethod
     def nobody(cls) -> Probed:

@@ -104,7 +104,7 @@ class PolicyDispatch:
         view = RoundView(number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
         asked, times = check_probe(self.policy.probe(view), idle), 0
         while len(asked):
-            self._probed = yield from self._probing.ask(number, asked, self.learner.version, times)
+            self._probed = yield from self._probing.ask(number, asked, self.learner.version, times, self.policy.tests)
             if not self.policy.asks_again:
                 break
             times, idle = times + 1, pool.selectable(busy_too=False)

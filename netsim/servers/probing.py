@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from netsim.clients.probes import Probes
     from netsim.clients.update import Update
     from netsim.core.clock import Clock
-    from netsim.core.protocols import FloatArray, IntArray, Learner, State
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, State
 
 _NAN = float("nan")
 
@@ -49,9 +49,11 @@ class Probing(Instrument, ABC):
         self._before = (0, 0)
 
     @abstractmethod
-    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
+    def ask(
+        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
+    ) -> Generator[Any, Any, Probed]:
         """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
-        `times`: how often that was done before in this round."""
+        `times`: how often that was done before in this round; `test`: for its accuracy on test data of their own."""
 
     def stop(self) -> None:
         """The run is over: record what has not ended."""
@@ -62,6 +64,12 @@ class Probing(Instrument, ABC):
         if self.losses:
             losses[answered] = self.learner.losses_of(clients[answered], number, self.samples)
         return losses
+
+    def accuracies_of(self, clients: IntArray, answered: BoolArray) -> FloatArray:
+        """(n,) what `clients` answered who tested the model; NaN where `answered` (n,) is False."""
+        accuracies = np.full(len(clients), _NAN)
+        accuracies[answered] = self.learner.accuracies_of(clients[answered])
+        return accuracies
 
     def count(self, client: int) -> int | None:
         """Samples that `client` evaluates; None: nobody knows."""
@@ -99,12 +107,15 @@ class TimedProbing(Probing):
         self.probes = probes
         self.reuse_model = reuse_model
 
-    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
+    def ask(
+        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
+    ) -> Generator[Any, Any, Probed]:
         start_s = self.clock.now
         self.asked += len(clients)
-        asked = yield from self.probes.ask(number, clients, version, times)
+        asked = yield from self.probes.ask(number, clients, version, times, test)
         answered = np.array([not probe.censored for probe in asked], np.bool_)
-        losses = self.losses_of(number, clients, answered)
+        self.evaluated = self.probes.evaluated
+        losses = np.full(len(clients), _NAN) if test else self.losses_of(number, clients, answered)
         self.answered += int(np.count_nonzero(answered))
         self._spent_s += self.clock.now - start_s
         told = dict(zip(clients.tolist(), losses.tolist(), strict=True))
@@ -112,7 +123,8 @@ class TimedProbing(Probing):
         elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
         if self.reuse_model:
             self.holders = frozenset(clients[answered].tolist())
-        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s)
+        accuracy = self.accuracies_of(clients, answered) if test else None
+        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
     def _record(self, losses: dict[int, float]) -> None:
         ends, self.probes.ends = self.probes.ends, []
@@ -144,15 +156,15 @@ class TimedProbing(Probing):
         )
 
     def counts(self) -> dict[str, int]:
-        life = self.probes.life
-        return super().counts() | {"probe_bytes_down": life.bytes_down, "probe_bytes_up": life.bytes_up}
+        return super().counts() | {"probe_bytes_down": self.probes.bytes_down, "probe_bytes_up": self.probes.bytes_up}
 
     def stop(self) -> None:
         # Of a round whose asking the end of the run cut short.
         heard = [probe for probe in self.probes.ends if not probe.censored]
         if heard:
             clients = np.array([probe.client for probe in heard], np.int64)
-            losses = self.losses_of(heard[0].round, clients, np.ones(len(heard), np.bool_))
+            nothing = np.full(len(heard), _NAN)
+            losses = nothing if self.probes.tests else self.losses_of(heard[0].round, clients, np.ones(len(heard), np.bool_))
             self.answered += len(heard)
             self._record(dict(zip(clients.tolist(), losses.tolist(), strict=True)))
         self._record({})
@@ -171,10 +183,12 @@ class TimedProbing(Probing):
 class FreeProbing(Probing):
     """By an oracle: everyone asked answers at once, and nothing is sent."""
 
-    def ask(self, number: int, clients: IntArray, version: int, times: int = 0) -> Generator[Any, Any, Probed]:
+    def ask(
+        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
+    ) -> Generator[Any, Any, Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
-        losses = self.losses_of(number, clients, answered)
+        losses = np.full(len(clients), _NAN) if test else self.losses_of(number, clients, answered)
         self.asked += len(clients)
         self.answered += len(clients)
         now = self.clock.now
@@ -191,4 +205,5 @@ class FreeProbing(Probing):
                     loss=loss,
                 )
             )
-        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)))
+        accuracy = self.accuracies_of(clients, answered) if test else None
+        return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)), accuracy=accuracy)

@@ -34,7 +34,7 @@ class Book:
         pool, life = self._pool, self._pool.life
         down, up = life.bytes_down, life.bytes_up
         if pool.probes is not None:
-            down, up = down + pool.probes.life.bytes_down, up + pool.probes.life.bytes_up
+            down, up = down + pool.probes.bytes_down, up + pool.probes.bytes_up
         return {"selected": pool.started, **pool.ended, "bytes_down": down, "bytes_up": up}
 
     def counts(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clients.pool import ClientPool
-from netsim.clients.probes import Probes
+from netsim.clients.probes import Probes, Question
 from netsim.core.null_objects import NoTime
 from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium
@@ -19,7 +19,7 @@ from scenarios.build.payload import Message, decompress_s
 from scenarios.build.population import Context, IntArray
 from scenarios.build.work import TimeOfWork
 from scenarios.schema.errors import UserError
-from scenarios.schema.probe import Probe, question_of
+from scenarios.schema.probe import Probe, question_of, tests
 
 if TYPE_CHECKING:
     from scenarios.build.world import World
@@ -41,10 +41,26 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
         medium = _as_updates(world, pool, streams)
     else:
         medium = _with_answers(world, pool, streams, section, evaluated, losses=losses)
-    probes = Probes(pool=pool, medium=medium, evaluated=evaluated, deadline_s=section.deadline_s, repeat=streams.repeat)
+    testing = _testing(world, pool, streams, section) if tests(scenario) else None
+    asking = Question(medium, evaluated)
+    probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
     # Only who was sent the model holds it.
     reuse = section.reuse_model and question != "request"
     return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
+
+
+def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
+    """The model, which clients test on data of their own, as many samples each; raises UserError where there are none."""
+    count, trained = world.population.count, world.trained
+    if world.scenario.learner is None:
+        kind = world.scenario.method.kind
+        raise UserError(f"policy.kind = {kind!r}: asks clients to test the model, and nothing is trained; add a [learner]")
+    try:
+        samples = None if trained is None else trained.local_tests("own").shape[1]
+    except ValueError as error:
+        raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
+    evaluated = np.full(count, 1 if samples is None else samples, np.int64)
+    return Question(_with_answers(world, pool, streams, section, evaluated, losses=True), evaluated)
 
 
 def _as_updates(world: World, pool: ClientPool, streams: Streams) -> Medium:

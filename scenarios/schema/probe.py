@@ -21,6 +21,7 @@ class Probe(Section):
     same links as updates; it may be lost. Who has answered tells the mean loss on its samples, which is NaN without a learner.
     Other policies send a request in place of the model, and get an answer of the same size (`question = "request"`); or have
     clients make an update that is thrown away (`question = "profile"`), to which `deadline_s` alone applies.
+    Adaptive TiFL has clients test the model on `learner.local_test_samples` of their own (`tests_where`).
     """
 
     timed: bool = True
@@ -53,6 +54,13 @@ def asks(scenario: "Scenario") -> bool:
         return False
     policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
     return bool(policy.probes) and all(parameters.get(name) in values for name, values in policy.probes_where.items())
+
+
+def tests(scenario: "Scenario") -> bool:
+    """Whether the policy, which asks, may ask clients to test the model on data of their own."""
+    assert scenario.policy is not None
+    policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
+    return bool(policy.tests_where) and all(parameters.get(name) in values for name, values in policy.tests_where.items())
 
 
 def question_of(scenario: "Scenario") -> str:

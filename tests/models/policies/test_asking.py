@@ -182,8 +182,11 @@ def test_forecasts_of_random_presence_are_its_expectation() -> None:
 # TiFL.
 
 
+RANKING = ("interval", "credits", "weights", "measure", "tested")
+
+
 def tifl(clients: int = 10, per_round: int = 2, **keywords: Any) -> Tifl:
-    ranking = {name: keywords.pop(name) for name in ("interval", "credits", "weights") if name in keywords}
+    ranking = {name: keywords.pop(name) for name in RANKING if name in keywords}
     given = {"timeout_s": 100.0} | keywords
     return Tifl(clients=clients, per_round=per_round, ranking=RankingParameters(**ranking), **given)
 
@@ -259,7 +262,9 @@ def told(policy: Tifl, round: int, losses: Any) -> None:
 
 
 def test_adaptive_ranking_by_losses() -> None:
-    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=1), [1.0, 2.0, 3.0, 4.0])
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=1, measure="loss"), [1.0, 2.0, 3.0, 4.0])
+    assert policy.needs_losses
+    assert len(policy.probe(view(2, np.ones(4)))) == 0
     policy.select(view(1, np.ones(4)))
     # Round 2: the slow tier has the larger loss, and gets all; the other, the best one, gets 0.
     told(policy, 1, [1.0, 1.0, 2.0, 2.0])
@@ -270,6 +275,56 @@ def test_adaptive_ranking_by_losses() -> None:
     # It has not become better: ranked again.
     told(policy, 3, [5.0, 5.0, 1.5, 1.5])
     assert {int(policy.tier_of[policy.select(view(4, np.ones(4)))][0])} == {0}
+
+
+def played(policy: Tifl, round: int, accuracies: Any, able: Any = None) -> tuple[list[int], int]:
+    """Who is asked before a round, and the tier that is selected; asked are all four, whose answers are `accuracies`."""
+    able = np.ones(4) if able is None else able
+    asked = policy.probe(view(round, able))
+    assert policy.tests == (len(asked) > 0)
+    told = None
+    if len(asked):
+        accuracy = np.asarray(accuracies, np.float64)[asked]
+        nothing = np.full(len(asked), np.nan)
+        there = ~np.isnan(accuracy)
+        told = Probed(clients=asked, answered=there, loss=nothing, elapsed_s=np.ones(len(asked)), accuracy=accuracy)
+        assert len(policy.probe(view(round, able, told))) == 0
+    return asked.tolist(), int(policy.tier_of[policy.select(view(round, able, told))][0])
+
+
+def test_adaptive_ranking_by_accuracies_asked_for() -> None:
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=2), [1.0, 2.0, 3.0, 4.0])
+    assert not policy.needs_losses
+    policy.select(view(1, np.ones(4)))
+    assert played(policy, 2, [])[0] == []
+    # Round 3: the fast tier has 0.5, the slow one 0.6; the worse gets all, the better 0.
+    assert played(policy, 3, [0.4, 0.6, 0.6, 0.6]) == ([0, 1, 2, 3], 0)
+    assert played(policy, 4, []) == ([], 0)
+    # It is better than two rounds ago: nothing changes, though the other is worse by now. Who is silent does not count.
+    assert played(policy, 5, [0.55, np.nan, 0.1, 0.1])[1] == 0
+    # It is no better: ranked again.
+    assert played(policy, 7, [0.55, 0.55, 0.5, 0.3])[1] == 1
+    # Of a tier that nobody is heard of nothing is known: as nothing is decided.
+    assert played(policy, 9, [0.9, 0.9, np.nan, np.nan])[1] == 1
+    # Whoever is away is not asked.
+    assert played(policy, 11, [0.9, 0.9, 0.1, 0.1], np.array([True, False, True, True]))[0] == [0, 2, 3]
+
+
+def test_while_its_accuracy_rises_strictly_the_probabilities_stay() -> None:
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=1), [1.0, 2.0, 3.0, 4.0])
+    policy.select(view(1, np.ones(4)))
+    assert played(policy, 2, [0.1, 0.1, 0.2, 0.2])[1] == 0
+    share = policy.state_dict()["share"].copy()
+    for round in range(3, 20):
+        played(policy, round, [0.1 + 0.01 * round] * 2 + [0.0, 0.0])
+        assert (policy.state_dict()["share"] == share).all()
+
+
+def test_so_many_of_each_tier_are_tested() -> None:
+    policy = profiled(tifl(9, 1, tiers=3, probabilities="adaptive", interval=1, tested=2), np.arange(1.0, 10.0))
+    for round in range(2, 30):
+        asked = policy.probe(view(round, np.ones(9)))
+        assert np.bincount(policy.tier_of[asked]).tolist() == [2, 2, 2]
 
 
 def test_a_tier_without_credits_is_not_selected_again() -> None:

@@ -529,6 +529,74 @@ def test_a_round_in_which_nobody_fits_lasts_to_its_deadline() -> None:
         build(parse(tables | {"server": {"per_round": 3}}))
 
 
+TESTED = {"kind": "tifl", "timeout_s": 500.0, "tiers": 2, "probabilities": "adaptive", "interval": 2}
+
+
+def test_clients_test_the_model_before_tiers_are_ranked() -> None:
+    learner = LEARNER | {"local_test_samples": 6}
+    tables = with_policy(TESTED, 5, learner=learner) | {"compute": {"samples_per_s": 2.0}}
+    simulation, records = played(tables)
+    asked = [row for row in records.probes if row.round > 1]
+    assert [row.probes for row in records.rounds] == [3, 0, 3, 0, 3]
+    for row in asked:
+        # The model, a third of the time of training on six samples, and a small answer.
+        took_s = [row.download_end_s - row.sent_s, row.compute_end_s - row.compute_start_s, row.outcome_s - row.upload_start_s]
+        assert took_s == pytest.approx([[0.25, 0.5, 0.25][row.client], 1.0, 0.5])
+        assert (row.samples, row.bytes_down, row.bytes_up) == (6, 1002, 10)
+        assert np.isnan(row.loss)
+    assert all((row.samples, row.bytes_up) != (6, 10) for row in records.probes if row.round == 1)
+    told = simulation.server.loop.dispatch.view.probed
+    assert told.clients.tolist() == [0, 1, 2]
+    # Whoever was selected in a round with a test has the model.
+    assert [row.bytes_down for row in records.updates] == [0, 1002, 0, 1002, 0]
+    assert records.updates[2].selected_s == pytest.approx(records.rounds[2].start_s + 2.0)
+    assert [row.bytes_down for row in records.rounds][1:4] == [1002, 3 * 1002, 1002]
+
+
+def test_what_is_told_is_the_accuracy_of_the_present_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation, _ = built = build(parse(with_policy(TESTED, 3, learner=LEARNER))).simulation, MemoryRecorder()
+    simulation.record_to(built[1])
+    learner, seen = simulation.server.learner, []
+    aggregate = learner.aggregate
+
+    def noting(*arguments: Any) -> Any:
+        seen.append(learner.opinions("own"))
+        return aggregate(*arguments)
+
+    monkeypatch.setattr(learner, "aggregate", noting)
+    simulation.run()
+    told = simulation.server.loop.dispatch.view.probed
+    np.testing.assert_array_equal(told.accuracy, seen[2])
+    assert np.isnan(told.loss).all()
+
+
+def test_tests_of_the_model_go_on_from_a_saved_state() -> None:
+    tables = override(ROUGH, {"policy": TESTED | {"timeout_s": 6.0, "tested": 2}, "probe": {"deadline_s": 5.0}})
+    simulation, expected = played(tables)
+    assert {row.bytes_up for row in expected.probes} >= {8, 50}
+    counts = simulation.server.counts()
+    assert counts["bytes_down"] == sum(row.bytes_down for row in [*expected.updates, *expected.probes])
+    assert counts["probe_bytes_up"] == sum(row.bytes_up for row in expected.probes)
+    for after in (1, 2, 4):
+        first = build(parse(tables)).simulation
+        first.record_to(MemoryRecorder())
+        first.run(until_round=after)
+        second, records = build(parse(tables)).simulation, MemoryRecorder()
+        second.load_state_dict(copied(first.state_dict()))
+        second.record_to(records)
+        second.run()
+        assert str(records.rounds) == str(expected.rounds[after:])
+        assert str(records.probes) == str([row for row in expected.probes if row.round > after])
+
+
+def test_tests_of_the_model_need_one() -> None:
+    with pytest.raises(UserError, match=r"policy\.kind = 'tifl': asks clients to test the model, and nothing is trained"):
+        build(parse(with_policy(TESTED, 1)))
+    few = LEARNER | {"data": {"kind": "digits", "samples": 90, "test_samples": 1}}
+    with pytest.raises(UserError, match=r"learner\.data: among the test samples, which clients are asked to test"):
+        build(parse(with_policy(TESTED, 1, learner=few)))
+
+
 def test_a_free_profile_is_refused() -> None:
     tables = with_policy({"kind": "tifl", "timeout_s": 9.0, "tiers": 2}, 1, probe={"timed": False})
     with pytest.raises(UserError, match=r"probe\.timed = false: policy\.kind = .tifl. learns how long updates take"):
