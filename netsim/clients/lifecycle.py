@@ -380,10 +380,20 @@ class UpdateLifecycle:
 class Asking(Protocol):
     """What asks clients for their loss beside their updates (`netsim.clients.probes`), as far as the pool looks at it."""
 
-    life: UpdateLifecycle
-    medium: Medium
     under_way: dict[int, Update]
     joules: dict[str, float]
+
+    @property
+    def medium(self) -> Medium:
+        """The links, with the draws, sizes and durations of what is asked, or was last."""
+
+    @property
+    def bytes_down(self) -> int:
+        """Sent to clients so far."""
+
+    @property
+    def bytes_up(self) -> int:
+        """Sent by clients so far."""
 
     def leave(self, clients: IntArray) -> None:
         """Clients (n,) were taken away from outside."""
