@@ -8,7 +8,7 @@ from analysis.figures.settings import PLAIN, Look
 from analysis.metrics.registry import METRICS, metric
 from analysis.report.blocks import Block, Bullets, Picture, Section, Table
 from analysis.report.comparison import TARGETS, Comparison
-from analysis.report.tables import format_interval, format_percent, heading
+from analysis.report.tables import format_cost, format_interval, format_percent, heading, horizon_of
 from analysis.studies.parameters import (
     AgainstOne,
     Settings,
@@ -104,9 +104,23 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
                 "Bonferroni)."
             )
         if study.metric in TARGETS:
-            note += " Runs that missed the target count with the horizon."
+            note += f" {_horizon_words(comparison, study)}"
         blocks.append(Table(name, f"{title} against {study.axis}", parameter_cells(comparison, study), note=note, words=()))
     return blocks
+
+
+def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
+    """To what a target's cost is restricted here: to one horizon, so that every number can be compared with every other."""
+    name = study.metric
+    limit = format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
+    words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
+    shown = {variant for line in study.lines for variant in line.variants}
+    never = sum(row.reached[name] == 0 for row in comparison.rows if row.variant in shown)
+    if never:
+        words += f" In {never} of {len(shown)} settings no run was at the target by then."
+        if len(study.lines) > 1:
+            words += f" Which line is best at each value of {study.key}, up to the end of its own runs: --within {study.key}."
+    return words
 
 
 def _maps(

@@ -11,8 +11,10 @@ import pytest
 
 from analysis.figures.best import NONE_COLOUR, best_figure, cell_words
 from analysis.inference import set_of_best
+from analysis.report.blocks import Table
 from analysis.report.cells import best_words, cell_sections, differences_table, means_table
 from analysis.report.comparison import Comparison, compare
+from analysis.report.parameters import parameter_sections
 from analysis.statistics import mean_interval
 from analysis.studies.cells import CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.studies.parameters import settings_of
@@ -194,6 +196,17 @@ def test_a_report_has_the_section_for_a_grid_of_two_keys_or_for_those_asked_for(
     assert section.title == "Best where, within compute.delay.value_s"
     with pytest.raises(ValueError, match=r"within 'policy.kind': is not varied alone"):
         cell_sections(sweep, comparison, within=["policy.kind"])
+
+
+def test_the_sections_against_a_key_say_the_horizon_of_the_whole_sweep(four: tuple[Sweep, Comparison]) -> None:
+    sweep, comparison = four
+    (section, *_) = parameter_sections(sweep, comparison, against=["value_s"])
+    (table,) = [block for block in section.blocks if isinstance(block, Table) and block.name.startswith("target-s")]
+    assert f"with at most {min(ENDS.values()):g} s, to which all runs of the whole sweep come" in table.note
+    never = sum(row.reached["target_s"] == 0 for row in comparison.rows)
+    assert never > 0
+    assert f"In {never} of 12 settings no run was at the target by then. Which line is best at each value" in table.note
+    assert table.note.endswith("--within compute.delay.value_s.")
 
 
 def test_more_than_two_keys_and_a_single_method_are_refused(tmp_path: Path) -> None:
