@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from analysis.figures.runs import draw, draw_all
+    from analysis.figures.settings import FigureSettings
     from analysis.folders import is_run, is_sweep
     from analysis.gathered import gather
     from analysis.groups import Bound, group_runs
     from analysis.perfetto.write import write_trace
     from analysis.report.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
     from analysis.report.detections import DetectionScore, run_detections, score
+    from analysis.report.questions import Questions
     from analysis.report.report import comparison_table, difference_table, write_report
     from analysis.report.tables import cut_short
     from analysis.report.waiting import straggler_study
@@ -31,6 +33,8 @@ _MODULES = {
     "studies.instances": ("growths", "pairs"),
     "gathered": ("gather",),
     "perfetto.write": ("write_trace",),
+    "report.questions": ("Questions",),
+    "figures.settings": ("FigureSettings",),
     "report.report": ("comparison_table", "difference_table", "write_report"),
     "folders": ("is_run", "is_sweep"),
     "results": ("Run", "open_run"),
@@ -48,7 +52,9 @@ __all__ = [
     "ComparisonRow",
     "DetectionScore",
     "DifferenceRow",
+    "FigureSettings",
     "Interval",
+    "Questions",
     "Run",
     "Sweep",
     "breakpoint_study",

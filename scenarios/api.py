@@ -25,6 +25,7 @@ from scenarios.runs import run as written
 from scenarios.runs import sweep as written_sweep
 from scenarios.runs.compared import add_comparison
 from scenarios.runs.folders import check_run
+from scenarios.runs.how import Earlier, Limits, Machines
 from scenarios.runs.in_memory import run_in_memory, sweep_in_memory
 from scenarios.runs.plan import Plan
 from scenarios.runs.reading import override, parse, read_file
@@ -247,22 +248,19 @@ def sweep(
         if progress is not None:
             progress(sum(rounds), most)
 
-    limits: dict[str, Any] = {"event_limit": event_limit, "wall_limit_s": wall_limit_s}
+    machines = Machines(jobs=jobs, scheduler=scheduler, send_back=send_back)
+    limits = Limits(event_limit=event_limit, wall_limit_s=wall_limit_s)
     if out is None:
-        return sweep_in_memory(planned, jobs=jobs, progress=tell, scheduler=scheduler, **limits)
+        return sweep_in_memory(planned, machines=machines, limits=limits, progress=tell)
     folder = Path(out)
     written_sweep.sweep(
         planned,
         folder,
-        overwrite=overwrite,
-        resume=resume,
-        jobs=jobs,
+        machines=machines,
+        earlier=Earlier(overwrite=overwrite, resume=resume, allow_changed_code=allow_changed_code),
         progress=tell,
-        allow_changed_code=allow_changed_code,
-        scheduler=scheduler,
-        send_back=send_back,
         tables=tables,
-        **limits,
+        limits=limits,
     )
     done = analysis.open_sweep(folder)
     add_comparison(folder, done, done.compare(), formats=("png",) if figures else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -11,20 +11,19 @@ from typing import Literal
 from analysis.figures.settings import PLAIN, FigureSettings, ImageFormat, Look
 from analysis.folders import is_sweep
 from analysis.metrics.facts import Settings
-from analysis.metrics.registry import metric
 from analysis.report.blocks import Document, Picture
-from analysis.report.comparison import Equal, compare
+from analysis.report.comparison import compare
 from analysis.report.exports import write_tables
 from analysis.report.html import html, inline_svg
 from analysis.report.markdown import markdown
 from analysis.report.meanings import LAST
+from analysis.report.questions import USUAL, Questions
 from analysis.report.sections import run_document, sweep_document
-from analysis.report.sureness import margins_of
 from analysis.report.tables import comparison_table, difference_table
 from analysis.results import Run, open_run
 from analysis.statistics import run_metrics
 from analysis.studies.timing import MARGIN
-from analysis.sweeps import open_sweep
+from analysis.sweeps import Sweep, open_sweep
 from analysis.whole_files import write_whole
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
@@ -40,25 +39,17 @@ def write_report(
     *,
     format: Format = "html",
     tables: bool = False,
-    target_accuracy: float | None = None,
-    smoothing_s: float | None = None,
-    horizon_s: float | None = None,
-    equal: Equal = "time",
-    metrics: Sequence[str] = (),
-    against: Sequence[str] = (),
-    within: Sequence[str] = (),
-    margin: float = MARGIN,
-    equivalent: Sequence[str] = (),
     images: Sequence[ImageFormat] = (),
+    questions: Questions = USUAL,
     figures: FigureSettings = PLAIN_FIGURES,
 ) -> Path:
     """Report on the run or sweep at `path` into `out`, and return the file.
 
     `out` is a file that ends in .html or .md, or a folder that gets report.html (`format`: report.md). The HTML file holds
     everything; beside Markdown lie its figures, in a folder. `tables`: beside either, every table as CSV and LaTeX; `images`:
-    every figure in these formats. The same folder gives the same bytes. `figures` says how figures are drawn; the target, its
-    smoothing and the horizon are those of the report, as of `compare`. Damaged runs of a sweep are left out, and named as
-    missing.
+    every figure in these formats. The same folder gives the same bytes. `questions` says what is compared, `figures` how figures
+    are drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
+    out, and named as missing.
     ValueError: `path` is neither a run nor a sweep folder, or the horizon lies beyond the end of the shortest run.
     """
     from analysis.figures.runs import CAPTIONS, figures_of
@@ -66,57 +57,44 @@ def write_report(
     out = Path(out)
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
     source = open_sweep(path).without_damaged()[0] if is_sweep(path) else open_run(path)
-    margins = margins_of(equivalent)
-    its = replace(figures, target_accuracy=target_accuracy, smoothing_s=smoothing_s, horizon_s=horizon_s)
-    command = _command(
-        Path(path), its, equal=equal, metrics=metrics, against=against, within=within, margin=margin, equivalent=equivalent
-    )
-    for name in metrics:
-        metric(name)
-    if isinstance(source, Run):
-        measured = run_metrics(source, metrics or None, Settings(target_accuracy, smoothing_s or 0.0, LAST))
-
-        def draft(pictures: Sequence[Picture], look: Look) -> Document:
-            return run_document(source, measured, target_accuracy, smoothing_s or 0.0, command, pictures)
-
-    else:
-        # Before anything is drawn: a wrong setting leaves no half of a report.
-        comparison = compare(
-            source,
-            target_accuracy=target_accuracy,
-            smoothing_s=smoothing_s,
-            horizon_s=horizon_s,
-            equal=equal,
-            last=LAST,
-            metrics=metrics,
-        )
-
-        def draft(pictures: Sequence[Picture], look: Look) -> Document:
-            return sweep_document(
-                source,
-                comparison,
-                command,
-                pictures,
-                against=against,
-                within=within,
-                margin=margin,
-                equivalent=margins,
-                look=look,
-            )
+    # Before anything is drawn: a wrong setting leaves no half of a report.
+    draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
 
     def drawn(look: Look) -> Document:
-        found = figures_of(source, replace(its, look=look))
+        found = figures_of(source, replace(figures, look=look))
         return draft([Picture(name, CAPTIONS[name], figure) for name, figure in found.items()], look)
 
     # A page has titles and notes as text of its own.
-    document = drawn(replace(its.look, title="", notes=False) if file.suffix == ".html" else its.look)
+    document = drawn(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, _written(document, file).encode())
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     if images:
-        _save(drawn(its.look) if file.suffix == ".html" else document, file, images)
+        _save(drawn(figures.look) if file.suffix == ".html" else document, file, images)
     return file
+
+
+def _draft(
+    source: Run | Sweep, its: FigureSettings, questions: Questions, command: str
+) -> Callable[[Sequence[Picture], Look], Document]:
+    """What makes the report of its pictures, and of how further ones are to look; measured by then."""
+    target, smoothing_s = its.target_accuracy, its.smoothing_s
+    if isinstance(source, Run):
+        run, settings = source, Settings(target, smoothing_s or 0.0, LAST)
+        measured = run_metrics(run, questions.metrics or None, settings)
+        return lambda pictures, look: run_document(run, measured, target, smoothing_s or 0.0, command, pictures)
+    sweep = source
+    comparison = compare(
+        sweep,
+        target_accuracy=target,
+        smoothing_s=smoothing_s,
+        horizon_s=its.horizon_s,
+        equal=questions.equal,
+        last=LAST,
+        metrics=questions.metrics,
+    )
+    return lambda pictures, look: sweep_document(sweep, comparison, command, pictures, questions=questions, look=look)
 
 
 def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:
@@ -140,17 +118,7 @@ def _written(document: Document, file: Path) -> str:
     return markdown(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
 
 
-def _command(
-    path: Path,
-    its: FigureSettings,
-    *,
-    equal: Equal,
-    metrics: Sequence[str],
-    against: Sequence[str],
-    within: Sequence[str],
-    margin: float,
-    equivalent: Sequence[str],
-) -> str:
+def _command(path: Path, its: FigureSettings, questions: Questions) -> str:
     """The command that writes this report, from the folder in which the runs' folder lies."""
     words = ["netsim", "report", shlex.quote(path.resolve().name)]
     for option, value in (
@@ -163,12 +131,12 @@ def _command(
     ):
         if value is not None:
             words += [option, value if isinstance(value, str) else f"{value:.10g}"]
-    words += ["--equal-bytes"] if equal == "bytes" else []
-    words += [word for name in metrics for word in ("--metric", shlex.quote(name))]
-    words += [word for key in against for word in ("--against", shlex.quote(key))]
-    words += [word for key in within for word in ("--within", shlex.quote(key))]
-    words += [word for text in equivalent for word in ("--equivalent", shlex.quote(text))]
-    words += ["--margin", f"{margin:.10g}"] if margin != MARGIN else []
+    words += ["--equal-bytes"] if questions.equal == "bytes" else []
+    words += [word for name in questions.metrics for word in ("--metric", shlex.quote(name))]
+    words += [word for key in questions.against for word in ("--against", shlex.quote(key))]
+    words += [word for key in questions.within for word in ("--within", shlex.quote(key))]
+    words += [word for text in questions.equivalent for word in ("--equivalent", shlex.quote(text))]
+    words += ["--margin", f"{questions.margin:.10g}"] if questions.margin != MARGIN else []
     words += ["--bounds"] if its.regret_bounds or its.aoi_bounds else []
     return " ".join([*words, *_look_words(its.look)])
 

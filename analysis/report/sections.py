@@ -21,6 +21,7 @@ from analysis.report.meanings import meanings
 from analysis.report.missing import missing_words
 from analysis.report.parameters import parameter_sections
 from analysis.report.participation import participation_sections
+from analysis.report.questions import Questions
 from analysis.report.sureness import simultaneous_difference, sureness_table
 from analysis.report.tables import (
     UNITS,
@@ -38,7 +39,6 @@ from analysis.report.time import time_sections
 from analysis.results import OUTCOMES, Run
 from analysis.statistics import RunMetrics
 from analysis.stragglers.sections import straggler_sections
-from analysis.studies.timing import MARGIN
 from analysis.sweeps import Sweep
 
 MOST_NAMED, FEW_NAMED = 8, 3
@@ -51,19 +51,10 @@ def sweep_document(
     command: str,
     pictures: Sequence[Picture],
     *,
-    against: Sequence[str] = (),
-    within: Sequence[str] = (),
-    margin: float = MARGIN,
-    equivalent: Mapping[str, float] | None = None,
+    questions: Questions,
     look: Look = PLAIN,
 ) -> Document:
-    """The report of a sweep; `against`: the keys against which metrics are shown, none: all that vary by themselves.
-
-    `within`: the keys within each value of which variants are compared, none: those of a grid of two with several methods.
-
-    `margin`: regret a slot that counts as none, of clients that decide among themselves; `equivalent`: metric to
-    the difference that counts as none, in its own unit. `look`: of figures that are drawn here.
-    """
+    """The report of a sweep; `look`: of figures that are drawn here."""
     runs = list(sweep)
     groups = group_runs(sweep)
     told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
@@ -71,10 +62,10 @@ def sweep_document(
     sections = [
         Section("What was asked and run", _asked(sweep, first)),
         Section("What came out", _came_out(sweep, comparison)),
-        Section("How sure", _how_sure(sweep, comparison, runs, equivalent or {})),
-        *cell_sections(sweep, comparison, within=within, look=look),
-        *parameter_sections(sweep, comparison, against=against, look=look),
-        *consensus_sections(sweep, margin, look=look),
+        Section("How sure", _how_sure(sweep, comparison, runs, questions.margins)),
+        *cell_sections(sweep, comparison, within=questions.within, look=look),
+        *parameter_sections(sweep, comparison, against=questions.against, look=look),
+        *consensus_sections(sweep, questions.margin, look=look),
         *_picture_sections(pictures),
         *participation_sections(groups),
         *_channel_sections(groups),

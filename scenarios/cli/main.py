@@ -221,6 +221,7 @@ def sweep(
 ) -> None:
     """Run variants of a scenario with the same seeds, and compare them."""
     from scenarios.runs.earlier import told_until
+    from scenarios.runs.how import Earlier, Limits, Machines
     from scenarios.runs.reading import read
     from scenarios.runs.sweep import later_cautions, plan, with_grid
     from scenarios.runs.sweep import sweep as run_sweep
@@ -235,16 +236,10 @@ def sweep(
         run_sweep(
             planned,
             folder,
-            overwrite=overwrite,
-            resume=resume,
-            jobs=jobs,
+            machines=Machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries),
+            earlier=Earlier(overwrite=overwrite, resume=resume, allow_changed_code=allow_changed_code),
             progress=show,
-            allow_changed_code=allow_changed_code,
-            scheduler=scheduler,
-            send_back=send_back,
-            retries=retries,
-            event_limit=event_limit,
-            wall_limit_s=wall_limit,
+            limits=Limits(event_limit=event_limit, wall_limit_s=wall_limit),
             tables=() if gathered == "none" else gathered.split(","),
         )
     _compare(folder, *settled)

@@ -99,7 +99,7 @@ def report(
     drawing: Drawing,
 ) -> None:
     """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
-    from analysis import write_report
+    from analysis import Questions, write_report
 
     drawing.settings()  # a mistake in them is told first
     opened = _opened(folder, strict)
@@ -110,17 +110,18 @@ def report(
             out or folder / "report",
             format=format.value,
             tables=tables,
-            target_accuracy=target_accuracy,
-            horizon_s=horizon_s,
-            equal="bytes" if equal_bytes else "time",
-            metrics=metric or (),
-            against=against or (),
-            within=within or (),
-            margin=margin,
-            equivalent=equivalent or (),
-            smoothing_s=drawing.smoothing_s,
             images=[one.value for one in figures or ()],
-            figures=drawing.settings(regret_bounds=regrets, aoi_bounds=ages),
+            questions=Questions(
+                metrics=metric or (),
+                equal="bytes" if equal_bytes else "time",
+                against=against or (),
+                within=within or (),
+                margin=margin,
+                equivalent=equivalent or (),
+            ),
+            figures=drawing.settings(
+                target_accuracy=target_accuracy, horizon_s=horizon_s, regret_bounds=regrets, aoi_bounds=ages
+            ),
         )
     out_console.print(f"report: {written}", soft_wrap=True)
 

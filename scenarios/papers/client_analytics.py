@@ -25,6 +25,9 @@ READING = (
 _SMALL = ("learner.data.samples=6000", "learner.data.test_samples=500", "learner.partition.minimum=10")
 
 
+_WEEKS = "weeks of a core: fewer seeds (--seeds), or a GPU"
+
+
 def _sizes(slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
     return {
         Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL), cost="seconds to a minute"),
@@ -42,22 +45,20 @@ def _accuracy(
     rules: tuple[Rule, ...],
     published: Mapping[str, Mapping[str, str]],
     metrics: tuple[str, ...] = ("final_accuracy",),
-    figures: tuple[str, ...] = ("accuracy",),
     against: tuple[str, ...] = (),
     slots: int = 200,
-    notes: str = READING,
 ) -> Reproduction:
     return Reproduction(
         name=name,
         paper=PAPER,
         shows=shows,
         metrics=metrics,
-        figures=figures,
+        figures=("accuracy",),
         against=against,
         published=published,
         rules=rules,
-        notes=notes,
-        sizes=_sizes(slots, "weeks of a core: fewer seeds (--seeds), or a GPU"),
+        notes=READING,
+        sizes=_sizes(slots, _WEEKS),
     )
 
 
@@ -99,17 +100,16 @@ REPRODUCTIONS = (
         published={name: _level("curve only") for name in ("random-1", "random-5", "random-10", "random-15", "set-1", "set-4")},
         metrics=("final_accuracy", "training_loss"),
     ),
-    _accuracy(
-        "analytics_fig6",
-        "Figure 6: how often Quick-Init UCB selects each client",
+    Reproduction(
+        name="analytics_fig6",
+        paper=PAPER,
+        shows="Figure 6: how often Quick-Init UCB selects each client",
+        metrics=("iid_share", "participation_jain"),
         rules=(Near("quick-init-ucb", "iid_share", 0.717, 0.05),),
         published={"quick-init-ucb": {"iid_share": "71.7 (228.95 selections against 90.34)"}},
-        metrics=("iid_share", "participation_jain"),
-        figures=(),
-        slots=500,
         notes=f"{READING} Selections are compared as the share that the five clients with i.i.d. data have of the sum of "
-        f"both means: "
-        "228.95 / (228.95 + 90.34); 50 % is chance.",
+        "both means: 228.95 / (228.95 + 90.34); 50 % is chance.",
+        sizes=_sizes(500, _WEEKS),
     ),
     _accuracy(
         "analytics_fig7",
@@ -203,7 +203,7 @@ REPRODUCTIONS = (
             Lower("bp-ucb", "random-set", "target_s"),
         ),
         notes=READING,
-        sizes=_sizes(500, "weeks of a core: fewer seeds (--seeds), or a GPU"),
+        sizes=_sizes(500, _WEEKS),
     ),
     _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", _LATENCY, "[0.001, 0.1]", 100),
     _messages("bp_ucb_timing_loss", "the same by the share of messages that arrive", _ARRIVE, "[1.0, 0.8]", 100),

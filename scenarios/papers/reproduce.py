@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scenarios.papers.study import Reproduction, Setup, Size
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.runs.sweep import Plan, plan, sweep
 from scenarios.schema.errors import UserError
@@ -91,7 +92,7 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
         seeds = asked.seeds or asked.setup.seeds
         return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
-    sweep(runs, out / RUNS, resume=True, jobs=jobs, progress=progress)
+    sweep(runs, out / RUNS, machines=Machines(jobs=jobs), earlier=Earlier(resume=True), progress=progress)
     return answer(asked, open_sweep(out / RUNS), its)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from netsim.records import atomic
 from scenarios.runs import dask_worker
+from scenarios.runs.how import Machines
 from scenarios.runs.machine import versions
 from scenarios.runs.scratch import scratch_folder
 from scenarios.runs.workers import Killed, Place, Work, Workers, processes, taken
@@ -198,22 +199,21 @@ def refuse_versions(who: str, wanted: dict[str, str | None], found: dict[str, st
 
 
 @contextmanager
-def opened(
-    *, jobs: int | None, scheduler: str | None, runs: int, send_back: bool = False, modules: Sequence[str] = ()
-) -> Iterator[Workers]:
-    """Workers for so many `runs`: `jobs` processes of this machine (None: one a core), or those of a `scheduler`.
+def opened(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
+    """Workers for so many `runs`.
 
     `modules`: what the runs need, which processes of this machine import as they start.
     """
+    jobs, scheduler = machines.jobs, machines.scheduler
     if scheduler is None:
-        if send_back:
+        if machines.send_back:
             raise UserError("--send-back: is for the workers of a --scheduler; those of this machine write into the folder")
         with processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
             yield workers
         return
     if jobs is not None:
         raise UserError(f"--jobs {jobs}: a --scheduler knows its own workers; give one of the two")
-    with cluster(scheduler, runs, send_back=send_back) as elsewhere:
+    with cluster(scheduler, runs, send_back=machines.send_back) as elsewhere:
         yield elsewhere
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import adopt, objects
-from scenarios.runs.attempts import RETRIES, attempt_all, watching
+from scenarios.runs.attempts import attempt_all, watching
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.cluster import opened
 from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.failures_listed import Failures
 from scenarios.runs.given_tables import given_tables
+from scenarios.runs.how import NO_LIMITS, THIS_MACHINE, Limits, Machines
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
@@ -81,21 +82,18 @@ def run_in_memory(
 def sweep_in_memory(
     planned: Plan,
     *,
-    jobs: int | None = None,
+    machines: Machines = THIS_MACHINE,
     progress: Callable[[list[int]], None] | None = None,
-    scheduler: str | None = None,
-    event_limit: int | None = None,
-    wall_limit_s: float | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Sweep:
-    """Run all runs of a plan on `jobs` processes (default: all cores), and keep what they leave in memory.
+    """Run all runs of a plan, and keep what they leave in memory.
 
     `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
-    or whose worker is killed time and again, is `missing`, with a warning. `event_limit`: every run ends after so many events.
-    `wall_limit_s`: a run that takes longer is missing, too. Raises UserError where all are missing.
+    or whose worker is killed time and again, is `missing`, with a warning. Every run ends at its
+    `limits`, of which one that reaches that of wall time is missing, too. Raises UserError where all are missing.
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
-    WallLimit(wall_limit_s)  # refuses what is none
     given = objects()
     failures = Failures(None)
     left: dict[int, RunInMemory] = {}
@@ -103,16 +101,17 @@ def sweep_in_memory(
     stop = StopRequest()
 
     def work(index: int) -> _InWorker:
-        return _InWorker(runs[index], given, event_limit, wall_limit_s)
+        return _InWorker(runs[index], given, limits)
 
     def lost(index: int, killed: Killed, again: bool) -> None:
         failures.lost(runs[index], killed.reason, again)
 
     # What the runs leave travels back in any case.
     modules = planned.modules("scenarios.runs.in_memory")
-    elsewhere = opened(jobs=jobs, scheduler=scheduler, runs=len(runs), send_back=scheduler is not None, modules=modules)
+    machines = replace(machines, send_back=machines.scheduler is not None)
+    elsewhere = opened(machines, runs=len(runs), modules=modules)
     with elsewhere as workers, watching(workers, progress, stop):
-        done = attempt_all(workers, runs, work, stop, retries=RETRIES, lost=lost)
+        done = attempt_all(workers, runs, work, stop, retries=machines.retries, lost=lost)
         for index, result in done:
             if isinstance(result, str):
                 failures.add(runs[index], result)
@@ -143,17 +142,14 @@ class _InWorker:
     planned: Planned
     given: dict[str, Any]
     """The classes that only the process knows that asks for it."""
-    event_limit: int | None
-    """End after so many events."""
-    wall_limit_s: float | None
-    """End after so much wall time."""
+    limits: Limits
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.given, self.event_limit, self.wall_limit_s, self.planned.packed())
+        return _unpacked, (self.given, self.limits, self.planned.packed())
 
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
         """What the run leaves, or what went wrong in it by a mistake of the user's."""
-        planned, wall = self.planned, WallLimit(self.wall_limit_s, may_end_process=board.own_process)
+        planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
         where = f"variant {planned.variant}, seed {planned.seed}"
 
         def told(simulation: Simulation) -> None:
@@ -161,7 +157,7 @@ class _InWorker:
 
         try:
             built = build(planned.scenario)
-            built.simulation.limit_events(self.event_limit)
+            built.simulation.limit_events(self.limits.event_limit)
             done = run_in_memory(built, planned.scenario, after_round=told, wall=wall)
         except UserError as error:
             return f"{where}: {error}"
@@ -172,12 +168,7 @@ class _InWorker:
         return done.summary(), done.scenario_text(), done.tables
 
 
-def _unpacked(
-    given: dict[str, Any],
-    event_limit: int | None,
-    wall_limit_s: float | None,
-    planned: tuple[str, str, int, dict[str, Any]],
-) -> _InWorker:
+def _unpacked(given: dict[str, Any], limits: Limits, planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
     """The same in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
-    return _InWorker(unpacked(*planned), given, event_limit, wall_limit_s)
+    return _InWorker(unpacked(*planned), given, limits)

@@ -10,6 +10,7 @@ from pathlib import Path
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build
 from scenarios.runs.collector import freed_at_the_end
+from scenarios.runs.how import NO_LIMITS, Limits
 from scenarios.runs.moved import receive, sent_back
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.plan import Planned
@@ -51,17 +52,14 @@ class OneRun:
     out: Path | None
     resume: bool
     """Go on from the checkpoint in its folder."""
-    event_limit: int | None = None
-    """End after so many events."""
-    wall_limit_s: float | None = None
-    """End after so much wall time."""
+    limits: Limits = NO_LIMITS
 
     def __call__(self, board: Board) -> Done:
         """Simulate it."""
         if board.stopped():
             return Done(stopped=True)
         where = f"variant {self.planned.variant}, seed {self.planned.seed}"
-        wall = WallLimit(self.wall_limit_s, may_end_process=board.own_process)
+        wall = self.limits.wall(may_end_process=board.own_process)
         try:
             # Processes import the code one after the other, and keep what they have imported.
             with located(where):
@@ -95,9 +93,8 @@ class OneRun:
                 # Whether the code of the attempt before may be another was asked before any run began.
                 summary = go_on(out, after_round=count, allow_changed_code=True, wall=wall)
             else:
-                summary = run(
-                    self.planned.scenario, out, overwrite=True, after_round=count, event_limit=self.event_limit, wall=wall
-                )
+                events = self.limits.event_limit
+                summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=events, wall=wall)
         if summary["ended"] == INTERRUPTED and wall.reached:
             where = f"variant {self.planned.variant}, seed {self.planned.seed}"
             return _limited(where, wall, f" after {summary['rounds']} rounds")

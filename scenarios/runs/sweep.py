@@ -9,13 +9,14 @@ from typing import Any
 
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint, until
-from scenarios.runs.attempts import RETRIES, attempt_all, watching
+from scenarios.runs.attempts import attempt_all, watching
 from scenarios.runs.cluster import opened
 from scenarios.runs.dataset import check_tables, gather_tables
 from scenarios.runs.earlier import Wanted, elsewhere, listed, look, look_at_all
 from scenarios.runs.ending import made
 from scenarios.runs.failures_listed import Failures
 from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
+from scenarios.runs.how import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
@@ -24,7 +25,6 @@ from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
 from scenarios.runs.plan import Plan, Planned, further, plan, with_grid
-from scenarios.runs.wall_limit import WallLimit
 from scenarios.runs.workers import Killed, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
@@ -36,54 +36,40 @@ def sweep(
     planned: Plan,
     out: str | Path,
     *,
-    overwrite: bool = False,
-    resume: bool = False,
-    jobs: int | None = None,
+    machines: Machines = THIS_MACHINE,
+    earlier: Earlier = REFUSE,
     progress: Callable[[list[int]], None] | None = None,
-    allow_changed_code: bool = False,
-    retries: int = RETRIES,
-    scheduler: str | None = None,
-    send_back: bool = False,
     tables: Iterable[str] = (),
-    event_limit: int | None = None,
-    wall_limit_s: float | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Path:
-    """Run all runs of a plan on `jobs` processes (default: all cores) into folders below `out`; returns `out`.
+    """Run all runs of a plan into folders below `out`; returns `out`.
 
-    `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or "local:N", which starts one with N
-    processes. Its workers share the folder `out` with this process, or (`send_back`) their results travel back.
-
-    `resume`: runs of an earlier attempt that are complete stay as they are, also where the plan has others now (a run is known by
-    its identity, see `identity`), those cut off go on from their last checkpoint. Where the code of the user's own components is
-    another than theirs, that is refused, unless `allow_changed_code`.
-    `event_limit`: every run ends after so many events; where an attempt goes on, such runs are simulated again.
-    `wall_limit_s`: a run that takes longer is told as failed, and can be gone on with. `tables` of all runs are gathered into one
-    data set (see `dataset`). A run that goes wrong keeps no other from its end; it is told when all have ended. One whose worker
-    is killed is simulated again, at most `retries` times. `progress` is called some times a second with the rounds done of every
-    run. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and `sweep.json` lists these. Raises
-    UserError: before any run with nothing written and nothing deleted, for what users can fix; DefectError where netsim failed.
+    Every run ends at its `limits`. `tables` of all runs are gathered into one data set (see `dataset`).
+    A run that goes wrong keeps no other from its end; it is told when all have ended. `progress` is called some times a second
+    with the rounds done of every run. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and
+    `sweep.json` lists these. Raises UserError: before any run with nothing written and nothing deleted, for whatever the user can
+    fix; DefectError where netsim itself failed.
     """
-    WallLimit(wall_limit_s)  # refuses what is none
     folder = Path(out)
     paths = [p.path for p in planned.runs]
     for p in planned.one_each:
         refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
-    check_sweep(folder, overwrite or resume, paths)
+    check_sweep(folder, earlier.overwrite or earlier.resume, paths)
     wanted_tables = check_tables(tables)
     modules = planned.modules("scenarios.runs.one_of_many")
-    with opened(jobs=jobs, scheduler=scheduler, runs=planned.most_runs, send_back=send_back, modules=modules) as workers:
+    with opened(machines, runs=planned.most_runs, modules=modules) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
         with made(folder), locked(folder):
-            check_sweep(folder, overwrite or resume, paths)  # another process may have begun a sweep there since
-            under_way = _UnderWay(planned, folder, workers, send_back, event_limit, wall_limit_s)
+            check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
+            under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)
             workers.require(folder)
-            under_way.open(resume, allow_changed_code)
+            under_way.open(earlier)
             with stop_requests() as stop, watching(workers, progress, stop):
                 try:
-                    under_way.simulate(stop, retries)
-                    while not stop.asked and under_way.add_seeds(resume, allow_changed_code):
-                        under_way.simulate(stop, retries)
+                    under_way.simulate(stop, machines.retries)
+                    while not stop.asked and under_way.add_seeds(earlier):
+                        under_way.simulate(stop, machines.retries)
                 finally:
                     under_way.list_runs()
             if wanted_tables and not stop.asked:
@@ -97,33 +83,25 @@ def sweep(
 class _UnderWay:
     """A sweep, from what an earlier attempt left of it to the list of what is complete."""
 
-    def __init__(
-        self,
-        planned: Plan,
-        folder: Path,
-        workers: Workers,
-        send_back: bool,
-        event_limit: int | None,
-        wall_limit_s: float | None,
-    ) -> None:
+    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, limits: Limits) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
-        self._send_back, self._event_limit, self._wall_limit_s = send_back, event_limit, wall_limit_s
+        self._send_back, self._limits = send_back, limits
         self._wanted: dict[int, Wanted] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
         self._until: dict[str, Any] | None = None
         self.failures = Failures(folder)
 
-    def open(self, resume: bool, allow_changed_code: bool) -> None:
+    def open(self, earlier: Earlier) -> None:
         """Take out what is not wanted any more, or look what there is; raises UserError with nothing changed."""
         wanted = dict(enumerate(_identified(self._planned.runs)))
-        if resume and Marker.read(self._folder) is not None:
-            self._look(wanted, allow_changed_code)
+        if earlier.resume and Marker.read(self._folder) is not None:
+            self._look(wanted, earlier.allow_changed_code)
             return
         self._wanted = wanted
         open_sweep(self._folder, self._manifest(), [p.path for p in self._planned.runs])
 
-    def add_seeds(self, resume: bool, allow_changed_code: bool) -> bool:
+    def add_seeds(self, earlier: Earlier) -> bool:
         """Plan more seeds, where the differences of variants are not known well enough; whether there are any."""
         if self._planned.until is None:
             return False
@@ -135,8 +113,8 @@ class _UnderWay:
         add = until.seeds_to_add(self._planned, seeds, found)
         more = _identified(further(self._planned, runs, add)) if add else []
         wanted = dict(enumerate(more, start=len(self._wanted)))
-        if resume:
-            self._look(wanted, allow_changed_code)
+        if earlier.resume:
+            self._look(wanted, earlier.allow_changed_code)
         else:
             extend_sweep(self._folder, [w.planned.path for w in more])
             self._wanted |= wanted
@@ -150,7 +128,7 @@ class _UnderWay:
             self._folder,
             allow_changed_code=allow_changed_code,
             damaged=damaged.__setitem__,
-            event_limit=self._event_limit,
+            event_limit=self._limits.event_limit,
         )
         moved = elsewhere({index: wanted[index] for index, what in found.items() if what == "nothing"}, self._folder)
         paths = [w.planned.path for w in wanted.values()]
@@ -176,13 +154,12 @@ class _UnderWay:
             wanted = self._wanted[index]
             out = None if self._send_back else self._folder / wanted.planned.path
             resume = index in self._cut_off and out is not None
-            limits: dict[str, Any] = {"event_limit": self._event_limit, "wall_limit_s": self._wall_limit_s}
-            return OneRun(wanted.planned, wanted.code, out, resume=resume, **limits)
+            return OneRun(wanted.planned, wanted.code, out, resume=resume, limits=self._limits)
 
         def lost(index: int, killed: Killed, again: bool) -> None:
             planned = self._wanted[index].planned
             self.failures.lost(planned, killed.reason, again)
-            if checkpoint.exists(self._folder / planned.path) and self._event_limit is None:
+            if checkpoint.exists(self._folder / planned.path) and self._limits.event_limit is None:
                 self._cut_off.add(index)
 
         for index, done in attempt_all(self._workers, open_runs, work, stop, retries=retries, lost=lost):

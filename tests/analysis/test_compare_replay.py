@@ -13,6 +13,7 @@ import pytest
 from analysis import compare, gather, open_run, open_sweep
 from analysis.gathered import different_world
 from scenarios.cli.main import main
+from scenarios.runs.how import Machines
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
@@ -36,7 +37,7 @@ def netsim(monkeypatch: Any, *arguments: Any) -> int:
 
 def test_runs_played_alone_compare_as_those_of_a_sweep(tmp_path: Path) -> None:
     tables = small_tables() | {"sweep": {"seeds": [1, 2], "grid": {"policy.kind": ["random", "all"]}}}
-    sweep(plan(tables, "small"), tmp_path / "sweep", jobs=1)
+    sweep(plan(tables, "small"), tmp_path / "sweep", machines=Machines(jobs=1))
     folders = [
         played(tmp_path / f"{kind}-{seed}", seed=seed, policy={"kind": kind}) for kind in ("random", "all") for seed in (1, 2)
     ]
@@ -49,8 +50,8 @@ def test_runs_played_alone_compare_as_those_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_sweeps_and_folders_of_variants_are_taken_apart(tmp_path: Path) -> None:
-    sweep(plan(small_tables(), "small"), tmp_path / "one", jobs=1)
-    sweep(plan(small_tables() | {"rounds": 9}, "small"), tmp_path / "two", jobs=1)
+    sweep(plan(small_tables(), "small"), tmp_path / "one", machines=Machines(jobs=1))
+    sweep(plan(small_tables() | {"rounds": 9}, "small"), tmp_path / "two", machines=Machines(jobs=1))
     both = gather([tmp_path / "one", tmp_path / "two"])
     assert list(both.labels.values()) == ["one/pause", "one/random", "two/pause", "two/random"]
     assert len(both) == 8
@@ -61,7 +62,7 @@ def test_sweeps_and_folders_of_variants_are_taken_apart(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_of_a_variant_counts_as_missing(tmp_path: Path) -> None:
-    sweep(plan(small_tables(), "small"), tmp_path / "sweep", jobs=1)
+    sweep(plan(small_tables(), "small"), tmp_path / "sweep", machines=Machines(jobs=1))
     variant = tmp_path / "sweep" / "random"
     edit_summary(variant / "seed-2", ended="interrupted")
     cut = gather([variant])
@@ -73,7 +74,7 @@ def test_an_interrupted_run_of_a_variant_counts_as_missing(tmp_path: Path) -> No
 
 def test_what_a_sweep_varies_by_itself_is_compared(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     tables = small_tables() | {"sweep": {"seeds": [1, 2], "grid": {"uplink.channel.success": [0.9, 0.5]}}}
-    sweep(plan(tables, "small"), tmp_path / "sweep", jobs=1)
+    sweep(plan(tables, "small"), tmp_path / "sweep", machines=Machines(jobs=1))
     assert len(gather([tmp_path / "sweep"]).labels) == 2
     # A run of either world may join.
     alone = played(tmp_path / "alone", uplink=small_tables("uplink.channel.success=0.5")["uplink"], policy={"kind": "random"})

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from analysis.figures.accuracy import accuracy_figure
 from analysis.figures.runs import draw_all
+from analysis.figures.settings import FigureSettings
 from analysis.groups import group_runs
 from analysis.report.comparison import compare, write_comparison
 from analysis.report.report import write_report
@@ -174,10 +175,10 @@ def test_which_figures_are_drawn(study: Sweep, tmp_path: Path) -> None:
 
 def test_the_report_of_one_run_tells_its_costs(study: Sweep, tmp_path: Path) -> None:
     folder = study.path / "plain" / "seed-1"
-    text = write_report(folder, tmp_path / "run.md", target_accuracy=0.7).read_text(encoding="utf-8")
+    text = write_report(folder, tmp_path / "run.md", figures=FigureSettings(target_accuracy=0.7)).read_text(encoding="utf-8")
     assert "| MB to 70 % | 200.0 |" in text
     assert "| kJ to 70 % | 20.00 |" in text
     assert "idle ones included" in text
-    assert "| MB to 90 % | not reached |" in write_report(folder, tmp_path / "r.md", target_accuracy=0.9).read_text(
-        encoding="utf-8"
-    )
+    beyond = FigureSettings(target_accuracy=0.9)
+    text = write_report(folder, tmp_path / "r.md", figures=beyond).read_text(encoding="utf-8")
+    assert "| MB to 90 % | not reached |" in text

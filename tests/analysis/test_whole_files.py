@@ -13,6 +13,7 @@ from analysis import open_sweep, write_comparison, write_trace
 from analysis.figures.style import save_figure
 from analysis.perfetto import write
 from analysis.report.report import write_report
+from scenarios.runs.how import Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
 from tests.helpers.small_scenario import small_tables
@@ -21,7 +22,7 @@ from tests.helpers.small_scenario import small_tables
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("swept") / "sweep"
-    sweep(plan(small_tables() | {"sweep": {"seeds": [1]}}, "small"), folder, jobs=1)
+    sweep(plan(small_tables() | {"sweep": {"seeds": [1]}}, "small"), folder, machines=Machines(jobs=1))
     return open_sweep(folder)
 
 

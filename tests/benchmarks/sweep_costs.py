@@ -13,16 +13,16 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from scenarios.runs.attempts import attempt_all
 from scenarios.runs.cluster import opened
+from scenarios.runs.how import Machines
 from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.runs.workers import Board, Workers
 
-KINDS: dict[str, dict[str, Any]] = {"processes": {"jobs": 2, "scheduler": None}, "Dask": {"jobs": None, "scheduler": "local:2"}}
+KINDS = {"processes": Machines(jobs=2), "Dask": Machines(scheduler="local:2")}
 SCENARIOS = {"latency study": ("unreliable", ["rounds=300"]), "training": ("quickstart", ["rounds=100"])}
 
 
@@ -44,7 +44,7 @@ def seconds(workers: Workers, tasks: int, length_s: float) -> float:
 def measured(kind: str, *, tasks: int = 400, sleeping: int = 16) -> dict[str, float]:
     """Start, a task of no work, and tasks of a second against what they need at least, for one kind of workers."""
     started = time.perf_counter()
-    with opened(runs=tasks, **KINDS[kind]) as workers:
+    with opened(KINDS[kind], runs=tasks) as workers:
         seconds(workers, 2, 0.0)
         start_s = time.perf_counter() - started
         before_s = time.process_time()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scenarios.runs.how import Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
 from tests.benchmarks.growth import latency, parameters
@@ -21,7 +22,7 @@ def rounds_for(tables: dict[str, Any], folder: Path) -> int:
     """Rounds of about RUN_S seconds of wall time, without what a run takes before its first round."""
     trial = 400
     # What the first run imports as it goes belongs to no round: the second one says how long they take.
-    sweep(plan(tables | {"rounds": trial, "sweep": {"seeds": [1, 2]}}, "bench"), folder / "trial", jobs=1)
+    sweep(plan(tables | {"rounds": trial, "sweep": {"seeds": [1, 2]}}, "bench"), folder / "trial", machines=Machines(jobs=1))
     walls = [json.loads(file.read_text())["wall_time_s"] for file in (folder / "trial").rglob("summary.json")]
     return max(1, round(trial * RUN_S / min(walls)))
 
@@ -39,7 +40,7 @@ def test_two_workers_against_one(benchmark: Any, tmp_path: Path, runs: int, lear
     spent = {}
     for jobs in (1, 2):
         begin = time.perf_counter()
-        sweep(plan(tables, "bench"), tmp_path / f"{jobs}", jobs=jobs)
+        sweep(plan(tables, "bench"), tmp_path / f"{jobs}", machines=Machines(jobs=jobs))
         spent[jobs] = time.perf_counter() - begin
     walls = [json.loads(file.read_text())["wall_time_s"] for file in (tmp_path / "1").rglob("summary.json")]
     assert len(walls) == runs

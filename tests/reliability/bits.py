@@ -20,6 +20,7 @@ from typing import Any
 
 import netsim
 from netsim.simulation import Simulation
+from scenarios.runs.how import Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
@@ -42,7 +43,7 @@ def folders() -> tuple[Path, dict[str, Any]]:
     run(scenario, place / "finished")
     run(scenario, place / "interrupted", after_round=_interrupt)
     planned = plan(other("jammer", "sweep") | {"rounds": 5, "sweep": {"seeds": [1, 2]}}, "bits")
-    sweep(planned, place / "sweep", jobs=1)
+    sweep(planned, place / "sweep", machines=Machines(jobs=1))
     return place, {kind: _read(kind, place / kind) for kind in ("finished", "sweep")}
 
 

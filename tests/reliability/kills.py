@@ -19,6 +19,7 @@ from typing import Any
 
 from scenarios.registry.kinds import known
 from scenarios.runs.folders import ended
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
@@ -84,12 +85,12 @@ def _killed_sweep(rng: Random, folder: Path) -> dict[str, str]:
     tables = victim(rng)
     tables["sweep"] = {"seeds": [1, 2, 3]}
     planned = plan(tables, "kills")
-    took_s = _branch(lambda: sweep(planned, folder / "whole", jobs=1))
+    took_s = _branch(lambda: sweep(planned, folder / "whole", machines=Machines(jobs=1)))
     if took_s is None:
         return {"kind": "failed", "about": "the sweep that was not killed"}
     cut = folder / "cut"
-    _branch(lambda: sweep(planned, cut, jobs=1), rng.uniform(0.0, took_s))
-    sweep(planned, cut, jobs=1, resume=cut.is_dir())
+    _branch(lambda: sweep(planned, cut, machines=Machines(jobs=1)), rng.uniform(0.0, took_s))
+    sweep(planned, cut, machines=Machines(jobs=1), earlier=Earlier(resume=cut.is_dir()))
     for whole in sorted((folder / "whole").rglob("rounds.parquet")):
         place = whole.parent.relative_to(folder / "whole")
         if wrong := different(whole.parent, cut / place):

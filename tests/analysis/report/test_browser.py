@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from analysis.report.report import write_report
+from scenarios.runs.how import Machines
 from scenarios.runs.reading import read
 from scenarios.runs.sweep import plan, sweep
 
@@ -34,7 +35,7 @@ STUDIES = {
 @pytest.fixture(scope="module", params=list(STUDIES))
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
-    sweep(plan(read(request.param, STUDIES[request.param]), request.param), folder / "sweep", jobs=1)
+    sweep(plan(read(request.param, STUDIES[request.param]), request.param), folder / "sweep", machines=Machines(jobs=1))
     return write_report(folder / "sweep", folder / "report.html")
 
 

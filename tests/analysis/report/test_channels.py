@@ -32,6 +32,7 @@ from models.theory.aoi import (
     theorem5_upper,
 )
 from scenarios.runs.bounds import aoi_bounds, theorem3_notes
+from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
@@ -60,7 +61,7 @@ STUDY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    return open_sweep(sweep(plan(STUDY, "study"), tmp_path_factory.mktemp("sweep") / "s", jobs=1))
+    return open_sweep(sweep(plan(STUDY, "study"), tmp_path_factory.mktemp("sweep") / "s", machines=Machines(jobs=1)))
 
 
 def ages(mine: list[float | None], oracle: list[float | None], variance: list[float | None]) -> dict[str, list[Any]]:

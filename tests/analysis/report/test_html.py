@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from analysis.figures.settings import FigureSettings
 from analysis.report.asked import changes
 from analysis.report.blocks import Bullets, Code, Document, Facts, Section, Table, Text
 from analysis.report.exports import csv_text, latex, write_tables
@@ -162,7 +163,7 @@ def test_figures_are_written_as_files_too(sweep_path: Path, tmp_path: Path) -> N
 
 def test_a_run_has_a_page_too(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", ROUNDS, PARTS)
-    made = Page(write_report(run, tmp_path / "out", target_accuracy=0.5).read_text(encoding="utf-8"))
+    made = Page(write_report(run, tmp_path / "out", figures=FigureSettings(target_accuracy=0.5)).read_text(encoding="utf-8"))
     assert "Where the time went" in made.text("h2")
     assert "netsim report run --target-accuracy 0.5" in "".join(made.text("code"))
     assert "One run, of one seed" in " ".join(made.text("p"))

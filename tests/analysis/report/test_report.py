@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from analysis.figures.runs import accuracy_figure, draw_all, group_runs, latency_figure, leak_figure, regret_figure
+from analysis.figures.settings import FigureSettings
 from analysis.figures.style import DASHES, PALETTE, line_style
 from analysis.groups import Bound
 from analysis.report.comparison import compare, comparison_rows, difference_rows, write_comparison
@@ -301,7 +302,7 @@ def test_report_of_a_run(tmp_path: Path) -> None:
     }
     words = "Each coordinate is protected by itself."
     run = write_run(tmp_path / "run", bounds, PARTS, privacy={"guarantee": words})
-    text = write_report(run, tmp_path / "out.md", target_accuracy=0.5).read_text(encoding="utf-8")
+    text = write_report(run, tmp_path / "out.md", figures=FigureSettings(target_accuracy=0.5)).read_text(encoding="utf-8")
     assert words in text
     assert "| seconds to 50 % | not reached |" in text
     assert "| 7 | 0 | 0 | 0 | 0 | 2 |" in text

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.inference import bootstrap_interval, simultaneous_interval
 from analysis.report.comparison import compare
+from analysis.report.questions import Questions
 from analysis.report.report import write_report
 from analysis.report.sureness import margins_of, sureness_table
 from analysis.sweeps import Sweep, open_sweep
@@ -49,7 +50,8 @@ def test_the_table_by_hand(sweep: Sweep) -> None:
 
 
 def test_what_is_said_in_words_is_decided_together(sweep: Sweep, tmp_path: Path) -> None:
-    text = write_report(sweep.path, tmp_path / "r.md", metrics=["updates_per_s"], equivalent=["updates_per_s=0.05"]).read_text()
+    asked = Questions(metrics=["updates_per_s"], equivalent=["updates_per_s=0.05"])
+    text = write_report(sweep.path, tmp_path / "r.md", questions=asked).read_text()
     assert "- updates a second (1/s): more: far (+0.525 ± 0.080); no difference shown: near." in text
     assert "Intervals of the differences to base" in text
     assert "--equivalent updates_per_s=0.05" in text

@@ -26,6 +26,7 @@ from analysis.studies.timing import (
 )
 from analysis.sweeps import Sweep, open_sweep
 from scenarios.cli.main import main
+from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
@@ -41,7 +42,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     changes = {"rounds": 6, "sweep.seeds": [1, 2], "sweep.variants": few}
     changes |= {"sweep.grid": {"peers.delay.mean_excess_s": [0.001, 0.05]}}
     out = tmp_path_factory.mktemp("timing") / "sweep"
-    return open_sweep(sweep(plan(override(tables, changes), "timing"), out, jobs=1))
+    return open_sweep(sweep(plan(override(tables, changes), "timing"), out, machines=Machines(jobs=1)))
 
 
 def test_figures_of_a_run_are_means_over_its_slots(study: Sweep) -> None:

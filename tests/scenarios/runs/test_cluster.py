@@ -15,6 +15,7 @@ import pytest
 
 import netsim
 from scenarios.runs.cluster import refuse_versions
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.machine import versions
 from scenarios.runs.plan import Plan, Planned, plan
 from scenarios.runs.reading import parse
@@ -42,8 +43,8 @@ def results(folder: Path) -> dict[str, bytes]:
 def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Path) -> None:
     planned = plan(small_tables(), "small")
     seen: list[list[int]] = []
-    sweep(planned, tmp_path / "one", jobs=1)
-    sweep(planned, tmp_path / "two", scheduler="local:2", progress=seen.append)
+    sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
+    sweep(planned, tmp_path / "two", machines=Machines(scheduler="local:2"), progress=seen.append)
     assert results(tmp_path / "one") == results(tmp_path / "two")
     assert len(results(tmp_path / "two")) == 4 * 3 + 1
 
@@ -52,7 +53,7 @@ def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Pa
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process leaves that simulates one run after the other."""
     folder = tmp_path_factory.mktemp("whole") / "out"
-    return sweep(every_server(), folder, jobs=1)
+    return sweep(every_server(), folder, machines=Machines(jobs=1))
 
 
 @pytest.fixture(scope="module", params=["processes", "threads"])
@@ -74,7 +75,7 @@ def scheduler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.mark.slow
 @pytest.mark.parametrize("send_back", [False, True], ids=["shared folder", "sent back"])
 def test_every_server_leaves_the_same_bytes_on_a_cluster(whole: Path, scheduler: str, send_back: bool, tmp_path: Path) -> None:
-    sweep(every_server(), tmp_path / "out", scheduler=scheduler, send_back=send_back)
+    sweep(every_server(), tmp_path / "out", machines=Machines(scheduler=scheduler, send_back=send_back))
     assert results(tmp_path / "out") == results(whole)
 
 
@@ -82,7 +83,7 @@ def test_every_server_leaves_the_same_bytes_on_a_cluster(whole: Path, scheduler:
 def test_every_server_leaves_the_same_bytes_in_any_order_and_interrupted_or_not(whole: Path, tmp_path: Path) -> None:
     planned = every_server()
     backwards = dataclasses.replace(planned, runs=planned.runs[::-1])
-    sweep(backwards, tmp_path / "backwards", jobs=2)
+    sweep(backwards, tmp_path / "backwards", machines=Machines(jobs=2))
     assert tables(tmp_path / "backwards") == tables(whole)
 
     def interrupt(rounds: list[int]) -> None:
@@ -93,11 +94,11 @@ def test_every_server_leaves_the_same_bytes_in_any_order_and_interrupted_or_not(
     for _ in range(6):
         interrupted: list[list[int]] = []
         try:
-            sweep(planned, tmp_path / "interrupted", jobs=2, resume=True, progress=interrupt)
+            sweep(planned, tmp_path / "interrupted", machines=Machines(jobs=2), earlier=Earlier(resume=True), progress=interrupt)
         except KeyboardInterrupt:
             continue
         break
-    sweep(planned, tmp_path / "interrupted", jobs=1, resume=True)
+    sweep(planned, tmp_path / "interrupted", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert results(tmp_path / "interrupted") == results(whole)
 
 
@@ -119,7 +120,7 @@ def test_the_run_of_a_killed_worker_is_simulated_again(tmp_path: Path, monkeypat
     variants = [variant("never", 0), variant("once", 1), variant("always", 99)]
     wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
     with pytest.raises(UserError, match=r"variant always, seed 1: its worker was killed \(tcp:.*\); see(.|\n)*1 run failed"):
-        sweep(plan(wanted, "small"), tmp_path / "out", scheduler="local:2", retries=4)
+        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(scheduler="local:2", retries=4))
     listed = json.loads((tmp_path / "out" / "sweep.json").read_text())
     assert [run["variant"] for run in listed["runs"]] == ["never", "once"]
     found = {name: tables(tmp_path / "out" / name / "seed-1")["rounds.parquet"] for name in ("never", "once")}
@@ -182,7 +183,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
         ({"scheduler": "nonsense://x"}, "--scheduler 'nonsense://x': no scheduler with workers answers there"),
     ]:
         with pytest.raises(UserError, match=f"^{words}"):
-            sweep(planned, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+            sweep(planned, tmp_path / "out", machines=Machines(**arguments))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -197,7 +198,7 @@ def test_a_folder_that_workers_do_not_share_is_refused(scheduler: str, tmp_path:
     monkeypatch.setattr("scenarios.runs.cluster._content", _nothing)
     words = r"worker \S+ does not find this folder; name one that all workers share, or .* --send-back"
     with pytest.raises(UserError, match=words):
-        sweep(plan(small_tables(), "small"), tmp_path / "out", scheduler=scheduler)
+        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(scheduler=scheduler))
     assert list(tmp_path.iterdir()) == []
 
 

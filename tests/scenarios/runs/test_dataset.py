@@ -11,6 +11,7 @@ import pytest
 
 from analysis import open_sweep
 from scenarios.runs import dataset
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan, with_grid
 from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import UserError
@@ -27,7 +28,7 @@ def gathered(folder: Path) -> dict[str, bytes]:
 def test_pandas_reads_all_runs_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dataset, "RUNS_IN_A_FILE", 2)
     out = tmp_path / "out"
-    sweep(plan(with_grid(small_tables(), GRID, [1, 2, 3]), "small"), out, jobs=1, tables=["rounds", "clients"])
+    sweep(plan(with_grid(small_tables(), GRID, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds", "clients"])
     done = open_sweep(out)
     for table in ("rounds", "clients"):
         found = pd.read_parquet(out / "dataset" / table)
@@ -46,24 +47,24 @@ def test_pandas_reads_all_runs_at_once(tmp_path: Path, monkeypatch: Any) -> None
 def test_a_longer_sweep_writes_only_the_files_that_change_and_ends_as_one_made_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dataset, "RUNS_IN_A_FILE", 2)
     out = tmp_path / "out"
-    sweep(plan(with_grid(small_tables(), {}, [1, 2, 3]), "small"), out, jobs=1, tables=["rounds"])
+    sweep(plan(with_grid(small_tables(), {}, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds"])
     first = out / "dataset" / "rounds" / "variant=pause" / "runs-0000.parquet"
     before = first.stat().st_mtime_ns
     longer = plan(with_grid(small_tables(), {}, [1, 2, 3, 4]), "small")
-    sweep(longer, out, jobs=1, resume=True, tables=["rounds"])
+    sweep(longer, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds"])
     assert first.stat().st_mtime_ns == before
-    sweep(longer, tmp_path / "once", jobs=2, tables=["rounds"])
+    sweep(longer, tmp_path / "once", machines=Machines(jobs=2), tables=["rounds"])
     assert gathered(out) == gathered(tmp_path / "once")
     # One that is damaged is written again, and what is not wanted any more goes.
     whole = gathered(out)
     first.write_bytes(b"PAR1")
-    sweep(longer, out, jobs=1, resume=True, tables=["rounds"])
+    sweep(longer, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds"])
     assert gathered(out) == whole
-    sweep(plan(with_grid(small_tables(), {}, [1]), "small"), out, jobs=1, overwrite=True)
+    sweep(plan(with_grid(small_tables(), {}, [1]), "small"), out, machines=Machines(jobs=1), earlier=Earlier(overwrite=True))
     assert not (out / "dataset").exists()
 
 
 def test_an_unknown_table_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--tables round: no such table; did you mean 'rounds'\?"):
-        sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1, tables=["round"])
+        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1), tables=["round"])
     assert list(tmp_path.iterdir()) == []

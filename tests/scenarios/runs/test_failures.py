@@ -13,6 +13,7 @@ import netsim
 from analysis import open_sweep
 from models.policies.random import Random
 from scenarios.build.simulation import build
+from scenarios.runs.how import Machines
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
@@ -129,7 +130,7 @@ MIXED = TABLES | {
 
 def test_the_other_runs_of_a_sweep_go_on(folder: Path) -> None:
     with pytest.raises(UserError) as refusal:
-        sweep(plan(MIXED, "mixed"), folder / "sweep", jobs=1)
+        sweep(plan(MIXED, "mixed"), folder / "sweep", machines=Machines(jobs=1))
     first, second, last = str(refusal.value).splitlines()
     assert first.startswith("variant bad, seed 1: policy.kind = 'failing_own:Policy': IndexError")
     assert second.startswith("variant bad, seed 2: policy.kind = 'failing_own:Policy': IndexError")

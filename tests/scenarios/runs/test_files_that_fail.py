@@ -15,6 +15,7 @@ import pytest
 
 from analysis import open_run
 from netsim.records.tables import UNFINISHED
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.run import go_on, run
 from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
@@ -93,7 +94,7 @@ def test_whichever_operation_fails_the_work_can_be_completed(
 
     def begin(out: Path) -> None:
         if what == "sweep":
-            sweep(planned, out, jobs=1)
+            sweep(planned, out, machines=Machines(jobs=1))
         elif what == "resume":
             go_on(out, checkpoint_s=0)
         else:
@@ -101,7 +102,7 @@ def test_whichever_operation_fails_the_work_can_be_completed(
 
     def complete(out: Path) -> None:
         if what == "sweep":
-            sweep(planned, out, jobs=1, resume=True)
+            sweep(planned, out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
         elif out.is_dir():
             go_on(out)
         else:

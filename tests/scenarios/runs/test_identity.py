@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.runs.folders import write_json
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.plan import plan, with_grid
 from scenarios.runs.run import run
@@ -49,18 +50,18 @@ def made(folder: Path) -> dict[str, int]:
 
 def test_an_extended_sweep_simulates_what_is_missing(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    sweep(plan(small_tables(), "small"), out, jobs=1)
+    sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     before = made(out)
     # Another name, another seed, and a key with two values, of which one is that of the runs that are there.
     more = with_grid(small_tables("name=renamed"), {"server.per_round": [2, 3]}, [1, 2, 3])
-    sweep(plan(more, "small"), out, jobs=1, resume=True)
+    sweep(plan(more, "small"), out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     now = made(out)
     assert len(now) == 2 * 2 * 3
     assert not (out / "pause").exists()
     for path, time in before.items():
         variant, _, seed = path.partition("/")
         assert now[f"{variant}+per_round=2/{seed}"] == time
-    sweep(plan(more, "small"), tmp_path / "whole", jobs=1)
+    sweep(plan(more, "small"), tmp_path / "whole", machines=Machines(jobs=1))
     lists = [json.loads((folder / "sweep.json").read_text())["runs"] for folder in (out, tmp_path / "whole")]
     assert lists[0] == lists[1]
     different = {name for name, data in tables(out).items() if data != tables(tmp_path / "whole")[name]}
@@ -69,7 +70,7 @@ def test_an_extended_sweep_simulates_what_is_missing(tmp_path: Path) -> None:
 
 def test_runs_of_another_version_are_not_taken_for_those_of_this_one(tmp_path: Path, monkeypatch: Any) -> None:
     out = tmp_path / "out"
-    sweep(plan(small_tables(), "small"), out, jobs=1)
+    sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     file = out / "random" / "seed-2" / "summary.json"
     told = json.loads(file.read_text())
     told["versions"]["netsim"], told["run_id"] = "0.0.1", "0" * 32
@@ -77,15 +78,16 @@ def test_runs_of_another_version_are_not_taken_for_those_of_this_one(tmp_path: P
     write_json(file, told)
     before = contents(out)
     with pytest.raises(UserError, match=r"random/seed-2: was simulated by netsim 0.0.1, this is .* name another folder"):
-        sweep(plan(small_tables(), "small"), out, jobs=1, resume=True)
+        sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert contents(out) == before
 
 
 def test_a_damaged_run_does_not_end_a_sweep(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    sweep(plan(small_tables(), "small"), out, jobs=1)
+    sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     (out / "random" / "seed-1" / "summary.json").write_bytes(b"{")
     words = r"random/seed-1/summary.json: expected a run's summary(.|\n)*1 run failed; the others are complete"
+    more = plan(with_grid(small_tables(), {}, [1, 2, 3]), "small")
     with pytest.raises(UserError, match=words):
-        sweep(plan(with_grid(small_tables(), {}, [1, 2, 3]), "small"), out, jobs=1, resume=True)
+        sweep(more, out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert len(made(out)) == 5

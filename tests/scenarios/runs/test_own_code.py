@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.own_code import own_code
 from scenarios.runs.run import go_on, run
 from scenarios.runs.sweep import plan, sweep
@@ -120,22 +121,22 @@ def test_a_sweep_does_not_mix_runs_of_old_and_new_code(lab, tmp_path):
     tables = small_tables("sweep.variants.1.set={policy={kind='lab.policy:Own'}}")
     out = tmp_path / "out"
     planned = plan(tables, "small")
-    sweep(planned, out, jobs=1)
+    sweep(planned, out, machines=Machines(jobs=1))
     runs = {p.path: (out / p.path / "summary.json") for p in planned.runs}
     (out / "random" / "seed-2" / "summary.json").unlink()
     before = {path: file.read_bytes() for path, file in runs.items() if file.exists()}
     lab.edit("lab/helper.py")
     lab.new_process()
     with pytest.raises(UserError, match=r"random/seed-1: the code of 'lab\.policy:Own' \(lab\.helper\) has changed since"):
-        sweep(plan(tables, "small"), out, jobs=1, resume=True)
+        sweep(plan(tables, "small"), out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert {path: file.read_bytes() for path, file in runs.items() if file.exists()} == before
     with pytest.warns(UserWarning, match=r"random/seed-1: .* \(allowed: this sweep mixes them\)"):
-        sweep(plan(tables, "small"), out, jobs=1, resume=True, allow_changed_code=True)
+        sweep(plan(tables, "small"), out, machines=Machines(jobs=1), earlier=Earlier(resume=True, allow_changed_code=True))
     assert {path: file.read_bytes() for path, file in runs.items() if path in before} == before
     old, new = (json.loads(runs[f"random/seed-{seed}"].read_text())["own_code"] for seed in (1, 2))
     assert old[0]["components"] != new[0]["components"] == own_code(planned.runs[2].scenario)
     # Begun again from the start there is nothing to mix.
-    sweep(plan(tables, "small"), out, jobs=1, overwrite=True)
+    sweep(plan(tables, "small"), out, machines=Machines(jobs=1), earlier=Earlier(overwrite=True))
 
 
 def test_the_command_line_offers_the_way_out(lab, tmp_path, monkeypatch, capsys):

@@ -20,6 +20,7 @@ from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import read_summary
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import go_on, run
 from scenarios.runs.summary import Totals
@@ -121,8 +122,8 @@ def test_killed_outright_it_goes_on(tmp_path: Path) -> None:
 def test_a_sweep_goes_on_and_leaves_alone_what_is_complete(tmp_path: Path) -> None:
     tables = small_tables() | {"rounds": 20, "sweep": {"seeds": [1, 2, 3], "grid": {"policy.kind": ["random", "all"]}}}
     planned = plan(tables, "small")
-    sweep(planned, tmp_path / "whole", jobs=1)
-    sweep(planned, tmp_path / "cut", jobs=1)
+    sweep(planned, tmp_path / "whole", machines=Machines(jobs=1))
+    sweep(planned, tmp_path / "cut", machines=Machines(jobs=1))
     # As a kill leaves it: one run complete, one cut off with a checkpoint, one begun without, the others not there.
     complete, cut, begun, *others = (tmp_path / "cut" / p.path for p in planned.runs)
     before = (complete / "summary.json").stat().st_mtime_ns
@@ -138,7 +139,7 @@ def test_a_sweep_goes_on_and_leaves_alone_what_is_complete(tmp_path: Path) -> No
     for folder in others:
         for file in folder.iterdir():
             file.unlink()
-    sweep(planned, tmp_path / "cut", jobs=1, resume=True)
+    sweep(planned, tmp_path / "cut", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert (complete / "summary.json").stat().st_mtime_ns == before
     for p in planned.runs:
         assert tables_of(tmp_path / "cut" / p.path) == tables_of(tmp_path / "whole" / p.path)
@@ -147,8 +148,8 @@ def test_a_sweep_goes_on_and_leaves_alone_what_is_complete(tmp_path: Path) -> No
 
 def test_another_scenario_is_run_from_the_start(tmp_path: Path) -> None:
     tables = small_tables() | {"rounds": 12, "sweep": {"seeds": [1]}}
-    sweep(plan(tables, "small"), tmp_path / "out", jobs=1)
-    sweep(plan(tables | {"rounds": 15}, "small"), tmp_path / "out", jobs=1, resume=True)
+    sweep(plan(tables, "small"), tmp_path / "out", machines=Machines(jobs=1))
+    sweep(plan(tables | {"rounds": 15}, "small"), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     folder = next((tmp_path / "out").glob("*/seed-1"))
     assert told(folder)["rounds"] == 15
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from analysis import open_run, open_sweep
 from scenarios.cli.main import main
 from scenarios.cli.output import summary_table, sweep_progress
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep, with_grid
@@ -96,15 +97,15 @@ def test_a_grid_on_the_command_line_is_crossed_with_seeds(shell):
 
 
 def test_a_run_of_a_sweep_is_the_run_it_would_be_alone(tmp_path):
-    sweep(planned(), tmp_path / "sweep", jobs=1)
+    sweep(planned(), tmp_path / "sweep", machines=Machines(jobs=1))
     run(small("policy.kind=random", "seed=2", "sweep={}"), tmp_path / "alone")
     assert tables(tmp_path / "alone") == tables(tmp_path / "sweep" / "random" / "seed-2")
 
 
 def test_one_process_and_two_give_the_same_tables(tmp_path):
     seen: list[list[int]] = []
-    sweep(planned(), tmp_path / "one", jobs=1)
-    sweep(planned(), tmp_path / "two", jobs=2, progress=seen.append)
+    sweep(planned(), tmp_path / "one", machines=Machines(jobs=1))
+    sweep(planned(), tmp_path / "two", machines=Machines(jobs=2), progress=seen.append)
     assert tables(tmp_path / "one") == tables(tmp_path / "two")
     assert (tmp_path / "one" / "sweep.json").read_bytes() == (tmp_path / "two" / "sweep.json").read_bytes()
     assert len(tables(tmp_path / "two")) == 4 * 3
@@ -169,7 +170,7 @@ def test_a_policy_that_fails_in_mid_run_ends_the_sweep_and_the_complete_runs_are
     monkeypatch.syspath_prepend(str(site))
     found = planned("sweep.variants.1.set={'policy.kind'='failing:Failing'}")
     with pytest.raises(UserError, match="variant random, seed 1: policy"):
-        sweep(found, tmp_path / "out", jobs=1)
+        sweep(found, tmp_path / "out", machines=Machines(jobs=1))
     assert listed(tmp_path / "out") == ["pause/seed-1", "pause/seed-2"]
     assert len(open_sweep(tmp_path / "out")) == 2
 
@@ -192,7 +193,7 @@ def test_an_interrupt_between_runs_stops_the_runs_that_follow_which_every_reader
     played: list[Simulation] = []
     monkeypatch.setattr(Simulation, "run", run_slowly)
     with pytest.raises(KeyboardInterrupt):
-        sweep(planned(), tmp_path / "out", jobs=1)
+        sweep(planned(), tmp_path / "out", machines=Machines(jobs=1))
     assert len(played) == 2
     assert listed(tmp_path / "out") == ["pause/seed-1"]
     assert open_run(tmp_path / "out" / "pause" / "seed-2").summary["ended"] == "interrupted"
@@ -209,7 +210,7 @@ def test_an_interrupt_between_runs_stops_the_runs_that_follow_which_every_reader
         assert f"--strict: {words}" in " ".join(capsys.readouterr().err.split())
     assert words in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
     monkeypatch.setattr(Simulation, "run", plain)
-    sweep(planned(), tmp_path / "out", jobs=1, resume=True)
+    sweep(planned(), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert open_sweep(tmp_path / "out").missing == ()
 
 

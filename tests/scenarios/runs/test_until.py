@@ -12,6 +12,7 @@ import netsim
 from analysis import open_sweep
 from analysis.metrics.facts import Settings
 from analysis.sequential import always_valid_interval, paired_difference
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
 from scenarios.runs.until import seeds_to_add
@@ -34,7 +35,7 @@ def noted(folder: Path) -> dict[str, Any]:
 
 
 def test_seeds_are_added_until_the_interval_is_small_enough(tmp_path: Path) -> None:
-    sweep(plan(wanted(), "small"), tmp_path / "out", jobs=1)
+    sweep(plan(wanted(), "small"), tmp_path / "out", machines=Machines(jobs=1))
     done = open_sweep(tmp_path / "out")
     found = noted(tmp_path / "out")
     (entry,) = found["differences"]
@@ -52,19 +53,19 @@ def test_seeds_are_added_until_the_interval_is_small_enough(tmp_path: Path) -> N
 
 def test_workers_and_interruptions_do_not_change_where_it_stops(tmp_path: Path) -> None:
     planned = plan(wanted(half_width=0.2), "small")
-    sweep(planned, tmp_path / "one", jobs=1)
-    sweep(planned, tmp_path / "two", jobs=2)
+    sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
+    sweep(planned, tmp_path / "two", machines=Machines(jobs=2))
     # As if interrupted among the seeds that were added.
-    sweep(plan(small_tables(), "small"), tmp_path / "cut", jobs=1)
-    sweep(planned, tmp_path / "cut", jobs=1, resume=True)
-    sweep(planned, tmp_path / "cut", jobs=1, resume=True)
+    sweep(plan(small_tables(), "small"), tmp_path / "cut", machines=Machines(jobs=1))
+    sweep(planned, tmp_path / "cut", machines=Machines(jobs=1), earlier=Earlier(resume=True))
+    sweep(planned, tmp_path / "cut", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     for other in ("two", "cut"):
         assert tables(tmp_path / other) == tables(tmp_path / "one")
         assert (tmp_path / other / "sweep.json").read_bytes() == (tmp_path / "one" / "sweep.json").read_bytes()
 
 
 def test_it_ends_at_the_most_seeds_that_are_allowed(tmp_path: Path) -> None:
-    sweep(plan(wanted(half_width=1e-9, at_most=7), "small"), tmp_path / "out", jobs=1)
+    sweep(plan(wanted(half_width=1e-9, at_most=7), "small"), tmp_path / "out", machines=Machines(jobs=1))
     found = noted(tmp_path / "out")
     assert (found["seeds"], found["reached"]) == (7, False)
 

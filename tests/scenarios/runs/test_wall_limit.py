@@ -14,6 +14,7 @@ import pytest
 
 import netsim
 from scenarios.runs.folders import read_summary
+from scenarios.runs.how import Earlier, Limits, Machines
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.runs.sweep import plan, sweep
@@ -127,7 +128,7 @@ def test_a_run_of_a_sweep_that_takes_too_long_keeps_no_other_from_its_end(folder
     for jobs in (1, 2):
         out = folder / f"jobs{jobs}"
         with pytest.raises(UserError) as refusal:
-            sweep(planned, out, jobs=jobs, wall_limit_s=0.5)
+            sweep(planned, out, machines=Machines(jobs=jobs), limits=Limits(wall_limit_s=0.5))
         reached = "the wall limit of 0.5 s was reached after 2 rounds; give it more time"
         assert f"variant stuck, seed 2: {reached}" in str(refusal.value)
         assert "2 runs failed; the others are complete" in str(refusal.value)
@@ -137,7 +138,8 @@ def test_a_run_of_a_sweep_that_takes_too_long_keeps_no_other_from_its_end(folder
         assert [(one["variant"], one["again"]) for one in failed] == [("stuck", False)] * 2
     (folder / "flag").unlink()
     for jobs in (1, 2):
-        sweep(planned, folder / f"jobs{jobs}", jobs=jobs, resume=True, wall_limit_s=60.0)
+        go_on: dict[str, Any] = {"earlier": Earlier(resume=True), "limits": Limits(wall_limit_s=60.0)}
+        sweep(planned, folder / f"jobs{jobs}", machines=Machines(jobs=jobs), **go_on)
     places = [place.parent.relative_to(folder / "jobs1") for place in (folder / "jobs1").rglob("summary.json")]
     assert len(places) == 4
     for place in places:

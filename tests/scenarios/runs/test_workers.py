@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from analysis import open_sweep
+from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import DefectError, UserError
@@ -34,7 +35,7 @@ def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times
     variants = [variant("never", 0), variant("once", 1), variant("always", 9)]
     wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
     with pytest.warns(UserWarning, match="again") as warned, pytest.raises(UserError) as refusal:
-        sweep(plan(wanted, "small"), tmp_path / "out", jobs=2, retries=1)
+        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(jobs=2, retries=1))
     told = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
     assert sorted(str(w.message) for w in warned) == [told.format("always"), told.format("once")]
     first, last = str(refusal.value).splitlines()
@@ -58,14 +59,14 @@ def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monk
 
     monkeypatch.setattr(Pause, "select", broken)
     with pytest.raises(DefectError, match="variant pause, seed 2: KeyError: 'ours'"):
-        sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1)
+        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1))
     left = open_sweep(tmp_path / "out")
     assert [entry.variant for entry in left.entries] == ["random", "random"]
     assert left.baseline == "random", "of the baseline no run is complete"
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
     assert all(failure["traceback"].endswith("KeyError: 'ours'\n") for failure in failures)
     monkeypatch.undo()
-    sweep(plan(small_tables(), "small"), tmp_path / "out", jobs=1, resume=True)
+    sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert not (tmp_path / "out" / "failures.json").exists()
 
 
