@@ -31,6 +31,7 @@ from scenarios.runs.plan import Plan
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.unfinished import INTERRUPTED, unfinished
 from scenarios.runs.wall_limit import WallLimit
+from scenarios.runs.workers import Standing
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
@@ -244,9 +245,9 @@ def sweep(
     planned = _planned(scenario, script, grid or {}, seeds, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
-    def tell(rounds: list[int]) -> None:
+    def tell(standing: Standing) -> None:
         if progress is not None:
-            progress(sum(rounds), most)
+            progress(sum(standing.rounds), most)
 
     machines = Machines(jobs=jobs, scheduler=scheduler, send_back=send_back)
     limits = Limits(event_limit=event_limit, wall_limit_s=wall_limit_s)

@@ -15,8 +15,8 @@ import numpy as np
 
 from netsim.servers.loop import Alteration
 from scenarios.cli.output import err_console
-from scenarios.cli.waiting import Watch, watched
 from scenarios.runs.summary import Summing
+from scenarios.runs.waiting import Watch, watched
 
 if TYPE_CHECKING:
     from netsim.servers.loop import ClosedRound

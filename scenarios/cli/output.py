@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +20,13 @@ from scenarios.schema.errors import UserError
 if TYPE_CHECKING:
     from analysis.figures.settings import Look
     from scenarios.runs.plan import Plan
+    from scenarios.runs.workers import Standing
     from scenarios.schema.cautions import Caution
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 MOST_SEEDS = 10_000
+_LINE_S = 10.0
+"""Seconds of wall time between two lines about the rounds of a sweep that take long."""
 _MOST_SHOWN = 12
 """Variants of a sweep with a display of their own."""
 _ALL, _FURTHER = "all runs", "further seeds, at most"
@@ -207,11 +212,35 @@ def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int
         yield lambda label, rounds: shown.update(tasks[label], completed=rounds)
 
 
+class _Waiting:
+    """Says now and then what runs of a sweep wait for whose rounds take long."""
+
+    def __init__(self, planned: Plan) -> None:
+        self._planned = planned
+        self._said: dict[int, str] = {}
+        self._said_s = -math.inf
+
+    def line(self, waits: dict[int, str]) -> str:
+        """What there is to say of `waits`, by the numbers of the runs; empty: nothing that was not said, or it was just now."""
+        new = {index: text for index, text in waits.items() if self._said.get(index) != text}
+        now = time.perf_counter()
+        if not new or now - self._said_s < _LINE_S:
+            return ""
+        self._said, self._said_s = dict(waits), now
+        first = min(new)
+        runs = self._planned.runs
+        name = f"{runs[first].label}, seed {runs[first].seed}" if first < len(runs) else f"run {first + 1}, of a further seed"
+        others = len(waits) - 1
+        told = f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)" if others else ""
+        return f"{name}: {new[first]}{told}"
+
+
 @contextmanager
-def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[list[int]], None]]:
+def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], None]]:
     """A display of the rounds done of a sweep, with the time left: in all, and of every variant where they are few.
 
-    Yields what tells it of the rounds done of every run, those of further seeds behind those that were planned.
+    Yields what tells it how far the runs are, those of further seeds behind those that were planned. A run whose round takes long
+    is told of with what it waits for, in a line.
     """
     first = [p.label for p in planned.runs]
     rounds_of: dict[str, int] = {}
@@ -221,9 +250,13 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[list[int]],
         rounds_of[_FURTHER] = (planned.most_runs - len(first)) * planned.runs[0].scenario.rounds
     single = {} if len(rounds_of) > _MOST_SHOWN else rounds_of
     totals = single if len(single) == 1 else single | {_ALL: sum(rounds_of.values())}
+    waiting = _Waiting(planned)
     with progress(totals, quiet) as advance:
 
-        def show(rounds: list[int]) -> None:
+        def show(standing: Standing) -> None:
+            rounds = standing.rounds
+            if not quiet and (line := waiting.line(standing.waits)):
+                err_console.print(line, highlight=False, soft_wrap=True)
             done = dict.fromkeys(rounds_of, 0)
             for label, count in zip(first, rounds, strict=False):
                 done[label] += count

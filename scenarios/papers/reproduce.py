@@ -11,6 +11,7 @@ from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.runs.sweep import Plan, plan, sweep
+from scenarios.runs.workers import Standing
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def reproduce(
     *,
     figures: FigureSettings | None = None,
     jobs: int | None = None,
-    progress: Callable[[list[int]], None] | None = None,
+    progress: Callable[[Standing], None] | None = None,
 ) -> Document:
     """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scenarios.runs.interrupts import StopRequest
-from scenarios.runs.workers import Killed, Work, Workers
+from scenarios.runs.workers import Killed, Standing, Work, Workers
 
 RETRIES = 2
 """How often a run is simulated again whose worker was killed."""
@@ -54,8 +54,8 @@ def attempt_all(
 
 
 @contextmanager
-def watching(workers: Workers, progress: Callable[[list[int]], None] | None, stop: StopRequest) -> Iterator[None]:
-    """Within, `progress` is told some times a second the rounds done of every run, and the workers if they are to stop."""
+def watching(workers: Workers, progress: Callable[[Standing], None] | None, stop: StopRequest) -> Iterator[None]:
+    """Within, `progress` is told some times a second how far the runs are, and the workers if they are to stop."""
     over = threading.Event()
 
     def watch() -> None:
@@ -63,7 +63,7 @@ def watching(workers: Workers, progress: Callable[[list[int]], None] | None, sto
             if stop.asked:
                 workers.stop()
             if progress is not None:
-                progress(workers.rounds())
+                progress(workers.standing())
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -73,4 +73,4 @@ def watching(workers: Workers, progress: Callable[[list[int]], None] | None, sto
         over.set()
         watcher.join()
         if progress is not None:
-            progress(workers.rounds())
+            progress(workers.standing())

@@ -6,7 +6,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from scenarios.runs import dask_worker
 from scenarios.runs.how import Machines
 from scenarios.runs.machine import versions
 from scenarios.runs.scratch import scratch_folder
-from scenarios.runs.workers import Killed, Place, Work, Workers, processes, taken
+from scenarios.runs.workers import Killed, Place, Standing, Work, Workers, processes, taken
 from scenarios.schema.errors import UserError
 
 _LOCAL = re.compile(r"local:(\d{1,4})")
@@ -49,6 +49,10 @@ class _OnCluster:
         if now - last >= self.every_s:
             _TOLD[self.sweep] = now
             _worker().log_event(self.sweep, (self.index, rounds))
+
+    def speaker(self) -> Callable[[str], None]:
+        worker = _worker()  # which another thread does not find
+        return lambda text: worker.log_event(self.sweep, (self.index, text))
 
     def stopped(self) -> bool:
         return self.sweep in _STOPPED or not _wanted()
@@ -82,6 +86,7 @@ class Cluster:
         self._client, self._ahead = client, ahead
         self._name = f"netsim-{uuid.uuid4().hex}"
         self._shown = np.zeros(runs, np.int64)
+        self._waits: dict[int, str] = {}
         self._place, self._send_back = Place.here(), send_back
         self._stopped = False
         self._under_way: dict[int, Any] = {}
@@ -92,9 +97,12 @@ class Cluster:
         self._recount()
         client.subscribe_topic(self._name, self._told)
 
-    def _told(self, event: tuple[float, tuple[int, int]]) -> None:
-        index, rounds = event[1]
-        self._shown[index] = max(self._shown[index], rounds)
+    def _told(self, event: tuple[float, tuple[int, int | str]]) -> None:
+        index, told = event[1]
+        if isinstance(told, str):
+            self._waits[index] = told if index in self._under_way else ""
+        else:
+            self._shown[index] = max(self._shown[index], told)
 
     def _recount(self) -> None:
         now = time.monotonic()
@@ -129,6 +137,7 @@ class Cluster:
         for index, future in taken(self._done, wait_s):
             if self._under_way.pop(index, None) is None:
                 continue
+            self._waits[index] = ""
             if future.cancelled() or future.status == "lost":
                 raise UserError("--scheduler: the scheduler has gone; start it again, and go on with --resume")
             try:
@@ -137,8 +146,8 @@ class Cluster:
                 found.append((index, Killed(f"its worker was killed ({error.last_worker.address})")))
         return found
 
-    def rounds(self) -> list[int]:
-        return [int(count) for count in self._shown]
+    def standing(self) -> Standing:
+        return Standing(self._shown.tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
         self._shown[index] = rounds

@@ -32,7 +32,7 @@ from scenarios.runs.reading import to_toml
 from scenarios.runs.run import identified, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
-from scenarios.runs.workers import Board, Killed
+from scenarios.runs.workers import Board, Killed, Standing
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -83,12 +83,12 @@ def sweep_in_memory(
     planned: Plan,
     *,
     machines: Machines = THIS_MACHINE,
-    progress: Callable[[list[int]], None] | None = None,
+    progress: Callable[[Standing], None] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Sweep:
     """Run all runs of a plan, and keep what they leave in memory.
 
-    `progress` is called some times a second with the rounds done of every run. A run that goes wrong by a mistake of the user's,
+    `progress` is called some times a second with how far the runs are. A run that goes wrong by a mistake of the user's,
     or whose worker is killed time and again, is `missing`, with a warning. Every run ends at its
     `limits`, of which one that reaches that of wall time is missing, too. Raises UserError where all are missing.
     """

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import tempfile
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build
 from scenarios.runs.collector import freed_at_the_end
+from scenarios.runs.folders import check_run
 from scenarios.runs.how import NO_LIMITS, Limits
 from scenarios.runs.moved import receive, sent_back
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.plan import Planned
-from scenarios.runs.run import go_on, run
+from scenarios.runs.run import go_on, simulate
 from scenarios.runs.unfinished import INTERRUPTED
+from scenarios.runs.waiting import Watch, watched
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.runs.workers import Board
 from scenarios.schema.errors import BooksError, UserError, located
@@ -82,23 +86,35 @@ class OneRun:
 
     def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
         """It has come to its end, was stopped, or reached the limit."""
+        say = board.speaker()
+        watch = Watch(say, over=lambda: say(""))
 
         def count(simulation: Simulation) -> None:
+            watch.closed()
             board.tell(simulation.server.round)
             if board.stopped():
                 raise KeyboardInterrupt
 
-        with freed_at_the_end():
+        with freed_at_the_end(), watched(watch):
             if self.resume:
                 # Whether the code of the attempt before may be another was asked before any run began.
-                summary = go_on(out, after_round=count, allow_changed_code=True, wall=wall)
+                summary = go_on(out, after_round=count, allow_changed_code=True, begin=watch.begin, wall=wall)
             else:
-                events = self.limits.event_limit
-                summary = run(self.planned.scenario, out, overwrite=True, after_round=count, event_limit=events, wall=wall)
+                summary = self._from_the_start(out, count, watch, wall)
         if summary["ended"] == INTERRUPTED and wall.reached:
             where = f"variant {self.planned.variant}, seed {self.planned.seed}"
             return _limited(where, wall, f" after {summary['rounds']} rounds")
         return Done(stopped=summary["ended"] == INTERRUPTED)
+
+    def _from_the_start(
+        self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit
+    ) -> dict[str, Any]:
+        """The summary of the run, of which nothing is held here as it is over."""
+        check_run(out, True)
+        built = build(self.planned.scenario)
+        built.simulation.limit_events(self.limits.event_limit)
+        watch.begin(built.simulation)
+        return simulate(built, self.planned.scenario, out, overwrite=True, after_round=after_round, wall=wall)
 
 
 def _limited(where: str, wall: WallLimit, after: str) -> Done:

@@ -25,7 +25,7 @@ from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
 from scenarios.runs.plan import Plan, Planned, further, plan, with_grid
-from scenarios.runs.workers import Killed, Workers
+from scenarios.runs.workers import Killed, Standing, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
 
@@ -38,7 +38,7 @@ def sweep(
     *,
     machines: Machines = THIS_MACHINE,
     earlier: Earlier = REFUSE,
-    progress: Callable[[list[int]], None] | None = None,
+    progress: Callable[[Standing], None] | None = None,
     tables: Iterable[str] = (),
     limits: Limits = NO_LIMITS,
 ) -> Path:
@@ -46,7 +46,7 @@ def sweep(
 
     Every run ends at its `limits`. `tables` of all runs are gathered into one data set (see `dataset`).
     A run that goes wrong keeps no other from its end; it is told when all have ended. `progress` is called some times a second
-    with the rounds done of every run. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and
+    with how far the runs are. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and
     `sweep.json` lists these. Raises UserError: before any run with nothing written and nothing deleted, for whatever the user can
     fix; DefectError where netsim itself failed.
     """

@@ -10,21 +10,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.records import atomic
 from scenarios.runs.collector import resting
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
 """Where among the counts the wish to stop stands."""
+_WAITS = "waits-"
+"""What the files are called in which runs say what they wait for, before their numbers."""
 _LOOK_S = 0.25
 """How often a worker looks whether the process that it works for is still there."""
 _IDLE_S = 300
@@ -40,6 +43,9 @@ class Board(Protocol):
 
     def tell(self, rounds: int) -> None:
         """So many rounds are done."""
+
+    def speaker(self) -> Callable[[str], None]:
+        """What tells, from any thread, what the run waits for; with an empty text, that it does so no longer."""
 
     def stopped(self) -> bool:
         """Whether the sweep is to end."""
@@ -57,6 +63,15 @@ class Killed:
     """In place of what a run returns: its worker came to an end in the midst of it."""
 
     reason: str
+
+
+class Standing(NamedTuple):
+    """How far the runs are."""
+
+    rounds: list[int]
+    """The rounds done of every run."""
+    waits: dict[int, str]
+    """What those wait for whose present round takes long."""
 
 
 class Workers(Protocol):
@@ -77,8 +92,8 @@ class Workers(Protocol):
         Raises whatever a run raised: what is expected of a run it returns.
         """
 
-    def rounds(self) -> list[int]:
-        """The rounds done of every run."""
+    def standing(self) -> Standing:
+        """How far the runs are."""
 
     def complete(self, index: int, rounds: int) -> None:
         """Count a run as done that need not be simulated."""
@@ -93,11 +108,14 @@ class Workers(Protocol):
 class _InMemory:
     own_process = False
 
-    def __init__(self, counts: Any, index: int) -> None:
-        self._counts, self._index = counts, index
+    def __init__(self, counts: Any, waits: dict[int, str], index: int) -> None:
+        self._counts, self._waits, self._index = counts, waits, index
 
     def tell(self, rounds: int) -> None:
         self._counts[self._index] = rounds
+
+    def speaker(self) -> Callable[[str], None]:
+        return lambda text: self._waits.__setitem__(self._index, text)
 
     def stopped(self) -> bool:
         return bool(self._counts[_STOP])
@@ -113,20 +131,21 @@ class InThisProcess:
 
     def __init__(self, runs: int) -> None:
         self._counts = np.zeros(runs + 1, np.int64)
+        self._waits: dict[int, str] = {}
         self._done: list[tuple[int, Any]] = []
 
     def room(self) -> int:
         return 1 - len(self._done)
 
     def submit(self, index: int, work: Work) -> None:
-        self._done.append((index, work(_InMemory(self._counts, index))))
+        self._done.append((index, work(_InMemory(self._counts, self._waits, index))))
 
     def ended(self, wait_s: float) -> list[tuple[int, Any]]:
         done, self._done = self._done, []
         return done
 
-    def rounds(self) -> list[int]:
-        return [int(count) for count in self._counts[:_STOP]]
+    def standing(self) -> Standing:
+        return Standing(self._counts[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
         self._counts[index] = rounds
@@ -153,6 +172,19 @@ class _InFile:
 
     def tell(self, rounds: int) -> None:
         _counts(self.file)[self.index] = rounds
+
+    def speaker(self) -> Callable[[str], None]:
+        place = Path(self.file).with_name(f"{_WAITS}{self.index}")
+
+        def say(text: str) -> None:
+            # In a thread of its own, which an error would end unheard; a full disk keeps no run from its end.
+            with suppress(OSError):
+                if text:
+                    atomic.write(place, text.encode())
+                else:
+                    place.unlink(missing_ok=True)
+
+        return say
 
     def stopped(self) -> bool:
         return bool(_counts(self.file)[_STOP])
@@ -204,8 +236,12 @@ class Processes:
             self._free.append(executor)
         return found
 
-    def rounds(self) -> list[int]:
-        return [int(count) for count in self._shown[:_STOP]]
+    def standing(self) -> Standing:
+        waits = {}
+        for place in Path(self._scratch).glob(f"{_WAITS}*"):
+            with suppress(OSError):  # its round has closed meanwhile
+                waits[int(place.name.removeprefix(_WAITS))] = place.read_text(encoding="utf-8")
+        return Standing(self._shown[:_STOP].tolist(), waits)
 
     def complete(self, index: int, rounds: int) -> None:
         self._shown[index] = rounds

@@ -20,6 +20,7 @@ from scenarios.runs.machine import versions
 from scenarios.runs.plan import Plan, Planned, plan
 from scenarios.runs.reading import parse
 from scenarios.runs.sweep import sweep
+from scenarios.runs.workers import Standing
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers import KINDS
 from tests.helpers.commands import LONG, living, start, tables
@@ -42,7 +43,7 @@ def results(folder: Path) -> dict[str, bytes]:
 
 def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Path) -> None:
     planned = plan(small_tables(), "small")
-    seen: list[list[int]] = []
+    seen: list[Standing] = []
     sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
     sweep(planned, tmp_path / "two", machines=Machines(scheduler="local:2"), progress=seen.append)
     assert results(tmp_path / "one") == results(tmp_path / "two")
@@ -86,9 +87,9 @@ def test_every_server_leaves_the_same_bytes_in_any_order_and_interrupted_or_not(
     sweep(backwards, tmp_path / "backwards", machines=Machines(jobs=2))
     assert tables(tmp_path / "backwards") == tables(whole)
 
-    def interrupt(rounds: list[int]) -> None:
-        if any(rounds) and not interrupted:
-            interrupted.append(rounds)
+    def interrupt(standing: Standing) -> None:
+        if any(standing.rounds) and not interrupted:
+            interrupted.append(standing.rounds)
             os.kill(os.getpid(), signal.SIGINT)
 
     for _ in range(6):

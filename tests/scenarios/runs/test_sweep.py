@@ -20,6 +20,7 @@ from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep, with_grid
+from scenarios.runs.workers import Standing
 from scenarios.schema.errors import UserError
 from tests.helpers.commands import LONG, contents, living, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small, small_tables
@@ -103,13 +104,13 @@ def test_a_run_of_a_sweep_is_the_run_it_would_be_alone(tmp_path):
 
 
 def test_one_process_and_two_give_the_same_tables(tmp_path):
-    seen: list[list[int]] = []
+    seen: list[Standing] = []
     sweep(planned(), tmp_path / "one", machines=Machines(jobs=1))
     sweep(planned(), tmp_path / "two", machines=Machines(jobs=2), progress=seen.append)
     assert tables(tmp_path / "one") == tables(tmp_path / "two")
     assert (tmp_path / "one" / "sweep.json").read_bytes() == (tmp_path / "two" / "sweep.json").read_bytes()
     assert len(tables(tmp_path / "two")) == 4 * 3
-    assert seen[-1] == [6, 6, 6, 6]
+    assert seen[-1] == ([6, 6, 6, 6], {})
 
 
 def test_a_sweep_that_is_there_is_kept_unless_it_is_to_be_replaced(shell):
@@ -277,6 +278,19 @@ def test_the_progress_display_has_a_line_for_every_variant_and_one_for_all(tmp_p
 def test_the_progress_of_many_variants_is_one_line(capsys):
     found = planned("sweep.variants=[]", grid={"policy.alpha": list(range(1, 15))}, seeds=[1])
     with sweep_progress(found, quiet=False) as show:
-        show([6] * 13 + [3])
+        show(Standing([6] * 13 + [3], {}))
     err = capsys.readouterr().err
     assert err.count("rounds") == err.count("81/84 rounds") == 1
+
+
+def test_the_progress_display_says_what_runs_wait_for_now_and_then(capsys):
+    found = planned()
+    waits = {1: "round 3 has taken 12 s; it waits for 2 updates", 2: "round 1 has taken 11 s; it waits for 1 updates"}
+    with sweep_progress(found, quiet=False) as show:
+        for _ in range(3):
+            show(Standing([2, 2, 2, 0], waits))
+    lines = [line for line in capsys.readouterr().err.splitlines() if "waits for" in line]
+    assert lines == ["pause, seed 2: round 3 has taken 12 s; it waits for 2 updates (1 more run has such a round)"]
+    with sweep_progress(found, quiet=True) as show:
+        show(Standing([2, 2, 2, 0], waits))
+    assert capsys.readouterr().err == ""

@@ -46,10 +46,17 @@ def _phase(update: Update) -> str:
 class Watch:
     """Tells of a round that takes long; the run is looked at from another thread, which changes nothing."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, say: Callable[[str], None], over: Callable[[], None] = lambda: None) -> None:
+        """`over`: told as a round of which something was said has closed."""
+        self._say, self._over = say, over
+        self._said = False
         self._simulation: Simulation | None = None
         self._since = self._told = time.perf_counter()
+
+    def end(self) -> None:
+        """The run has ended, and is let go of."""
+        self.closed()
+        self._simulation = None
 
     def begin(self, simulation: Simulation) -> None:
         """The run that is looked at."""
@@ -59,13 +66,16 @@ class Watch:
     def closed(self) -> None:
         """A round has closed, or something else was said."""
         self._since = self._told = time.perf_counter()
+        if self._said:
+            self._said = False
+            self._over()
 
     def look(self) -> None:
         """Say what is waited for, if it is time to."""
         now, simulation = time.perf_counter(), self._simulation
         if simulation is None or now - self._told < LONG_S:
             return
-        self._told = now
+        self._told, self._said = now, True
         try:
             waits = waited_for(simulation)
         except RuntimeError:  # the run goes on meanwhile, and what was counted has changed
@@ -90,3 +100,4 @@ def watched(watch: Watch) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        watch.end()

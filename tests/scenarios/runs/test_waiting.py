@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,13 @@ from typing import Any
 import pytest
 
 from scenarios.build.simulation import build
-from scenarios.cli import waiting
-from scenarios.cli.waiting import Watch, waited_for, watched
+from scenarios.runs import waiting
+from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run, simulate
+from scenarios.runs.sweep import plan, sweep
+from scenarios.runs.waiting import Watch, waited_for, watched
+from scenarios.runs.workers import Standing
 from tests.helpers.rough_scenarios import rough
 from tests.helpers.small_scenario import Shell, small_tables
 from tests.reliability.swarm import different
@@ -114,3 +119,36 @@ def test_whoever_looks_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             simulate(built, scenario, place / "looked", after_round=lambda simulation, watch=watch: watch.look())
         assert len(looked) > scenario.rounds
         assert different(place / "whole", place / "looked") == ""
+
+
+SLOW = """
+import time
+from models.policies.random import Random
+from scenarios.runs import waiting
+
+waiting.LONG_S = 0.1  # in the workers, too
+
+class Slow(Random):
+    def __init__(self, *, clients: int, per_round: int):
+        super().__init__(clients=clients, per_round=per_round)
+
+    def select(self, view):
+        time.sleep(1.0 if view.round == 2 else 0.0)
+        return super().select(view)
+"""
+
+
+@pytest.mark.parametrize("workers", [{"jobs": 1}, {"jobs": 2}, {"scheduler": "local:2"}], ids=str)
+def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: dict[str, Any]) -> None:
+    (tmp_path / "slow_own.py").write_text(SLOW, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}")
+    monkeypatch.setattr(waiting, "LONG_S", waiting.LONG_S)
+    tables = {"name": "slow", **TIMES, "server": {"per_round": 2}, "policy": {"kind": "slow_own:Slow"}, "rounds": 3}
+    seen: list[Standing] = []
+    sweep(plan(tables | {"sweep": {"seeds": [1, 2]}}, "slow"), tmp_path / "out", progress=seen.append, machines=Machines(**workers))
+    sys.modules.pop("slow_own", None)
+    told = {(index, text) for standing in seen for index, text in standing.waits.items()}
+    assert all(re.fullmatch(r"round \d has taken \d s, up to .* s simulated; it waits for .*", text) for _, text in told)
+    assert {index for index, text in told if text.startswith("round 2")} == {0, 1}
+    assert seen[-1].waits == {}
