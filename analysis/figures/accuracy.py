@@ -78,7 +78,8 @@ def accuracy_figure(
             if horizon is None:
                 horizon = common_extent(run for runs in groups.values() for run in runs).of(cost)
             _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
-            note += f"; ticks: runs at the target, diamonds: mean of min({amount}, {format_cost(horizon, cost)})"
+            restricted = f"min({amount}, {format_cost(horizon, cost)})"
+            note += f"; ticks: runs at the target, diamonds: mean of {restricted} with its interval"
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         axes.set(xlabel=label, ylabel="test accuracy")
         low, high = axes.get_ylim()
@@ -165,6 +166,15 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
             below, above = mean.mean - max(0.0, mean.mean - half), min(horizon, mean.mean + half) - mean.mean
             reach = [[below * scale], [above * scale]]
             bar = axes.errorbar(
-                mean.mean * scale, target, xerr=reach, fmt="D", color=color, ms=5.5, mec="white", capsize=3.0, zorder=6
+                mean.mean * scale,
+                target,
+                xerr=reach,
+                fmt="D",
+                color=color,
+                ms=5.5,
+                mec="white",
+                elinewidth=1.0,  # thinner than curves, which it is none of
+                capsize=3.0,
+                zorder=6,
             )
             bar.set_label(f"hit-{index}")
