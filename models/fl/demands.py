@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,3 +139,13 @@ def check_exact(demands: Demands, *, protects: str | None, up: str | None, down:
     for name, kind in (("compression", up), ("down_compression", down)):
         if kind is not None:
             raise ParameterError(name, kind, f"{demands.name} goes with updates and models as they are; leave it out")
+
+
+def check_call(option: str, function: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    """Refuse a function of the user's own that cannot be called with these arguments; raises ParameterError of the `option`."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise ParameterError(option, function, f"cannot be called with ({', '.join(arguments)}): {error}") from error
+    except ValueError:
+        pass  # of a function in C, its signature is not known

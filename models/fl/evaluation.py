@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
+from models.fl.demands import check_call
 from models.fl.losses import Loss, bounded_sum, finite_rows
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
@@ -179,6 +180,8 @@ class Evaluator:
         dataset, label_counts = task.dataset, task.label_counts
         self._trainer, self._loss, self._streams = trainer, task.loss, streams
         self._metrics = dict(metrics or {})
+        for metric in self._metrics.values():
+            check_call("metrics", metric, ("scores", "classes"))
         self._scores: list[Tensor] | None = None
         self._x, self._y = dataset.test_x.to(trainer.device), dataset.targets(dataset.test_y).to(trainer.device)
         self._labels, self._label_counts = dataset.test_y.numpy(), label_counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +20,7 @@ from models.fl.client_vectors import ClientVectors
 from models.fl.compression.bits import Generators
 from models.fl.compression.messages import both_ways
 from models.fl.corrections import Corrections
-from models.fl.demands import LocalSteps, check_exact
+from models.fl.demands import LocalSteps, check_call, check_exact
 from models.fl.evaluation import Randomness
 from models.fl.losses import FirstPass, LossTally, finite_rows
 from models.fl.methods import Methods
@@ -140,13 +139,7 @@ class LocalWork:
             value = getattr(options, name)
             if value != unused:
                 raise ParameterError(name, value, "leave it out: local_training takes the steps")
-        try:
-            inspect.signature(methods.local_training).bind("parameters", "data", "steps", "generator")
-        except TypeError as error:
-            reason = f"cannot be called with (parameters, data, steps, generator): {error}"
-            raise ParameterError("local_training", methods.local_training, reason) from error
-        except ValueError:
-            pass  # of a function in C, its signature is not known
+        check_call("local_training", methods.local_training, ("parameters", "data", "steps", "generator"))
         return self._trainer.own_training(methods.local_training)
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:

@@ -70,6 +70,11 @@ def _batteries(
     for name in ("initial", "threshold"):
         # A ramp that leads to 1 may pass it by rounding.
         given[name] = np.where(np.isclose(given[name], 1.0, rtol=0.0, atol=1e-12), 1.0, given[name])
+    # What a charge gains beyond it is more than any battery holds in an instant, and its product with a time may be no number.
+    if given["charge_w"].max() > _MOST_W:
+        worst = given["charge_w"].argmax()
+        told = f"energy.battery.charge_w = {given['charge_w'][worst]:g} for client {worst}"
+        raise UserError(f"{told}: must be at most {_MOST_W:g} watts")
     nowhere = np.zeros(population.count, np.bool_)
     with refusals_at("energy.battery", names):
         return Batteries(

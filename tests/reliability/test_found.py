@@ -111,6 +111,32 @@ def test_own_training_that_takes_other_arguments_is_refused_before_the_run() -> 
         build(parse(override(learning(), {"learner.local_training": f"{__name__}:trains"})))
 
 
+def counts(scores: Any) -> float:
+    """Takes too few arguments for a metric."""
+    return float(len(scores))
+
+
+def test_a_metric_that_takes_other_arguments_is_refused_before_the_run() -> None:
+    with pytest.raises(UserError, match=r"learner\.metrics = .*counts.*cannot be called with \(scores, classes\)"):
+        build(parse(override(learning(), {"learner.metrics": [f"{__name__}:counts"]})))
+
+
+def test_a_charger_of_a_power_that_no_sum_holds_is_refused() -> None:
+    battery = {"capacity_j": 10.0, "charge_w": [1.0] * 5 + [1e308], "charging": {"kind": "always"}}
+    tables = rough(clients={"count": 6}, energy={"compute_w": 1.0, "battery": battery})
+    with pytest.raises(UserError, match=r"energy\.battery\.charge_w = 1e\+308 for client 5: must be at most 1e\+06 watts"):
+        build(parse(tables))
+
+
+def test_a_study_of_safa_that_picks_more_clients_than_there_are_is_refused() -> None:
+    server = {"kind": "scenarios.library.validation.safa_accuracy:FedAvg", "crash": 0.1}
+    for picked in (0, 7):
+        tables = rough(clients={"count": 6}, server=server | {"picked": picked})
+        tables.pop("policy", None)
+        with pytest.raises(UserError, match=rf"picked = {picked}: must be between 1 and the 6 clients"):
+            build(parse(tables))
+
+
 def test_a_round_of_nobody_has_no_reward(tmp_path: Path) -> None:
     # A policy that selects nobody in the first rounds, and then twice the same: their reward is not that of a round before.
     tables = rough(rounds=8, policy={"kind": f"{__name__}:Hesitant"}, server={"per_round": 2})

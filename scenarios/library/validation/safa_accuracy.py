@@ -110,6 +110,8 @@ class FedAvg:
     def compose(self, world: World) -> Composed:
         """A synchronous server, whose policy draws crashes before anything else."""
         count = world.population.count
+        if not 1 <= self.picked <= count:
+            raise ParameterError("picked", self.picked, f"must be between 1 and the {count} clients of clients.count")
         slow = np.zeros(count, np.bool_)
         if self.drops_after_s is not None:
             slow = trains_s(world.data_sizes, batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s

@@ -146,7 +146,8 @@ def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(waiting, "LONG_S", waiting.LONG_S)
     tables = {"name": "slow", **TIMES, "server": {"per_round": 2}, "policy": {"kind": "slow_own:Slow"}, "rounds": 3}
     seen: list[Standing] = []
-    sweep(plan(tables | {"sweep": {"seeds": [1, 2]}}, "slow"), tmp_path / "out", progress=seen.append, machines=Machines(**workers))
+    planned = plan(tables | {"sweep": {"seeds": [1, 2]}}, "slow")
+    sweep(planned, tmp_path / "out", progress=seen.append, machines=Machines(**workers))
     sys.modules.pop("slow_own", None)
     told = {(index, text) for standing in seen for index, text in standing.waits.items()}
     assert all(re.fullmatch(r"round \d has taken \d s, up to .* s simulated; it waits for .*", text) for _, text in told)
