@@ -178,8 +178,11 @@ class Batteries:
         slope[(slope > 0) & (level >= capacity)] = 0.0
         falls, rises = slope < 0, slope > 0
         empty_s, cross_s = np.full(len(clients), _EVER), np.full(len(clients), _EVER)
-        np.divide(level, -slope, out=empty_s, where=falls)
-        np.divide(threshold - level, slope, out=cross_s, where=(falls & (level > threshold)) | (rises & (level < threshold)))
+        crosses = (falls & (level > threshold)) | (rises & (level < threshold))
+        # At some 1e-308 W a charge lasts for ever.
+        with np.errstate(over="ignore"):
+            np.divide(level, -slope, out=empty_s, where=falls)
+            np.divide(threshold - level, slope, out=cross_s, where=crosses)
         self.since_s[clients], self.slope_w[clients] = times_s, slope
         self.empty_s[clients], self.cross_s[clients] = times_s + empty_s, times_s + cross_s
         self.ready[clients] = ~dead & ((level > threshold) | ((level == threshold) & ~falls))
