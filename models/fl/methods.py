@@ -16,6 +16,7 @@ from models.fl.own_training import LocalTraining
 from models.fl.port import Port
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
 from models.fl.q_ffl import QFfl
+from models.fl.refl import Refl
 from models.fl.robust import ROBUST_AGGREGATIONS
 from models.fl.scaffold import Scaffold
 from models.fl.server_optimizers import ServerSgd
@@ -47,6 +48,7 @@ ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     **AGGREGATIONS,
     **ROBUST_AGGREGATIONS,
     "port": Port,
+    "refl": Refl,
     "scaffold": cast("Callable[..., Aggregation]", Scaffold),
     "feddyn": FedDyn,
     "fednova": FedNova,

@@ -95,6 +95,17 @@ class PortParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False)
+class ReflParameters(Parameters):
+    """Of aggregation by age and by deviation from the fresh updates."""
+
+    table = "aggregation"
+    beta: Fraction = 0.35
+    """beta, the weight of a late update's deviation beside that of its age."""
+    scale: Positive = 1.0
+    """What the exponent of the deviation is divided by; 10 in the authors' code."""
+
+
+@dataclass(kw_only=True, eq=False)
 class MajorityVoteParameters(Parameters):
     """Of aggregation by the signs of the updates."""
 

@@ -137,6 +137,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "trimmed-mean": f"{_FL}.robust:TrimmedMean",
         "krum": f"{_FL}.robust:Krum",
         "port": f"{_FL}.port:Port",
+        "refl": f"{_FL}.refl:Refl",
         "scaffold": f"{_FL}.scaffold:Scaffold",
         "feddyn": f"{_FL}.feddyn:FedDyn",
         "fednova": f"{_FL}.fednova:FedNova",

@@ -31,6 +31,7 @@ from models.fl.parameters import (
     PolynomialParameters,
     PortParameters,
     QFflParameters,
+    ReflParameters,
     ScaffoldParameters,
     ServerSgdParameters,
     SgdParameters,
@@ -137,6 +138,13 @@ class Port(AggregationTable, PortParameters):
     2022); they sum to 1."""
 
     kind: Literal["port"] = "port"
+
+
+class Refl(AggregationTable, ReflParameters):
+    """Fresh updates count alike, late ones by their age and by how far they go from the fresh ones (REFL, Abdelmoniem et al.
+    2023); the weights sum to 1. For servers under which late updates count: semi-synchronous, buffered."""
+
+    kind: Literal["refl"] = "refl"
 
 
 class MajorityVote(AggregationTable, MajorityVoteParameters):
@@ -252,6 +260,7 @@ AGGREGATIONS: dict[str, type[Component]] = {
     "trimmed-mean": TrimmedMean,
     "krum": Krum,
     "port": Port,
+    "refl": Refl,
     "scaffold": Scaffold,
     "feddyn": FedDyn,
     "fednova": FedNova,
