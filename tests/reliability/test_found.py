@@ -132,7 +132,7 @@ def test_a_power_that_is_hardly_a_number_empties_no_battery(tmp_path: Path) -> N
     tables = rough(clients={"count": 6}, energy={"idle_w": 5e-324, "compute_w": 1.0, "battery": {"capacity_j": 1000.0}})
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        assert run(parse(tables), tmp_path / "run")["energy"]["battery"]["ran_empty"] == 0
+        assert run(parse(tables), tmp_path / "run")["energy"]["ran_empty"] == 0
 
 
 def test_a_study_of_safa_that_picks_more_clients_than_there_are_is_refused() -> None:
