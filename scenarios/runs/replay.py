@@ -44,7 +44,15 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
     scenario = finished(folder)
     with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
         again = Path(scratch) / "run"
-        summary = run(scenario, again, after_round=after_round)
+        try:
+            summary = run(scenario, again, after_round=after_round)
+        except UserError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            # That folder is gone as this is read.
+            reason = error.__cause__.strerror or error.__cause__
+            where = f"cannot be run again in {Path(scratch).parent} ({reason})"
+            raise UserError(f"{where}; make room there, or name another folder in TMPDIR, and try again") from error
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt
         # What later commands found out about the run is not the run's.

@@ -92,7 +92,7 @@ ATTACKS = {
     "report": Attack(REPORT, before=(RUN,), further=REPORT, result=files),
     "trace": Attack(("trace", "out"), before=(RUN,), further=("trace", "out"), result=tables),
     "compare": Attack(("compare", "out", "--out", "figures"), before=(SWEEP,), further=("compare", "out", "--out", "figures")),
-    "replay": Attack(("replay", "out"), before=(RUN,), further=("replay", "out")),
+    "replay": Attack(("replay", "out", "--quiet"), before=(RUN,), further=("replay", "out", "--quiet")),
 }
 
 

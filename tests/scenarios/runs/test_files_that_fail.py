@@ -154,3 +154,19 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert "No space left on device); make room" in err
     assert f"netsim resume {shell.out}" in err
     assert shell("resume", shell.out, "--quiet")[0] == 0
+
+
+def test_a_replay_whose_folder_cannot_be_written_names_a_remedy_that_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The folder in which a run is run again is temporary: nobody can go on with what is in it.
+    run(small(), tmp_path / "run")
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    with failing(12, errno.ENOSPC, monkeypatch, lasting=True):
+        code, _, said = shell("replay", tmp_path / "run", "--quiet")
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert "cannot be run again in" in said
+    assert "No space left on device" in said
+    assert "make room there, or name another folder in TMPDIR" in said
+    assert "resume" not in said
+    assert shell("replay", tmp_path / "run", "--quiet")[0] == 0
