@@ -84,8 +84,8 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
 def _median_round(run: Run) -> int | None:
     """The round of median length from the first selection to the last end; None where none takes time."""
     table = run.arrow("clients", ["round", "selected_s", "outcome_s"]).to_pandas()
-    spans = table.groupby("round").agg(start=("selected_s", "min"), end=("outcome_s", "max"))
-    lengths = (spans["end"] - spans["start"]).dropna()
+    intervals = table.groupby("round").agg(start=("selected_s", "min"), end=("outcome_s", "max"))
+    lengths = (intervals["end"] - intervals["start"]).dropna()
     lengths = lengths[lengths > 0.0].sort_values(kind="stable")
     return int(lengths.index[(len(lengths) - 1) // 2]) if len(lengths) else None
 

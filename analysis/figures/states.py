@@ -101,8 +101,8 @@ def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     if not number.size:
         return []
     for one in np.unique(channel):
-        spans = _stretches(np.unique(number[channel == one]))
-        bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in spans]
+        intervals = _stretches(np.unique(number[channel == one]))
+        bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in intervals]
         axes.broken_barh(bars, (one - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
     return [(Patch(facecolor=JAM), "jammed")]
 
@@ -110,7 +110,7 @@ def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
 def _stretches(rounds: FloatArray | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequence[tuple[int, int]]:
     """Rounds, ascending, as stretches without a gap: the first round and the length of each."""
     cuts = np.flatnonzero(np.diff(rounds) > 1) + 1
-    return [(int(part[0]), len(part)) for part in np.split(rounds, cuts)]
+    return [(int(stretch[0]), len(stretch)) for stretch in np.split(rounds, cuts)]
 
 
 def _declared(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:

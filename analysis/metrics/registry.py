@@ -123,7 +123,7 @@ _LISTED = (
     ),
     Metric(
         "late_share", "late", "%", "lower",
-        "Updates that arrived after their round had closed or were called off then, of all that ended.",
+        "Updates that arrived after their round had closed or were cancelled then, of all that ended.",
         measures.share("late"), "time", 100.0, _positive,
     ),
     Metric(

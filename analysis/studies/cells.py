@@ -148,7 +148,7 @@ def _method(settings: Settings, keys: Sequence[str]) -> str:
 def _compared(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
     """The comparison of some variants of a sweep, which have a horizon of their own."""
     entries = [entry for entry in sweep.entries if entry.variant in variants]
-    part = Sweep(
+    some = Sweep(
         path=sweep.path,
         name=sweep.name,
         entries=entries,
@@ -156,4 +156,4 @@ def _compared(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline
         target_accuracy=whole.target_accuracy,
         smoothing_s=whole.smoothing_s,
     )
-    return compare(part, equal=whole.equal, last=whole.last, confidence=whole.confidence, metrics=whole.asked)
+    return compare(some, equal=whole.equal, last=whole.last, confidence=whole.confidence, metrics=whole.asked)

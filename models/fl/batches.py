@@ -15,16 +15,16 @@ IntArray = NDArray[np.int64]
 
 
 def draw_batches(
-    part: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int
+    shard: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int
 ) -> IntArray:
     """Samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short (-1: no sample).
 
     Returns (steps, batch_size) sample numbers. With fewer steps they are the first ones.
     """
-    an_epoch = math.ceil(len(part) / batch_size)
+    an_epoch = math.ceil(len(shard) / batch_size)
     out = np.full((math.ceil(steps / an_epoch), an_epoch * batch_size), -1, np.int64)
     for row in out:
-        row[: len(part)] = part[generator.permutation(len(part))]
+        row[: len(shard)] = shard[generator.permutation(len(shard))]
     return out.reshape(-1, batch_size)[:steps]
 
 

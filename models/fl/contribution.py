@@ -114,7 +114,7 @@ def on_validation(
         return None
     dataset = task.dataset
     if not len(dataset.validation_y):
-        raise ParameterError("contribution_samples", samples, "there is no validation part; set data.validation_samples")
+        raise ParameterError("contribution_samples", samples, "there are no validation samples; set data.validation_samples")
     if samples > MOST_SAMPLES:
         raise ParameterError("contribution_samples", samples, f"must be at most {MOST_SAMPLES:,} a client")
     labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")

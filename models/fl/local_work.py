@@ -127,7 +127,7 @@ class LocalWork:
         self._optimizer, self._proximal = methods.optimizer, options.proximal
         self.losses = losses
         """Adds up the losses of what is trained; None: nobody wants to know them."""
-        self._partition = [np.asarray(part, np.int64) for part in partition]
+        self._partition = [np.asarray(shard, np.int64) for shard in partition]
         self._trainer, self._streams = trainer, streams
         self._work = work
         self._own = self._own_training(methods, options)
@@ -285,9 +285,9 @@ class LocalWork:
         seeded = self._own is not None or not self._trainer.vectorised
         seeds = [self._streams.integer_seed("network-draws", u.round, u.client) for u in updates] if seeded else []
         if self._own is not None:
-            parts = [self._partition[update.client] for update in updates]
+            shards = [self._partition[update.client] for update in updates]
             generators = [self._streams.generator("local-training", update.round, update.client) for update in updates]
-            return self._own.train(starts, parts, batches, seeds, generators, losses, first)
+            return self._own.train(starts, shards, batches, seeds, generators, losses, first)
         return self._trainer.train(
             starts,
             batches,

@@ -68,14 +68,14 @@ class OwnTraining:
     def train(
         self,
         starts: Tensor,
-        parts: list[IntArray],
+        shards: list[IntArray],
         batches: list[IntArray],
         seeds: list[int],
         generators: list[np.random.Generator],
         tally: LossTally | None,
         first: FirstPass | None,
     ) -> Tensor:
-        """The rows (n, d) after training from `starts` (n, d); row k on the samples `parts[k]` by the steps `batches[k]`.
+        """The rows (n, d) after training from `starts` (n, d); row k on the samples `shards[k]` by the steps `batches[k]`.
 
         What no pattern of `learner.trained` names keeps its numbers.
 
@@ -86,10 +86,10 @@ class OwnTraining:
         self._network.train()
         # As in training by an optimizer: a batch of one sample has no variance.
         least = 2 if self._layout.buffers or self._layout.normalisers else 1
-        for row, (part, drawn) in enumerate(zip(parts, batches, strict=True)):
+        for row, (shard, drawn) in enumerate(zip(shards, batches, strict=True)):
             steps = drawn[(drawn >= 0).sum(1) >= least]
             with seeded(seeds[row], starts.device), torch.enable_grad():
-                answer = self._function(self._named(starts[row]), self._data(part, steps), len(steps), generators[row])
+                answer = self._function(self._named(starts[row]), self._data(shard, steps), len(steps), generators[row])
             trained, losses = self._checked(answer, int((steps >= 0).sum()))
             for place, view in enumerate(self._layout.views(out[row : row + 1])):
                 name = self._layout.names[place]
@@ -108,11 +108,11 @@ class OwnTraining:
         views = self._layout.views(row.clone().unsqueeze(0))
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}
 
-    def _data(self, part: IntArray, steps: IntArray) -> LocalData:
-        chosen = torch.from_numpy(part).to(self._x.device)
+    def _data(self, shard: IntArray, steps: IntArray) -> LocalData:
+        chosen = torch.from_numpy(shard).to(self._x.device)
         # Samples are numbered within the client's own, whose numbers are ascending or not.
-        order = np.argsort(part, kind="stable")
-        places = [order[np.searchsorted(part, step[step >= 0], sorter=order)] for step in steps]
+        order = np.argsort(shard, kind="stable")
+        places = [order[np.searchsorted(shard, step[step >= 0], sorter=order)] for step in steps]
         return LocalData(
             x=self._x[chosen],
             y=self._y[chosen],

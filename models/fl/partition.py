@@ -54,7 +54,7 @@ def _check(
 
 
 def _split(order: IntArray, sizes: IntArray) -> list[IntArray]:
-    return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
+    return [np.sort(shard) for shard in np.split(order, np.cumsum(sizes)[:-1])]
 
 
 def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum: int, rng: np.random.Generator) -> IntArray:
@@ -88,7 +88,7 @@ def equal(
         ValueError: fewer than `clients * minimum` samples.
     """
     _check(len(labels), clients, minimum)
-    return [np.sort(part) for part in np.array_split(generator.permutation(len(labels)), clients)]
+    return [np.sort(shard) for shard in np.array_split(generator.permutation(len(labels)), clients)]
 
 
 def dirichlet_sizes(
@@ -134,7 +134,7 @@ def dominant_label(
     room = np.array([len(pool) for pool in pools])
     prior = room / len(labels)
     uses = np.zeros(len(names), np.int64)
-    parts: list[list[IntArray]] = [[] for _ in range(clients)]
+    shards: list[list[IntArray]] = [[] for _ in range(clients)]
     # The largest first: it is the hardest to serve.
     for client in np.argsort(-sizes, kind="stable").tolist():
         extra = np.where(prior < 1, sizes[client] * (share - prior) / np.maximum(1 - prior, 1e-12), 0.0)
@@ -146,12 +146,12 @@ def dominant_label(
         uses[label] += 1
         end = room[label]
         room[label] -= wanted[label]
-        parts[client].append(pools[label][room[label] : end])
+        shards[client].append(pools[label][room[label] : end])
     rest = generator.permutation(np.concatenate([pool[:left] for pool, left in zip(pools, room.tolist(), strict=True)]))
-    missing = sizes - np.array([len(part[0]) for part in parts])
-    for part, more in zip(parts, _split(rest, missing), strict=True):
-        part.append(more)
-    return [np.sort(np.concatenate(part)) for part in parts]
+    missing = sizes - np.array([len(shard[0]) for shard in shards])
+    for shard, more in zip(shards, _split(rest, missing), strict=True):
+        shard.append(more)
+    return [np.sort(np.concatenate(shard)) for shard in shards]
 
 
 def label_dirichlet(
@@ -170,14 +170,14 @@ def label_dirichlet(
         ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
     """
     _check(len(labels), clients, minimum, concentration=concentration)
-    parts: list[list[IntArray]] = [[] for _ in range(clients)]
+    shards: list[list[IntArray]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
         order = generator.permutation(np.flatnonzero(labels == label))
         counts = _dirichlet_counts(len(order), clients, concentration, 0, generator)
-        for part, more in zip(parts, _split(order, counts), strict=True):
-            part.append(more)
-    shares = [generator.permutation(np.concatenate(part)) for part in parts]
-    sizes = np.array([len(part) for part in shares])
+        for shard, more in zip(shards, _split(order, counts), strict=True):
+            shard.append(more)
+    shares = [generator.permutation(np.concatenate(shard)) for shard in shards]
+    sizes = np.array([len(shard) for shard in shares])
     for client in np.flatnonzero(sizes < minimum).tolist():
         while sizes[client] < minimum:
             rich = int(sizes.argmax())
@@ -185,7 +185,7 @@ def label_dirichlet(
             shares[rich] = shares[rich][:-1]
             sizes[client] += 1
             sizes[rich] -= 1
-    return [np.sort(part) for part in shares]
+    return [np.sort(shard) for shard in shares]
 
 
 def mixed(
@@ -206,14 +206,14 @@ def mixed(
     """
     _check(len(labels), clients, minimum, concentration=concentration, iid_clients=iid_clients)
     shares = np.array_split(generator.permutation(len(labels)), clients)
-    first = [np.sort(part) for part in shares[:iid_clients]]
+    first = [np.sort(shard) for shard in shares[:iid_clients]]
     if iid_clients == clients:
         return first
     rest = np.concatenate(shares[iid_clients:])
     others = label_dirichlet(
         labels[rest], clients=clients - iid_clients, generator=generator, concentration=concentration, minimum=minimum
     )
-    return first + [np.sort(rest[part]) for part in others]
+    return first + [np.sort(rest[shard]) for shard in others]
 
 
 def file(
@@ -304,33 +304,33 @@ def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, g
         return list(function(labels, clients=clients, generator=generator, **options))
     name = getattr(kind, "__qualname__", kind)
     try:
-        parts = list(function(labels, clients=clients, generator=generator, **options))
+        shards = list(function(labels, clients=clients, generator=generator, **options))
     except ParameterError as error:
         if error.name in options:
             raise
         raise _useless(name, f"fails ({type(error).__name__}: {error})") from error
     except Exception as error:  # whatever the user's own code does
         raise _useless(name, f"fails ({type(error).__name__}: {error})") from error
-    return _checked(name, parts, len(labels), clients)
+    return _checked(name, shards, len(labels), clients)
 
 
 def _useless(name: str, reason: str) -> ParameterError:
     return ParameterError("partition.kind", name, reason)
 
 
-def _checked(name: str, parts: list[Any], samples: int, clients: int) -> list[IntArray]:
+def _checked(name: str, shards: list[Any], samples: int, clients: int) -> list[IntArray]:
     """What a function of the user's own returned, as the functions here return it."""
-    if len(parts) != clients:
-        raise _useless(name, f"returned {len(parts)} groups of samples; there are {clients} clients")
-    for client, part in enumerate(parts):
-        if np.ndim(part) != 1 or not len(part) or np.asarray(part).dtype.kind not in "iu":
-            what = f"{type(part).__name__} of shape {np.shape(part)}"
+    if len(shards) != clients:
+        raise _useless(name, f"returned {len(shards)} groups of samples; there are {clients} clients")
+    for client, shard in enumerate(shards):
+        if np.ndim(shard) != 1 or not len(shard) or np.asarray(shard).dtype.kind not in "iu":
+            what = f"{type(shard).__name__} of shape {np.shape(shard)}"
             raise _useless(name, f"must return some whole numbers for every client; for client {client} it returned {what}")
-    sorted_parts = [np.sort(np.asarray(part).astype(np.int64)) for part in parts]
-    everything = np.concatenate(sorted_parts)
+    sorted_shards = [np.sort(np.asarray(shard).astype(np.int64)) for shard in shards]
+    everything = np.concatenate(sorted_shards)
     if everything.min() < 0 or everything.max() >= samples:
         raise _useless(name, f"samples count from 0 to {samples - 1}; it returned {everything.min()}..{everything.max()}")
     counts = np.bincount(everything, minlength=samples)
     if counts.max() > 1:
         raise _useless(name, f"gave sample {counts.argmax()} away {counts.max()} times; a sample has one client at most")
-    return sorted_parts
+    return sorted_shards

@@ -36,10 +36,10 @@ class Task:
     @cached_property
     def data_sizes(self) -> IntArray:
         """(K,) samples of each client."""
-        return np.array([len(part) for part in self.partition], np.int64)
+        return np.array([len(shard) for shard in self.partition], np.int64)
 
     @cached_property
     def label_counts(self) -> IntArray:
         """(K, labels) how many samples of each label each client holds."""
         labels = self.dataset.train_y.numpy()
-        return np.stack([np.bincount(labels[part], minlength=self.dataset.labels) for part in self.partition])
+        return np.stack([np.bincount(labels[shard], minlength=self.dataset.labels) for shard in self.partition])

@@ -54,12 +54,12 @@ def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
 def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArray, size: int) -> float:
     """C of eq. 19 without its omega, from finite ucb and the rewards weighted as in the energy, alpha g/m and gamma p/m; each
     (n,)."""
-    span = 0.0
+    width = 0.0
     for reward in (generalization, privacy):
         ascending = np.sort(reward)
-        span += float(ascending[-size:].sum() - ascending[:size].sum())
+        width += float(ascending[-size:].sum() - ascending[:size].sum())
     bounds = np.sort(ucb)
-    return span + float(bounds[-size] - bounds[0])
+    return width + float(bounds[-size] - bounds[0])
 
 
 class Graph(Protocol):

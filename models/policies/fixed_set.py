@@ -29,7 +29,7 @@ class FixedSet:
         check_round(clients, per_round)
         self._members = np.array(check_members("members", members, clients), np.int64)
         if len(self._members) != per_round:
-            raise ParameterError("members", members, f"must be {per_round} clients, as many as play in a round")
+            raise ParameterError("members", members, f"must be {per_round} clients, as many as a round selects")
 
     def select(self, view: SlotView) -> IntArray:
         """The clients of the slot, ascending; shape (m,)."""

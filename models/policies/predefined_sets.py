@@ -21,7 +21,7 @@ class PredefinedSets:
         self._given = [check_members("sets", members, clients) for members in sets or []]
         wrong = [members for members in self._given if len(members) != per_round]
         if wrong:
-            reason = f"must be sets of {per_round} clients, as many as play in a round"
+            reason = f"must be sets of {per_round} clients, as many as a round selects"
             raise ParameterError("sets", sets, reason, shown=f" has {list(wrong[0])}")
         if random_sets < 0 or random_sets + len(self._given) == 0:
             raise ParameterError("random_sets", random_sets, "must be >= 0, and >= 1 where no sets are given")

@@ -21,6 +21,6 @@ class SaPause(AnnealedPause[TailoredAnnealing]):
         size, walk = self._per_round, self._annealing
         alpha, gamma = self._parameters.alpha / size, self._parameters.gamma / size
         ucb = finite_ucb(terms.ucb, terms.modular, size)
-        span = energy_range(ucb, alpha * terms.generalization, gamma * terms.privacy, size)
+        width = energy_range(ucb, alpha * terms.generalization, gamma * terms.privacy, size)
         graph = ListSwap((ucb, terms.privacy, terms.generalization))
-        return anneal(ucb, terms.modular, size, graph, scale=span + walk.omega, kappa=walk.kappa, steps=walk.steps, rng=rng)
+        return anneal(ucb, terms.modular, size, graph, scale=width + walk.omega, kappa=walk.kappa, steps=walk.steps, rng=rng)

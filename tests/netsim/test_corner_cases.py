@@ -35,7 +35,7 @@ def test_who_waits_in_line_never_transmits_when_called_off() -> None:
 
 
 def test_who_waits_in_line_never_transmits_when_selected_anew() -> None:
-    # The same, with all three selected anew at 3: client 1's sub-channel must not pass to client 2's old update.
+    # The same, with all three selected again at 3: client 1's sub-channel must not pass to client 2's old update.
     server = {"per_round": 3, "deadline_s": 3.0, "reselect_busy": True}
     world = World([[0, 1, 2], [0, 1, 2]], server=server, **LINE).play()
     assert world.rows("round", "client", "outcome")[:3] == [(1, 0, "delivered"), (1, 2, "aborted"), (1, 1, "aborted")]
@@ -47,7 +47,7 @@ def test_who_waits_in_line_never_transmits_when_selected_anew() -> None:
 
 def test_a_sub_channel_that_is_called_off_passes_to_a_straggler_of_another_round() -> None:
     # Round 1: client 0 sends until 8, and the deadline passes at 1. Round 2: client 1 queues from 1. At 2 the server
-    # selects client 0 anew: its old update gives up the sub-channel, which passes to client 1 at once (2 to 3); then client 0.
+    # selects client 0 again: its old update gives up the sub-channel, which passes to client 1 at once (2 to 3); then client 0.
     uplink = constant(8, 1, 1) | {"sub_channels": 1}
     world = World([[0], [1], [0]], server={"deadline_s": 1.0, "reselect_busy": True}, uplink=uplink).play()
     assert world.rows("round", "client", "outcome", "upload_start_s", "outcome_s") == [

@@ -154,8 +154,8 @@ def test_distances_are_kept_up_to_date(kind: str) -> None:
     for clients in ([3, 0], [4, 3, 5], [1], [0, 3]):
         policy.observe(outcome(clients, rng.normal(size=(len(clients), 7))))
         state = policy.state_dict()
-        afresh = distances(kind, state["gradients"], state["gradients"])  # type: ignore[arg-type]
-        np.testing.assert_allclose(state["distances"], afresh, atol=1e-3)  # single precision, arccos near 1
+        again = distances(kind, state["gradients"], state["gradients"])  # type: ignore[arg-type]
+        np.testing.assert_allclose(state["distances"], again, atol=1e-3)  # single precision, arccos near 1
         np.testing.assert_array_equal(state["distances"], state["distances"].T)
 
 

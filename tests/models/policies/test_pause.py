@@ -274,7 +274,7 @@ def test_a_declared_change_restarts_the_mean_of_that_client_by_hand() -> None:
     np.testing.assert_allclose(policy.terms.ucb, [0.25 + width, 0.5 + width / math.sqrt(10), math.inf], rtol=1e-12)
     assert policy.restarts == [(22, 0)]
     np.testing.assert_allclose(policy.terms.generalization[0], (1 / 3 - 12 / 23) * abs(1 / 3 - 12 / 23))
-    # And the detector has begun afresh: its next warm-up is the value that told and one more, so that nothing is declared.
+    # And the detector was reset: its next warm-up is the value that told and one more, so that nothing is declared.
     play_one(policy, range(23, 60), 0.4)
     assert policy.restarts == [(22, 0)]
     policy.select(view(60, [0] * 3))

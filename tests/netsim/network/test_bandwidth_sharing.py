@@ -247,7 +247,7 @@ def test_who_is_called_off_at_the_deadline_frees_a_share() -> None:
     # At the deadline of 1.25 client 1, who set out at 0.5, has 37.5 of 100 bytes, and client 0, who set out at 0, 87.5.
     deadline: dict[str, Any] = {"deadline_s": 1.25}
     it = World([[0, 1], [2]], compute=constant(0, 0.5, 0), **SHARED | {"server": deadline}).play()
-    # Nobody is called off: client 2 joins at 1.25, and three share. Client 0's 12.5 take 0.375 s.
+    # Nobody is cancelled: client 2 joins at 1.25, and three share. Client 0's 12.5 take 0.375 s.
     assert it.rows("client", "outcome", "outcome_s")[0] == (0, "late", 1.625)
     cancel = deadline | {"stragglers": "cancel"}
     it = World([[0, 1], [2]], compute=constant(0, 0.5, 0), **SHARED | {"server": cancel}).play()

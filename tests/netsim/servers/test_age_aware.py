@@ -120,7 +120,7 @@ def test_a_download_that_spans_rounds_is_followed_by_its_own_computing_time() ->
     resumed = fresh()
     resumed.simulation.load_state_dict(fresh().play(1).simulation.state_dict())
     for it in (fresh().play(), resumed.play()):
-        # Until 3 the model is on its way, until 5.5 the client computes; then all begins anew at 6.
+        # Until 3 the model is on its way, until 5.5 the client computes; then all begins again at 6.
         assert it.column("outcome")[-3:] == ["late", "delivered", "late"]
         assert it.recorder.updates[-2].outcome_s == 5.5
 

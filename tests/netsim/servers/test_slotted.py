@@ -1,10 +1,8 @@
-"""FL&FA and FL&DA servers: slots by hand, the untimed algorithm round for round, lost opinions, state, same seed same bytes."""
+"""FL&FA and FL&DA servers: slots by hand, the untimed algorithm round for round, members that come and go, lost opinions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,170 +10,21 @@ import pytest
 
 from models.laws.availability import Always, Markov
 from models.laws.changes import Unchanging
-from models.laws.channels import Bernoulli, Perfect
-from models.laws.delays import Constant, ShiftedExponential
+from models.laws.channels import Bernoulli
+from models.laws.delays import Constant
 from models.peers.belief import Ising, Opinion, beliefs, settle
 from models.peers.gossip import AllPairs, BestPairs, believers, ranks_of, spread
 from models.peers.graph import PeerGraph
-from models.peers.mathematics import PeerBelief, PeerGossip
+from models.peers.mathematics import PeerBelief
 from models.peers.synthetic_opinions import SyntheticOpinions
-from models.peers.topologies import random_geometric
 from models.policies.bp_index import BpIndex
 from models.policies.fixed_set import FixedSet
 from models.policies.quick_init_ucb import QuickInitUcb
-from models.policies.random import Random
-from models.privacy import NoPrivacy
-from netsim.clients.energy import Followed
-from netsim.clients.pool import ClientPool
-from netsim.core.clock import Clock
-from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
-from netsim.network.medium import Medium, MediumLaws
-from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
-from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.records.sinks import MemoryRecorder, ParquetRecorder
-from netsim.records.wanted import WantedTables
-from netsim.servers.close import WaitRule, WhenEnded
-from netsim.servers.dispatch import MembersDispatch
-from netsim.servers.loop import RoundLoop
-from netsim.servers.opinions import Tests
-from netsim.servers.slotted import FlDaServer, FlFaServer
-from netsim.simulation import Simulation
-from tests.helpers.peer_world import links_between, opinion_uplink
-
-K, M = 12, 3
-WORTH = np.linspace(0.2, 0.95, K)
-JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
-
-
-def still(value_s: float = 0.0) -> Unchanging[Any]:
-    return Unchanging(Constant(value_s=value_s))
-
-
-class _Listening(ConsensusPhase):
-    """A consensus phase that keeps what came of each slot."""
-
-    def __init__(self, **keywords: Any) -> None:
-        super().__init__(**keywords)
-        self.outcomes: list[ConsensusOutcome] = []
-
-    def run(
-        self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]
-    ) -> Generator[Any, Any, ConsensusOutcome]:
-        outcome = yield from super().run(slot, opinions, index_of)
-        self.outcomes.append(outcome)
-        return outcome
-
-
-class Run:
-    """A simulation of one of the two servers, and its parts."""
-
-    def __init__(
-        self,
-        *,
-        kind: str = "fl-da",
-        seed: int = 1,
-        slots: int = 10,
-        rounds_per_slot: int = 2,
-        compute: Any = None,
-        upload: Any = None,
-        theta: Any = None,
-        test: Any = None,
-        availability: Any = None,
-        wait: WaitRule | None = None,
-        learner: dict[str, Any] | None = None,
-        policy: Any = None,
-        uplink: dict[str, Any] | None = None,
-        graph: PeerGraph | None = None,
-        delay: Any = None,
-        channel: Any = None,
-        belief: BeliefRules | None = None,
-        gossip: GossipRules | None = None,
-        start: StartRule | None = None,
-        engine: Any = "auto",
-        payload: Any = "all",
-        model: Any = "ising",
-        ties: Any = "random",
-        links: dict[str, Any] | None = None,
-        reset: bool = False,
-        whole: bool = True,
-    ) -> None:
-        self.clock, self.streams, self.recorder = Clock(), Streams(seed), MemoryRecorder()
-        medium = Medium(
-            clients=K,
-            laws=MediumLaws(
-                download=still(),
-                compute=compute or still(),
-                upload=upload or still(),
-                downlink=Unchanging(Perfect()),
-                uplink=Unchanging(theta or Perfect()),
-            ),
-            streams=self.streams,
-            sizes=Sizes(down=100, up=100),
-        )
-        self.clients = ClientPool(
-            clock=self.clock,
-            medium=medium,
-            presence=Followed(availability or Always(clients=K), self.streams["availability"]),
-            accountant=NoPrivacy(clients=K),
-        )
-        self.learner = SyntheticOpinions(
-            clients=K, per_round=M, draws=self.streams["opinions"], **({"worth": WORTH} | (learner or {}))
-        )
-        members = MembersDispatch(pool=self.clients, learner=self.learner, whole=whole)
-        training = RoundLoop(
-            pool=self.clients,
-            dispatch=members,
-            close=WhenEnded(pool=self.clients, rule=wait or WaitRule()),
-            learner=self.learner,
-        )
-        shared: dict[str, Any] = {
-            "training": training,
-            "members": members,
-            "learner": self.learner,
-            "tests": Tests(clients=K, law=test or still(), streams=self.streams),
-            "rounds_per_slot": rounds_per_slot,
-            "reset_each_slot": reset,
-        }
-        self.outcomes: list[Any] = []
-        self.server: Any
-        if kind == "fl-fa":
-            self.policy = policy or QuickInitUcb(clients=K, per_round=M)
-            opinions = opinion_uplink(clients=K, streams=self.streams, **(uplink or {}))
-            self.server = FlFaServer(policy=self.policy, uplink=opinions, streams=self.streams, **shared)
-        else:
-            rng = np.random.default_rng(7)
-            self.graph = graph or random_geometric(clients=K, generator=rng, radius_km=0.6)
-            self.policy = policy or BpIndex(clients=K, per_round=M, mu=0.1)
-            peer_links = links_between(
-                self.clock, self.graph, self.streams, delay=delay, channel=channel, **(links or {})
-            )
-            consensus = _Listening(
-                links=peer_links,
-                belief=PeerBelief(graph=self.graph, model=model),
-                gossip=PeerGossip(graph=self.graph, size=M, payload=payload),
-                rules=ConsensusRules(
-                    belief=belief or BeliefRules(),
-                    gossip=gossip or GossipRules(),
-                    start=start or StartRule(),
-                    per_round=M,
-                    engine=engine,
-                    ties=ties,
-                ),
-                streams=self.streams,
-            )
-            self.outcomes = consensus.outcomes
-            self.server = FlDaServer(policy=self.policy, consensus=consensus, beliefs=True, **shared)
-        self.server.record_to(self.recorder)
-        self.simulation = Simulation(clock=self.clock, server=self.server, recorder=self.recorder, rounds=slots)
-
-    def play(self) -> Run:
-        self.simulation.run()
-        self.simulation.close()
-        return self
-
+from netsim.servers.close import WaitRule
+from tests.helpers.slot_world import WORTH, K, M, Run, Spy, still
 
 # By hand.
 
@@ -366,15 +215,6 @@ class Gone(Always):
         self.on = np.zeros(K, np.bool_)
 
 
-class Spy(FixedSet):
-    def __init__(self) -> None:
-        super().__init__(clients=K, per_round=M, members=[0, 1, 2])
-        self.heard: list[Any] = []
-
-    def observe_opinions(self, round: int, clients: Any, opinions: Any) -> None:
-        self.heard.append(opinions)
-
-
 def test_a_lost_opinion_leaves_the_last_one_in_its_place() -> None:
     spy = Spy()
     loss = {"channel": Bernoulli(success=0.5), "delay": Constant(value_s=1.0)}
@@ -402,166 +242,3 @@ def test_opinions_are_sent_again_up_to_the_limit_and_waited_for_up_to_a_time() -
         row = run.recorder.rounds[0]
         assert (row.end_s, row.opinions_missing) == (end_s, K)
         assert run.policy.heard[0].tolist() == [0.5] * K
-
-
-def test_random_members_every_slot() -> None:
-    class Told(Random):
-        def observe_opinions(self, round: int, clients: Any, opinions: Any) -> None:
-            return None
-
-    run = Run(kind="fl-fa", slots=30, policy=Told(clients=K, per_round=M)).play()
-    assert all(row.members == M for row in run.recorder.rounds)
-
-
-def test_a_policy_that_names_nobody_is_refused() -> None:
-    class Nobody(Spy):
-        def select(self, view: Any) -> Any:
-            return np.zeros(0, np.int64)
-
-    with pytest.raises(ValueError, match="policy: select returned"):
-        Run(kind="fl-fa", slots=1, policy=Nobody()).play()
-
-
-def test_regret_is_zero_for_the_best_set_and_positive_for_others() -> None:
-    best = Run(
-        kind="fl-fa", slots=20, policy=FixedSet(clients=K, per_round=M, members=[9, 10, 11]), learner={"memory": 0.5}
-    ).play()
-    assert all(row.reward == pytest.approx(row.genie_reward, abs=1e-12) for row in best.recorder.rounds)
-    worse = Run(
-        kind="fl-fa", slots=20, policy=FixedSet(clients=K, per_round=M, members=[0, 1, 2]), learner={"memory": 0.5}
-    ).play()
-    assert all(row.genie_reward - row.reward > 0.1 for row in worse.recorder.rounds)
-
-
-def test_a_model_that_is_reset_forgets() -> None:
-    keep = {"memory": 0.9, "noise": 0.0, "worth": np.full(K, 0.8), "own": 0.0, "start": 0.0}
-    kept = Run(slots=3, learner=keep).play()
-    forgot = Run(slots=3, learner=keep, reset=True).play()
-    for run in (kept, forgot):
-        assert all(row.reward == pytest.approx(row.genie_reward) for row in run.recorder.rounds)
-    assert [row.opinion for row in kept.recorder.rounds] == pytest.approx([0.08, 0.152, 0.2168])
-    assert [row.opinion for row in forgot.recorder.rounds] == pytest.approx([0.08] * 3)
-
-
-# Start before agreement.
-
-
-def test_a_deadline_before_agreement_costs_regret_and_is_recorded() -> None:
-    rows = {}
-    for deadline_s in (0.05, 0.2, 5.0):
-        start = StartRule(start="deadline", deadline_s=deadline_s)
-        run = Run(slots=40, delay=JITTER, start=start, belief=BeliefRules(exchanges=2), learner={"own": 0.6}).play()
-        rows[deadline_s] = run.recorder.rounds
-        assert all(row.consensus_s == pytest.approx(deadline_s) for row in run.recorder.rounds)
-    disagreement = {d: np.mean([row.disagreement for row in r]) for d, r in rows.items()}
-    regret = {d: sum(row.genie_reward - row.reward for row in r) for d, r in rows.items()}
-    members = {d: np.mean([row.members for row in r]) for d, r in rows.items()}
-    assert disagreement[5.0] == 0.0 < disagreement[0.2] < disagreement[0.05] == 1.0
-    assert regret[5.0] < regret[0.05]
-    assert members[5.0] == M < members[0.2] < members[0.05] == K
-
-
-def test_sums_over_rows_conserve_messages() -> None:
-    run = Run(
-        slots=25,
-        rounds_per_slot=1,
-        delay=ShiftedExponential(shift_s=0.0, mean_excess_s=0.5),
-        channel=Bernoulli(success=0.8),
-        links={"max_resends": 2},
-        start=StartRule(start="deadline", deadline_s=2.0),
-        belief=BeliefRules(exchanges=1),
-        compute=still(0.3),
-    ).play()
-    sent = arrived = 0
-    flying = []
-    for row in run.recorder.rounds:
-        sent += row.messages or 0
-        arrived += (row.messages_delivered or 0) + (row.messages_lost or 0)
-        flying.append(row.messages_in_flight)
-        assert sent == arrived + (row.messages_in_flight or 0)
-    assert max(flying) > 0
-    assert sum(row.messages_resent or 0 for row in run.recorder.rounds) > 0
-
-
-# State.
-
-
-def lively(kind: str, seed: int = 2) -> Run:
-    return Run(
-        kind=kind,
-        seed=seed,
-        slots=12,
-        delay=ShiftedExponential(shift_s=0.0, mean_excess_s=0.3),
-        channel=Bernoulli(success=0.8),
-        links={"max_resends": 2, "resend_after_s": 0.1},
-        start=StartRule(start="deadline", deadline_s=3.0),
-        belief=BeliefRules(exchanges=2),
-        compute=Unchanging(JITTER),
-        theta=Bernoulli(success=0.7),
-        test=Unchanging(JITTER),
-        uplink={"channel": Bernoulli(success=0.6), "max_resends": 1},
-        wait=WaitRule(deadline_s=0.04),
-        whole=False,
-    )
-
-
-@pytest.mark.parametrize("kind", ["fl-fa", "fl-da"])
-def test_a_run_that_goes_on_from_a_saved_state_is_the_same_run(kind: str) -> None:
-    whole = lively(kind).play()
-    first = lively(kind)
-    first.simulation.run(until_round=5)
-    state = first.simulation.state_dict()
-    second = lively(kind)
-    second.simulation.load_state_dict(state)
-    first.simulation.run(until_round=7)  # what was handed out does not change with later rounds
-    second.play()
-    assert repr(first.recorder.rounds[:5] + second.recorder.rounds) == repr(whole.recorder.rounds)
-    earlier = [row for row in whole.recorder.updates if row.outcome_s <= state["now_s"]]
-    assert repr(second.recorder.updates) == repr(whole.recorder.updates[len(earlier) :])
-    plain(state)
-
-
-def plain(value: Any) -> None:
-    """Numbers, strings, None, arrays, and lists and dicts of them."""
-    if isinstance(value, dict):
-        for entry in value.values():
-            plain(entry)
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            plain(entry)
-    else:
-        assert value is None or isinstance(value, int | float | str | np.ndarray | np.generic), type(value)
-
-
-@pytest.mark.parametrize("kind", ["fl-fa", "fl-da"])
-def test_same_seed_same_bytes(kind: str, tmp_path: Path) -> None:
-    for name, seed in (("a", 2), ("b", 2), ("c", 3)):
-        run = lively(kind, seed)
-        (tmp_path / name).mkdir()
-        run.simulation.record_to(ParquetRecorder(tmp_path / name, WantedTables(messages=True)))
-        if kind == "fl-da":
-            run.server.consensus.links.recording = True
-        run.play()
-    files = [path.name for path in sorted((tmp_path / "a").iterdir())]
-    assert files == ["clients.parquet", "messages.parquet", "rounds.parquet"]
-    for name in files:
-        a, b, c = ((tmp_path / run / name).read_bytes() for run in "abc")
-        assert a == b
-        assert a != c or (kind == "fl-fa" and name == "messages.parquet")
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: Run(rounds_per_slot=0), r"rounds_per_slot = 0"),
-        (lambda: Run(kind="fl-fa", uplink={"max_resends": -1}), r"max_resends = -1"),
-        (lambda: Run(kind="fl-fa", uplink={"resend_after_s": -1.0}), r"resend_after_s = -1\.0"),
-        (lambda: Run(kind="fl-fa", uplink={"wait_s": -1.0}), r"wait_s = -1\.0"),
-        (lambda: Run(learner={"own": 1.5}), r"own = 1\.5"),
-        (lambda: Run(learner={"noise": -0.5}), r"noise = -0\.5"),
-        (lambda: Run(learner={"worth": 1.5}), r"worth = 1\.5"),
-    ],
-)
-def test_bad_input_is_refused_with_one_message(make: Any, match: str) -> None:
-    with pytest.raises(ValueError, match=f"^{match}"):
-        make()

@@ -271,7 +271,7 @@ def test_a_flipped_bit_never_makes_a_wrong_table(tmp_path: Path, monkeypatch: An
     go_on(whole)
     rng = np.random.default_rng(16)
     refused = 0
-    # The tables themselves are written anew; all the rest is refused, and nothing is written.
+    # The tables themselves are written again; all the rest is refused, and nothing is written.
     counted_on = [name for name in names if name not in ("clients.parquet", "rounds.parquet", "summary.json")]
     assert {"partition.parquet", "scenario.toml", "netsim.json"} < set(counted_on)
     for name in counted_on:

@@ -1,0 +1,314 @@
+"""A module with a component of one's own for every table with a `kind`, and scenarios to put them into."""
+
+from __future__ import annotations
+
+from tests.helpers.small_scenario import small_tables
+
+MODULE = """
+import numpy as np
+
+from models.detection.no_detection import NoDetection
+from models.fl.aggregation import Equal
+from models.fl.compression.int8 import Int8
+from models.fl.optimizers import Sgd
+from models.fl.partition import equal
+from models.fl.server_optimizers import ServerSgd
+from models.laws.availability import Always
+from models.laws.bandwidth import Constant as Steady
+from models.laws.channels import Perfect
+from models.laws.delays import Constant
+from models.laws.noise import LogNormal
+from models.laws.jammers import Sweep
+from models.laws.sub_channels import Stationary
+from models.peers.topologies import complete
+from models.policies.random import Random
+from models.privacy import GeometricSchedule
+from models.schedulers.cucb import Cucb
+from models.schedulers.rotation import Rotation
+from models.theory.regret import PauseRewardMeter
+from netsim.core.null_objects import NoMeter
+from netsim.servers.close import WaitRule
+from netsim.servers.dispatch import SelectionRule
+from netsim.servers.synchronous import synchronous_server
+from scenarios.build.channels import channels_and_pool
+from scenarios.build.world import Composed
+
+SEEN = []
+
+
+def seen(name, level):
+    SEEN.append((name, level))
+
+
+class Policy(Random):
+    def __init__(self, *, clients: int, per_round: int, level: int = 0):
+        super().__init__(clients=clients, per_round=per_round)
+        seen("policy", level)
+
+
+class Delay(Constant):
+    def __init__(self, *, level: int = 0):
+        super().__init__(value_s=0.1)
+        seen("delay", level)
+
+
+class Noise(LogNormal):
+    def __init__(self, *, level: int = 0):
+        super().__init__(sigma=0.1)
+        seen("noise", level)
+
+
+class Bandwidth(Steady):
+    def __init__(self, *, clients: int, draws, level: int = 0):
+        super().__init__(bytes_per_s=1e3 * (1.0 + draws.uniforms(0, clients)))
+        seen("bandwidth", level)
+
+
+class Channel(Perfect):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("channel", level)
+
+
+class Availability(Always):
+    def __init__(self, *, clients: int, level: int = 0):
+        super().__init__(clients=clients)
+        seen("availability", level)
+
+
+class Schedule(GeometricSchedule):
+    def __init__(self, *, level: int = 0):
+        super().__init__(epsilon_total=10.0, eta=0.04)
+        seen("schedule", level)
+
+
+class Reward(PauseRewardMeter):
+    def __init__(self, *, clients: int, per_round: int, data_sizes, schedule, truth, level: int = 0):
+        super().__init__(clients=clients, per_round=per_round, data_sizes=data_sizes, schedule=schedule, truth=truth)
+        seen("reward", level)
+
+
+class Scheduler(Cucb):
+    def __init__(self, *, clients: int, channels: int, level: int = 0):
+        super().__init__(clients=clients, channels=channels)
+        seen("scheduler", level)
+
+
+class States(Stationary):
+    def __init__(self, *, channels: int, generator, level: int = 0):
+        super().__init__(channels=channels, generator=generator)
+        seen("states", level)
+
+
+class Jammer(Sweep):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("jammer", level)
+
+
+class Matcher(Rotation):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("matcher", level)
+
+
+class Detector(NoDetection):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("detector", level)
+
+
+def script(world, *, level: int = 0):
+    seen("script", level)
+    yield world.until_round(2)
+
+
+def topology(*, clients: int, generator, level: int = 0):
+    seen("topology", level)
+    return complete(clients=clients, generator=generator)
+
+
+def partition(labels, *, clients: int, generator, level: int = 0):
+    seen("partition", level)
+    return equal(labels, clients=clients, generator=generator)
+
+
+def network(shape, classes, *, level: int = 0):
+    from torch import nn
+
+    seen("network", level)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+
+
+class Optimizer(Sgd):
+    def __init__(self, *, level: int = 0):
+        super().__init__(learning_rate=0.1)
+        seen("optimizer", level)
+
+
+class Aggregation:
+    def __init__(self, *, level: int = 0):
+        seen("aggregation", level)
+
+    def step(self, model, starts, updates, arrivals, factors):
+        return updates.median(0).values
+
+
+class Staleness:
+    def __init__(self, *, level: int = 0):
+        seen("staleness", level)
+
+    def factor(self, staleness):
+        return 0.5 * np.ones(len(staleness))
+
+
+class ServerOptimizer(ServerSgd):
+    def __init__(self, *, level: int = 0):
+        super().__init__(learning_rate=0.9)
+        seen("server_optimizer", level)
+
+
+class Compression(Int8):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("compression", level)
+
+
+class WrongCompression(Compression):
+    def compress(self, rows, tensors, generators):
+        return rows[0]
+
+
+class WrongBytes(Compression):
+    def message_bytes(self, tensors):
+        return -1
+
+
+class Server:
+    def __init__(self, *, level: int = 0, per_round: int = 2):
+        seen("server", level)
+        self.per_round = per_round
+
+    def compose(self, world):
+        channels, pool = channels_and_pool(world, self.per_round)
+        server = synchronous_server(
+            pool=pool,
+            selecting=SelectionRule(policy=world.policy(self.per_round), streams=world.streams, need=1),
+            learner=world.learner,
+            wait=WaitRule(first=1),
+            meter=NoMeter(),
+            channels=channels,
+        )
+        return Composed(server=server)
+
+
+class Nobody(Server):
+    selects = False
+
+
+class Half(Server):
+    def compose(self, world):
+        return None
+
+
+class Broken(Server):
+    def compose(self, world):
+        return world.climate
+
+
+class Shadowing(Server):
+    def __init__(self, *, limit_s: float = 1.0):
+        pass
+
+
+class Empty:
+    pass
+
+
+class WrongStep(Aggregation):
+    def step(self, model, starts, updates, arrivals, factors):
+        return updates.sum()
+
+
+class WrongFactor(Staleness):
+    def factor(self, staleness):
+        return [2.0] * len(staleness)
+
+
+class WrongServer(ServerOptimizer):
+    def step(self, delta):
+        return delta[1:]
+
+
+def pairs(*, clients: int):
+    return [(0, 1)]
+
+
+def small(*, generator):
+    return complete(clients=2, generator=generator)
+"""
+
+CHANNELS = {
+    "name": "channels",
+    "rounds": 4,
+    "clients": {"count": 2},
+    "server": {"kind": "asynchronous"},
+    "channels": {"count": 3, "states": {"kind": "stationary"}},
+    "scheduler": {"kind": "cucb"},
+    "jammers": [{"name": "one", "law": {"kind": "sweep"}}],
+}
+
+PEERS = {
+    "name": "peers",
+    "rounds": 2,
+    "clients": {"count": 4},
+    "server": {"kind": "fl-da", "per_round": 2},
+    "policy": {"kind": "bp-index"},
+    "slots": {"rounds": 1},
+    "opinions": {"synthetic": {}},
+    "peers": {"topology": {"kind": "complete"}},
+}
+
+TRAINED = {
+    "name": "trained",
+    "rounds": 2,
+    "clients": {"count": 4},
+    "server": {"per_round": 2},
+    "policy": {"kind": "random"},
+    "learner": {
+        "data": {"kind": "digits", "samples": 80, "test_samples": 40},
+        "network": {"kind": "linear"},
+        "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+        "max_steps": 1,
+    },
+}
+
+SAMPLES = small_tables() | {
+    "clients": small_tables()["clients"] | {"data_sizes": 20},
+    "work": {},
+    "compute": {"samples_per_s": 10.0},
+}
+
+CASES = {
+    "policy": (small_tables(), "policy"),
+    "delay": (small_tables(), "downlink.delay"),
+    "noise": (SAMPLES, "compute.noise"),
+    "bandwidth": ({**small_tables(), "payload": {"down_bytes": 100}}, "downlink.bandwidth"),
+    "channel": (small_tables(), "downlink.channel"),
+    "availability": (small_tables(), "availability"),
+    "schedule": (small_tables(), "privacy.schedule"),
+    "reward": (small_tables(), "metrics.reward"),
+    "detector": (small_tables(), "policy.detector"),
+    "scheduler": (CHANNELS, "scheduler"),
+    "matcher": (CHANNELS, "scheduler.matcher"),
+    "states": (CHANNELS, "channels.states"),
+    "jammer": (CHANNELS, "jammers.0.law"),
+    "topology": (PEERS, "peers.topology"),
+    **{name: (TRAINED, f"learner.{name}") for name in ("partition", "network", "optimizer", "aggregation", "staleness")},
+    "server_optimizer": (TRAINED, "learner.server_optimizer"),
+    "script": (small_tables(), "script"),
+    "server": (small_tables(), "server"),
+    "compression": (TRAINED, "payload.compression"),
+}
+
+FUNCTIONS = {"topology", "partition", "network", "script"}
