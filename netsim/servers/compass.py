@@ -41,7 +41,8 @@ class BySteps:
         self.pool = pool
         self.learner = learner
         self.scheduler = scheduler
-        self.attempts: Attempts = Single()
+        self._sent = Single()
+        self.attempts: Attempts = self._sent
         self.waiting: dict[int, int] = {}
         """Clients that wait for the model that their update enters, with the round in which they began it."""
         self.on_group: Callable[[int], None] = lambda number: None
@@ -66,7 +67,7 @@ class BySteps:
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number
         self._begun[:] = False
-        self.attempts = Single()
+        self._sent = self.attempts = Single()
         self._chosen = self._able()
         return self._chosen
 
@@ -100,9 +101,7 @@ class BySteps:
             if made is not None:
                 self.on_group(made)
         given = np.array(list(steps.values()), np.int64)
-        started = self.pool.start(self._number, clients, self.learner.version, given)
-        assert isinstance(self.attempts, Single)
-        self.attempts += started.updates
+        self._sent += self.pool.start(self._number, clients, self.learner.version, given).updates
 
     def tell(self, closed: ClosedRound) -> None:
         """The scheduler was told as they arrived."""
