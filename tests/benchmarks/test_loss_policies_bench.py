@@ -1,4 +1,4 @@
-"""Cost of a selection by losses among a million clients, beside a shuffle of as many in the same run."""
+"""Cost of a selection that goes by what clients tell, among a million, beside a shuffle of as many in the same run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from models.policies.oort import Oort
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
 from models.policies.protocols import FloatArray
+from models.policies.refl import Refl
+from models.policies.tifl import RankingParameters, Tifl
 from netsim.core.protocols import RoundView
 from netsim.core.reports import Probed, Reports, RoundOutcome
 
@@ -31,12 +33,41 @@ class Means:
         return tau_min_s / self.mean_latency_s(round, time_s)
 
 
+class Soon:
+    """How long each client will be there."""
+
+    shares = np.random.default_rng(3).random(CLIENTS)
+
+    def forecast(self, from_s: float, to_s: float) -> FloatArray:
+        return self.shares
+
+
+def profiled(**common: Any) -> Tifl:
+    """After a profile of everyone, with tiers of which a hundred clients each are tested in every round."""
+    del common["data_sizes"]
+    ranking = RankingParameters(interval=1, tested=100)
+    policy = Tifl(**common, timeout_s=9.0, probabilities="adaptive", ranking=ranking)
+    everyone, took_s = np.ones(CLIENTS, np.bool_), np.random.default_rng(4).random(CLIENTS)
+    view = RoundView(1, 0.0, everyone, np.zeros(CLIENTS, np.int64), np.random.default_rng(1))
+    asked = policy.probe(view)
+    policy.probe(dataclasses.replace(view, probed=Probed(clients=asked, answered=everyone, loss=took_s, elapsed_s=took_s)))
+    return policy
+
+
+def refl(**common: Any) -> Refl:
+    """Everyone is asked."""
+    del common["data_sizes"]
+    return Refl(**common, presence=Soon(), round_s=1.0)
+
+
 MADE: dict[str, Any] = {
     "oort": lambda **common: Oort(**common, truth=Means()),
     "active-fl": ActiveFl,
     "pisces": Pisces,
     "power-of-choice, 50 probed": lambda **common: PowerOfChoice(**common, candidates=50),
     "power-of-choice, rpow-d": lambda **common: PowerOfChoice(**common, candidates=50, variant="rpow-d"),
+    "tifl, 100 of a tier tested": profiled,
+    "refl": refl,
 }
 
 
@@ -59,7 +90,7 @@ def test_fifteen_of_a_million(benchmark: BenchmarkFixture, name: str) -> None:
         view = RoundView(2, 1.0, everyone, none, np.random.default_rng(2))
         asked = policy.probe(view)
         ones = np.ones(len(asked))
-        probed = Probed(clients=asked, answered=ones > 0, loss=ones, elapsed_s=ones)
+        probed = Probed(clients=asked, answered=ones > 0, loss=ones, elapsed_s=ones, accuracy=ones)
         policy.select(dataclasses.replace(view, probed=probed))
 
     def timed(call: Any) -> float:

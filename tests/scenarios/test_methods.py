@@ -15,7 +15,7 @@ from scenarios.build.simulation import build
 from scenarios.registry.kinds import BUILT_IN
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
-from tests.helpers.rough_scenarios import EXAMPLES, OTHERS, TRAINED
+from tests.helpers.rough_scenarios import COMPASS, EXAMPLES, OTHERS, TRAINED
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 SLOTS: dict[str, Any] = {
@@ -106,3 +106,19 @@ def test_a_cell_of_the_table(kind: str, server: str, works: bool) -> None:
     second.load_state_dict(state)
     second.run()
     assert repr(rest.rounds) == repr(whole.rounds[4:])
+
+
+@pytest.mark.parametrize("server", ["asynchronous", "safa", "compass"])
+@pytest.mark.parametrize("kind", sorted(BUILT_IN["policy"]))
+def test_where_everyone_takes_part_there_is_no_policy(kind: str, server: str) -> None:
+    tables: dict[str, Any] = {
+        "asynchronous": {"server": {"kind": "asynchronous"}, "channels": {"count": 9}, "scheduler": {"kind": "random"}},
+        "safa": {"server": {"kind": "safa", "per_round": 3}},
+        "compass": COMPASS,
+    }[server]
+    policy = {"kind": kind} | (EXAMPLES["policy"] | OTHERS["policy"])[kind]
+    told = {
+        "asynchronous": rf'policy = "{kind}": the asynchronous server selects nobody; leave it out, give \[scheduler\]',
+    }.get(server, rf"policy\.kind = .{kind}.: server\.kind = .{server}. selects nobody: all clients take part; leave it out")
+    with pytest.raises(UserError, match=told):
+        parse({"name": "method", "rounds": 8, "clients": {"count": 9}, **tables, "policy": policy})
