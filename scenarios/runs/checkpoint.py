@@ -22,9 +22,14 @@ from netsim.records.tables import UNFINISHED
 
 FILE = f"{UNFINISHED}/checkpoint.npz"
 """Where it lies in the folder of its run."""
-FORMAT = 2
+FORMAT = 3
 _TREE = "tree"
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
+
+
+_LARGE, _FEW = 10_000, 8
+"""Arrays of so many entries are looked at, and kept shorter where at most one entry in so many is another than the usual one."""
+_WHOLE_BYTES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.float32, np.int32))
 
 
 class StateError(TypeError):
@@ -75,9 +80,7 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):
-        name = f"a{len(arrays)}"
-        arrays[name] = value
-        return ["array", name]
+        return _pack_array(value, arrays)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, dict):
@@ -88,12 +91,34 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     raise StateError(f"state: {value!r} of type {type(value).__name__} is no plain data")
 
 
+def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
+    """Of a large array of which most entries are alike, as those of clients that were never selected: the others alone."""
+    name = f"a{len(arrays)}"
+    if value.ndim == 1 and value.size >= _LARGE and value.dtype in _WHOLE_BYTES:
+        # By their bits: -0.0 is not 0.0, and NaN is like itself.
+        bits = value.view(f"u{value.itemsize}")
+        middle = value.size // 2
+        usual = middle if bits[middle] == bits[-1] else 0
+        others = np.flatnonzero(bits != bits[usual])
+        if len(others) <= value.size // _FEW:
+            arrays[name] = value[usual : usual + 1].copy()
+            arrays[f"{name}at"], arrays[f"{name}is"] = others, value[others]
+            return ["mostly", [name, value.size]]
+    arrays[name] = value
+    return ["array", name]
+
+
 def _unpack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if not isinstance(value, list):
         return value
     kind, content = value
     if kind == "array":
         return arrays[content]
+    if kind == "mostly":
+        name, size = content
+        whole = np.repeat(arrays[name], size)
+        whole[arrays[f"{name}at"]] = arrays[f"{name}is"]
+        return whole
     if kind == "dict":
         return {_unpack(key, arrays): _unpack(item, arrays) for key, item in content}
     items = [_unpack(item, arrays) for item in content]

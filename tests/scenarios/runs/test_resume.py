@@ -195,7 +195,7 @@ def test_what_cannot_go_on_is_told_why(damage: str, tmp_path: Path, capsys: Any,
     elif damage == "not an archive":
         file.write_text("nonsense")
     elif damage == "another format":
-        monkeypatch.setattr(checkpoint, "FORMAT", 3)
+        monkeypatch.setattr(checkpoint, "FORMAT", 4)
     elif damage == "no run":
         out = tmp_path / "nowhere"
     before = tables_of(out)
@@ -207,7 +207,7 @@ def test_what_cannot_go_on_is_told_why(damage: str, tmp_path: Path, capsys: Any,
         "absent": "there is no checkpoint",
         "cut short": "checkpoint.npz: is damaged",
         "not an archive": "checkpoint.npz: is damaged",
-        "another format": "has format 2, and this version of netsim reads 3",
+        "another format": "has format 3, and this version of netsim reads 4",
         "complete": "has come to its end (rounds)",
         "no run": "is not the folder of a run",
     }[damage]
@@ -314,3 +314,21 @@ def test_a_piece_that_is_missing_or_goes_bad_while_the_run_goes_on_is_named(tmp_
     with pytest.raises(UserError, match=r"rounds-0.parquet: is damaged"):
         go_on(out, after_round=spoil)
     assert told(out)["ended"] == "interrupted", "as the attempt before said"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.float32, np.bool_])
+@pytest.mark.parametrize("others", [0, 1, 2500, 2501, 19_998])
+def test_arrays_of_which_most_entries_are_alike_come_back_bit_for_bit(tmp_path: Path, dtype: Any, others: int) -> None:
+    usual = np.nan if dtype in (np.float64, np.float32) else 7
+    values = np.full(20_000, usual, dtype)
+    where = np.random.default_rng(1).permutation(19_999)[:others]
+    # What is equal, and not the same: minus zero among zeros, and nothing that equals NaN.
+    values[where] = np.resize(np.array([-0.0, 0.0, 1.0, 2.0]), others).astype(dtype)
+    checkpoint.save(tmp_path, {"a": values, "few": values[:10]})
+    size = (tmp_path / checkpoint.FILE).stat().st_size
+    back = checkpoint.load(tmp_path)
+    for name, expected in (("a", values), ("few", values[:10])):
+        assert back[name].dtype == expected.dtype
+        assert back[name].tobytes() == expected.tobytes()
+        assert back[name].flags.writeable
+    assert (size < 0.75 * values.nbytes) == (others <= 2500 and dtype is not np.bool_)
