@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from netsim.core.errors import AnswerError
-from netsim.core.protocols import IntArray, RoundView, Selection
+from netsim.core.protocols import RoundView, Selection
 from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
@@ -252,10 +252,10 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
     trainer = built.trained._trainer
     chunk = trainer._train_chunk
 
-    def counting(rows: Any, batches: list[IntArray], *rest: Any) -> Any:
+    def counting(rows: Any, local: Any) -> Any:
         # What reaches the steps, after whatever is left out.
-        seen.extend((int((batch >= 0).sum()), len(batch)) for batch in batches)
-        return chunk(rows, batches, *rest)
+        seen.extend((int((batch >= 0).sum()), len(batch)) for batch in local.batches)
+        return chunk(rows, local)
 
     trainer._train_chunk = counting
     built.simulation.run()
