@@ -13,7 +13,7 @@ from models.laws.availability import Always, Markov
 from models.laws.availability_traces import Trace
 from netsim.clients.battery import Batteries
 from netsim.clients.energy import Energy, Followed
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, PowerIntegral
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral
 from netsim.clients.powers import Powers
 from netsim.core.streams import Streams
 from tests.helpers.random_worlds import copied, same
@@ -49,6 +49,13 @@ def test_the_integral_of_written_out_power() -> None:
     for each in (it, other):
         assert each.joules(6.0) == [0.0, 0.0, 15.0 + 1.0 + 4.0, 6.0]
         assert each.joules(10.0) == [0.0, 0.0, 15.0 + 1.0 + 8.0, 14.0]
+
+
+def test_what_is_drawn_besides_counts_from_its_start_to_its_end() -> None:
+    # 2 W from 5 to 7 s and 3 W from 1 to 2 s.
+    it = Besides()
+    it.add(SENDING, np.array([2.0, 3.0]), np.array([5.0, 1.0]), np.array([7.0, 2.0]))
+    assert [it.up_to(now_s)[SENDING] for now_s in (0.5, 1.5, 3.0, 6.0, 8.0, 9.0)] == [0.0, 1.5, 3.0, 5.0, 7.0, 7.0]
 
 
 def test_the_phases_of_an_attempt_take_the_place_of_idleness() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +16,7 @@ from netsim.records.sinks import ParquetRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same
+from tests.helpers.small_worlds import World, constant
 
 SEEDS = range(60)
 
@@ -84,6 +86,18 @@ def test_most_rounds_of_such_worlds_are_worked_out_together(tmp_path: Path, monk
         rounds += simulation.server.round
     assert seen["together"] > rounds / 2
     assert min(seen[outcome] for outcome in ("delivered", "lost", "late", "aborted", "beside others", "refused")) > 10
+
+
+def test_six_of_a_round_are_worked_out_together_and_what_comes_after_its_close_is_not_known() -> None:
+    # Five train for 1 s, one for 3 s; the round closes at 2 s.
+    it = World([[*range(6)]], clients=6, compute=constant(1, 1, 3, 1, 1, 1), server={"deadline_s": 2.0})
+    it.simulation.run()
+    attempts, pool = it.server.loop.dispatch.attempts, it.server.clients
+    assert (pool.under_way, pool.alive_now) == (1, {})
+    for name in ("compute_end_s", "outcome_s"):
+        np.testing.assert_array_equal(attempts.column(name), [1.0, 1.0, np.nan, 1.0, 1.0, 1.0])
+    it.simulation.close()
+    assert it.rows("client", "outcome")[-1] == (2, "in_flight")
 
 
 @pytest.mark.parametrize("counts", [[3000] * 4, [3000, 3, 5000, 4, 9000]])

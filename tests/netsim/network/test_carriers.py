@@ -170,6 +170,16 @@ def test_alone_nobody_shares() -> None:
     assert medium(law, ending).carrier.alone_s(1, np.zeros(1), np.zeros(1, np.int64)).tolist() == [math.inf]
 
 
+def test_alone_the_bandwidths_are_those_of_the_round_and_the_second() -> None:
+    # 100 bytes take 1 s in round 1 and 2 s from round 2 on, be it the link that slows down or the client's own.
+    who, wide = np.zeros(1, np.int64), Constant(bytes_per_s=1e3)
+    for bench in (medium(changing(100.0, 50.0)), medium(wide, changing(100.0, 50.0))):
+        assert [bench.carrier.alone_s(round, np.zeros(1), who).item() for round in (1, 2)] == [1.0, 2.0]
+    # The client's own slows down at 0.5 s: 50 bytes by then, and 50 in another second.
+    slower: list[BandwidthLaw] = [Constant(bytes_per_s=100.0), Constant(bytes_per_s=50.0)]
+    assert medium(wide, Piecewise(laws=slower, starts=[0.5], unit="seconds")).join(0, 0.0).play() == [(0, 1.5)]
+
+
 LIMITS = st.lists(st.one_of(st.just(math.inf), st.integers(0, 40).map(float)), min_size=1, max_size=30)
 
 

@@ -164,6 +164,24 @@ def test_the_first_on_a_channel_keeps_the_credit_across_a_saved_state() -> None:
     assert resumed.recorder.jams == whole.recorder.jams
 
 
+def test_a_jammer_that_is_started_on_a_saved_state_begins_with_the_next_round() -> None:
+    def fresh(**given: Any) -> Any:
+        jammer = {"law": Sweep(), "dwell_rounds": 1} | given
+        return world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]] * 4, rounds=4, jammers=[jammer])
+
+    it = fresh().play(2)
+    it.access.jammers.halt("j0")
+    resumed = fresh()
+    resumed.simulation.load_state_dict(it.simulation.state_dict())
+    resumed.access.jammers.start("j0")
+    resumed.play().simulation.close()
+    jams = [[(row.round, row.channel) for row in one.recorder.jams] for one in (it, resumed)]
+    assert jams == [[(1, 0), (2, 1)], [(3, 2), (4, 0)]]
+    spent = fresh(budget=1).play(2)
+    with pytest.raises(ValueError, match=r"^name = 'j0': this jammer has spent its budget of 1;"):
+        spent.access.jammers.start("j0")
+
+
 def test_the_oracle_meets_the_jamming_that_is_on_as_a_round_opens() -> None:
     def meter(streams: Any) -> AgeOracle:
         return AgeOracle(scheduler=Table([[0, 1]]), clients=2, channels=3, streams=streams)

@@ -13,9 +13,9 @@ from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.jammers import Sweep
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
-from netsim.network.outages import ClientOutage, ClientOutages, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
 from tests.helpers.async_world import Table, world
-from tests.helpers.random_worlds import built
+from tests.helpers.random_worlds import built, copied
 from tests.helpers.small_worlds import World, constant
 
 
@@ -149,6 +149,18 @@ def test_outages_drawn_in_seconds_follow_their_law() -> None:
     again.reach(500.0)
     early = [[interval for interval in one.intervals if interval[1] < 490] for one in (again, when)]
     assert early[0] == early[1]
+
+
+def test_who_is_cut_off_twice_is_so_until_both_are_over_across_a_saved_state() -> None:
+    it, other = CutOffs(), CutOffs()
+    it.cut(np.array([0]), 1.0)
+    it.cut(np.array([0, 1]), 2.0)
+    other.load_state_dict(copied(it.state_dict()))
+    for each in (it, other):
+        each.reconnect(np.array([0, 1]), 3.0)
+        assert [each.destroys(client, 3.5, 4.0) for client in (0, 1)] == [True, False]
+        each.reconnect(np.array([0]), 5.0)
+        assert [each.destroys(0, start_s, start_s + 1.0) for start_s in (0.0, 0.5, 4.5, 5.0)] == [False, True, True, False]
 
 
 def test_outages_drawn_in_rounds_follow_their_law() -> None:

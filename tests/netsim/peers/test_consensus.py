@@ -184,6 +184,14 @@ def test_the_closed_form_is_what_auto_uses_and_wave_insists_on() -> None:
             world(graph, per_round=3, engine="wave", **change).run(1, r)
 
 
+@pytest.mark.parametrize(
+    "never", [{"belief": BeliefRules(update="asynchronous")}, {"gossip": GossipRules(forwarding="push")}, {"payload": "best"}]
+)
+def test_where_no_slot_has_a_closed_form_it_is_refused_before_the_first(never: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"engine = 'wave'"):
+        world(geometric(20, 3, 0.5), per_round=3, engine="wave", **never)
+
+
 @pytest.mark.parametrize("best", range(12))
 def test_flooding_time_is_the_weighted_eccentricity(best: int) -> None:
     graph = geometric(12, 5, 0.6)

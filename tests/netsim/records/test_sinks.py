@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from netsim.records.in_memory import ArrowRecorder
 from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MemoryRecorder, NoRecorder, ParquetRecorder, RoundRow, UpdateRow
 from netsim.records.wanted import WantedTables
 
@@ -79,6 +80,14 @@ def test_tables_that_are_not_wanted_are_not_there(tmp_path: Path) -> None:
     recorder.close()
     assert [path.name for path in tmp_path.iterdir()] == ["rounds.parquet"]
     assert pq.read_table(tmp_path / "rounds.parquet").num_rows == 1
+
+
+def test_in_memory_too_only_what_is_wanted_is_kept() -> None:
+    recorder = ArrowRecorder(WantedTables(clients=False))
+    recorder.attempts(UpdateRow._fields).append(update_row(1))
+    recorder.round(round_row(1))
+    recorder.close()
+    assert {name: table.num_rows for name, table in recorder.tables.items()} == {"rounds": 1}
 
 
 def test_a_run_without_rows_leaves_readable_tables(tmp_path: Path) -> None:

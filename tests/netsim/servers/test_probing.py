@@ -48,6 +48,12 @@ def test_a_probe_is_download_evaluation_and_a_small_answer() -> None:
     assert policy.outcomes[0].latency_s.tolist() == [3.5]
 
 
+def test_probes_are_of_the_version_that_is_there() -> None:
+    # Every round makes a new one.
+    _, records = played(world([[0, 1], [2], [0]], [[0], [2], [1]], learner=LEARNER))
+    assert probes(records, "round", "client", "version") == [(1, 0, 0), (1, 1, 0), (2, 2, 1), (3, 0, 2)]
+
+
 def test_the_model_is_sent_again_where_it_is_not_kept() -> None:
     _, records = played(world([[0, 1, 2]], [[0]], probe={"reuse_model": False}))
     (update,), (row,) = records.updates, records.rounds

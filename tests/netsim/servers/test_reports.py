@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from netsim.clients import whole_rounds
 from netsim.core.reports import Reports, RoundOutcome
 from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
@@ -140,6 +141,9 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
+EVERYONE = {"kind": "tests.helpers.small_worlds:Script", "rounds": [[*range(6)]] * 2}
+
+
 def with_losses(kind: str) -> dict[str, Any]:
     tables: dict[str, Any] = {
         "name": "losses",
@@ -213,6 +217,17 @@ def test_a_run_that_goes_on_from_a_saved_state_leaves_the_same_losses(kind: str)
         second.close()
         assert same(before.updates + rest.updates, expected.updates)
     assert (held > 0) == (kind == "buffered")
+
+
+def test_rounds_that_are_worked_out_together_have_losses_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = with_losses("synchronous") | {"rounds": 2, "server": {"per_round": 6}, "uplink": {}}
+    _, together, _ = played(tables | {"policy": EVERYONE})
+    # Those that train for 0.5, 1 and 1.5 s, one after the other, in both rounds; nothing is lost.
+    assert [(row.client, row.outcome_s) for row in together.updates[:6]] == [(i, 0.5 + i // 2 / 2) for i in range(6)]
+    assert [row.loss is not None for row in together.updates] == [True] * 12
+    monkeypatch.setattr(whole_rounds, "FROM", 7)
+    _, apart, _ = played(tables | {"policy": EVERYONE})
+    assert same(together.updates, apart.updates)
 
 
 def test_what_ended_in_a_round_that_a_time_limit_cut_is_recorded_without_losses() -> None:

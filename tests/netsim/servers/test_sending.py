@@ -12,8 +12,8 @@ import pytest
 from models.laws.availability import Markov
 from models.laws.bandwidth import Constant as ConstantBandwidth
 from models.laws.bandwidth import Successive
-from models.laws.changes import Unchanging
-from models.laws.channels import Bernoulli
+from models.laws.changes import Piecewise, Unchanging
+from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
@@ -23,7 +23,9 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
 from netsim.network.varying_medium import VaryingMedium
 from netsim.servers.close import WaitRule
+from netsim.servers.opinions import OpinionUplink
 from tests.helpers.peer_world import opinion_uplink
+from tests.helpers.random_worlds import copied
 
 
 def uplink(carrier_on: Callable[[Clock], Carrier], clients: int = 3, delay: Any = None, channel: Any = None, **more: Any) -> Any:
@@ -61,6 +63,27 @@ def test_what_is_lost_takes_part_in_sharing_again() -> None:
     sender = uplink(sharing(10.0, clients=1), clients=1, channel=Bernoulli(success=0.0), max_resends=2, resend_after_s=0.25)
     end_s, arrived = sender.send(1, np.array([5.0]), 5.0)
     assert (end_s, arrived.tolist()) == (5.0 + 3 * 1.0 + 2 * 0.25, [False])
+
+
+def test_a_channel_that_changes_in_seconds_goes_on_from_a_saved_state() -> None:
+    # Every sub-channel is now Good, now Bad, slot by slot; from 5 s on it becomes Good and stays so.
+    def made() -> OpinionUplink:
+        laws: list[Any] = [GilbertElliott(clients=8, to_bad=to_bad, to_good=1.0) for to_bad in (1.0, 0.0)]
+        channel = Piecewise(laws=laws, starts=[5.0], unit="seconds")
+        return OpinionUplink(clients=8, delay=Unchanging(Constant(value_s=0.0)), channel=channel, streams=Streams(1))
+
+    def sent(sender: OpinionUplink, slot: int, now_s: float) -> list[bool]:
+        arrived: list[bool] = sender.send(slot, np.full(8, now_s), now_s)[1].tolist()
+        return arrived
+
+    first, second = made(), made()
+    good = sent(first, 1, 1.0)
+    bad = [not one for one in good]
+    assert len(set(good)) == 2
+    second.load_state_dict(copied(first.state_dict()), 1, 1.0)
+    for sender in (first, second):
+        heard = [sent(sender, slot, now_s) for slot, now_s in ((2, 2.0), (3, 3.0), (4, 4.0), (5, 5.0))]
+        assert heard == [bad, good, bad, [True] * 8]
 
 
 class Stops(ConstantBandwidth):

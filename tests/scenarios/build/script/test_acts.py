@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import netsim
+from tests.helpers.probe_world import world as probing
 from tests.helpers.script_worlds import SERVERS, UNCERTAIN, during, met, study
 from tests.helpers.scripted import recorded
 
@@ -61,6 +62,21 @@ def test_tests_of_the_model_last_what_the_script_says(server: str) -> None:
     rows = during(study(server), lambda world: world.change("opinions.test.delay", value_s=1.0, clients=3).restore)
     lasted = {round(row.opinion_s or 0.0, 9) for row in rows.rounds}
     assert lasted == {0.3, 1.0}
+
+
+def test_an_evaluation_that_has_not_begun_follows_what_the_script_changes() -> None:
+    # A probe takes a third of the time of training. Clients 0 and 2 begin at 0.25 s, client 1 at 0.5 s: at 0.3 s it is the only
+    # one to whom it matters that training comes to take 6 s for everyone.
+    def script(world):
+        yield world.until_time(0.3)
+        world.change("compute.delay", value_s=6.0)
+
+    rows = recorded(probing([[0, 1, 2]], [[0]]), script)
+    assert [(row.client, row.compute_end_s - row.compute_start_s, row.outcome_s) for row in rows.probes] == [
+        (0, 1.0, 1.75),
+        (2, 2.0, 2.75),
+        (1, 2.0, 3.0),
+    ]
 
 
 def test_a_script_may_wait_for_a_slot() -> None:
