@@ -98,7 +98,8 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         legend = _stacked(axes, found, names)
         axes.set(xlabel="mean of a client's round (s)")
         axes.set_xlim(left=0.0)
-        headline(figure, "Where the time of clients in rounds goes", "a round of each client that it is about", legend, look=look)
+        note = "mean over rounds and the clients in each; waiting: up to the close of the round"
+        headline(figure, "Where the time of clients in rounds goes", note, legend, look=look)
         figure.described = _told(found, names, "{:.3g} s")
     return figure
 
