@@ -9,6 +9,7 @@ import pytest
 
 from netsim.core.errors import AnswerError
 from netsim.core.protocols import RoundView, Selection
+from netsim.core.streams import Streams
 from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
@@ -112,7 +113,7 @@ def test_speed_changes_act_on_what_begins_after_them() -> None:
 def test_noise_multiplies_the_time_of_all_samples_and_has_a_stream_of_its_own() -> None:
     noisy = WORK["compute"] | {"noise": {"kind": "log-normal", "sigma": [0.5, 0.0, 0.5]}}
     it = world([[0, 1, 2]] * 3, compute=noisy)
-    u = [it.simulation.server.clients.medium.sample._draws.uniforms(t, 3) for t in (1, 2, 3)]
+    u = [Streams(1)["compute.noise"].uniforms(t, 3) for t in (1, 2, 3)]
     it.play()
     factors = it.simulation.server.clients.medium.sample.law.at(1, 0.0)[0].noise
     spent = {(row.round, row.client): row.compute_end_s - row.compute_start_s for row in it.records.updates}
