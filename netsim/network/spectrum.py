@@ -111,6 +111,10 @@ class Spectrum:
     def open_round(self, round: int, time_s: float) -> None:
         """Let every sub-channel move on to `round`."""
         self._states.open_round(round, time_s)
+        self._draw(round, time_s)
+
+    def _draw(self, round: int, time_s: float) -> None:
+        """States and delays are those of `round`, under the laws in force."""
         self._round = round
         self._u = self._draws.uniforms(round, self.count)
         law, self._until_s = self._states.in_force(round, time_s)
@@ -191,6 +195,9 @@ class Spectrum:
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Take the state at the close of `round`."""
         self._states.load_state_dict(state["states"], round, time_s)
+        if round:
+            # Whoever outlasts it may begin to transmit before the next round opens.
+            self._draw(round, time_s)
         self.begun = state["begun"].tolist()
         self.delivered = state["delivered"].tolist()
         self._jams_begun = state["jams_begun"]

@@ -244,6 +244,38 @@ def test_departures_of_one_instant_keep_their_order_across_a_saved_state(after: 
     assert repr(second.records.updates) == repr(whole.records.updates[-len(second.records.updates) :])
 
 
+@pytest.mark.parametrize("unit", ["rounds", "seconds"])
+def test_who_begins_to_send_between_two_rounds_does_as_before_across_a_saved_state(unit: str, tmp_path: Path) -> None:
+    # Round 1 closes at 2 s, and the server waits for client 0 until 10 s. At 5 s client 1 has trained and takes sub-channel 1,
+    # with the state and the delay of round 1; by then they follow other laws, if these change in seconds.
+    change = {"at_s": 4.0} if unit == "seconds" else {"at_round": 2}
+    channels = {
+        "count": 2,
+        "channel": {"kind": "gilbert-elliott", "to_bad": 0.5, "to_good": 0.5},
+        "delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 0.25},
+        "changes": [change | {"delay": {"shift_s": 1.5}}],
+    }
+    tables: dict[str, Any] = {
+        "clients": 2,
+        "compute": constant(1, 5),
+        "channels": channels,
+        "scheduler": {"kind": "round-robin"},
+        "availability": presence(tmp_path, "0,0,2.5", "0,10,99") | {"absent": "always"},
+        "server": {"deadline_s": 2.0, "per_round": 2, "when_short": "wait"},
+    }
+    fates = set()
+    for seed in range(1, 9):
+        first, second, whole = (World([[0, 1], [0, 1]], **tables | {"seed": seed}) for _ in range(3))
+        first.simulation.run(until_round=1)
+        second.simulation.load_state_dict(copied(first.simulation.state_dict()))
+        (straggler,) = [row for row in whole.play().records.updates if (row.round, row.client) == (1, 1)]
+        assert straggler.upload_start_s == 5.0 < 5.0 + (1.5 if unit == "seconds" else 0.5) < straggler.upload_end_s
+        assert repr(second.play().records.updates) == repr(whole.records.updates[-len(second.records.updates) :])
+        assert repr(straggler) in map(repr, second.records.updates)
+        fates.add(straggler.good)
+    assert fates == {True, False}
+
+
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
