@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from netsim.clients.probes import Probes
 from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
@@ -219,11 +220,18 @@ def test_a_client_that_is_at_work_is_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "fragment"),
-    [([[0, 0]], "no client may be named twice"), ([[7]], "every client must be present and not busy")],
+    [([[0, 0]], r"^policy: probe .*; no client may be named twice"), ([[7]], "every client must be present and not busy")],
 )
 def test_an_answer_that_no_policy_may_give_is_told(answer: list[list[int]], fragment: str) -> None:
     with pytest.raises(Exception, match=fragment):
         played(world(answer, [[0]]))
+
+
+@pytest.mark.parametrize("deadline_s", [0.0, -1.0, NAN])
+def test_a_deadline_that_nobody_can_meet_is_refused_by_name(deadline_s: float) -> None:
+    nothing: Any = None
+    with pytest.raises(ValueError, match=f"^deadline_s = {deadline_s}: must be > 0 seconds"):
+        Probes(pool=nothing, asking=nothing, deadline_s=deadline_s)
 
 
 def test_a_free_oracle_takes_neither_time_nor_bytes() -> None:
