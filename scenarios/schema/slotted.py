@@ -113,8 +113,8 @@ class Slots(Section):
     deadline_s: Positive | None = None
     """Seconds from the slot's start until training starts at the latest; for deadline, exactly then."""
     engine: Literal["auto", "events", "wave"] = "auto"
-    """How messages are simulated: one by one (events), by closed forms (wave, refused where they do not hold), or by these where
-    they hold (auto). The results are the same."""
+    """How messages are simulated: one by one (events), by closed forms (wave: refused where they never hold, and a run
+    ends in the first slot in which they do not), or by these where they hold (auto). The results are the same."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Self:

@@ -37,6 +37,8 @@ LIMIT_S = 40.0
 EVENTS = 3_000
 GOOD = ("ran", "refused", "no TOML", "memory")
 _OUT_OF_MEMORY = re.compile(r"device = '\w+': (cannot hold|out of memory)")
+_ONLY_THE_RUN_SHOWS = re.compile(r"script |slots\.engine = 'wave': .* in this slot")
+"""What a script does, and whether messages are lost in a slot that is to have a closed form."""
 _FRAMES = ("netsim", "models", "scenarios", "analysis")
 
 
@@ -80,10 +82,9 @@ def attempt(tables: dict[str, Any]) -> dict[str, str]:
         left = {file.name for file in folder.iterdir()} - there
         # The cache of torch's compiler is torch's own.
         left |= {f"temporary/{file.name}" for file in (folder / "temporary").iterdir() if "torchinductor" not in file.name}
-        # What a script does, only the run shows.
         if found["kind"] == "refused" and "out" in left:
             reason = _reason(found["about"])
-            if not reason.startswith("script "):
+            if not _ONLY_THE_RUN_SHOWS.match(reason):
                 return {"kind": "memory" if _OUT_OF_MEMORY.search(reason) else "late", "about": found["about"]}
         if found["kind"] in ("ran", "refused") and left - {"out"}:
             return {"kind": "stray", "about": " ".join(sorted(left))}

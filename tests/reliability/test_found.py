@@ -144,6 +144,16 @@ def test_a_study_of_safa_that_picks_more_clients_than_there_are_is_refused() -> 
             build(parse(tables))
 
 
+@pytest.mark.parametrize("method", ["FedAvg", "Safa"])
+def test_a_study_of_safa_that_trains_nothing_is_refused(method: str) -> None:
+    kind = f"scenarios.library.validation.safa_accuracy:{method}"
+    tables = rough(clients={"count": 6}, server={"kind": kind, "picked": 2, "crash": 0.1})
+    for key in ("policy", "learner"):
+        tables.pop(key, None)
+    with pytest.raises(UserError, match=rf"server\.kind = '{kind}': who crashes does not train; give \[learner\]"):
+        build(parse(tables))
+
+
 def test_a_round_of_nobody_has_no_reward(tmp_path: Path) -> None:
     # A policy that selects nobody in the first rounds, and then twice the same: their reward is not that of a round before.
     tables = rough(rounds=8, policy={"kind": f"{__name__}:Hesitant"}, server={"per_round": 2})

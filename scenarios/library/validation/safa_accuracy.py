@@ -25,6 +25,7 @@ from netsim.servers.safa import ByVersion, PickedArrived, server_of
 from netsim.servers.synchronous import synchronous_server
 from scenarios.build.channels import channels_and_pool
 from scenarios.build.world import Composed, World
+from scenarios.schema.errors import UserError
 
 BATCH, EPOCHS = 40, 5
 LIMIT_S, WAY_S = 5600.0, 10e6 / 175e3
@@ -112,6 +113,7 @@ class FedAvg:
         count = world.population.count
         if not 1 <= self.picked <= count:
             raise ParameterError("picked", self.picked, f"must be between 1 and the {count} clients of clients.count")
+        _check_trained(world)
         slow = np.zeros(count, np.bool_)
         if self.drops_after_s is not None:
             slow = trains_s(world.data_sizes, batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s
@@ -195,6 +197,7 @@ class Safa:
 
     def compose(self, world: World) -> Composed:
         """As `netsim.servers.safa.safa_server`, of the dispatch and the close rule above."""
+        _check_trained(world)
         count = world.population.count
         speeds = batches_per_s(world.streams, count)
         channels, pool = channels_and_pool(world, count, refill=True)
@@ -215,6 +218,11 @@ class Safa:
         )
         server = server_of(dispatch=dispatch, close=close, learner=world.learner, channels=channels)
         return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def _check_trained(world: World) -> None:
+    if world.scenario.learner is None:
+        raise UserError(f"server.kind = {world.scenario.server.kind!r}: who crashes does not train; give [learner]")
 
 
 def _probability(crash: float) -> float:
