@@ -6,6 +6,7 @@ only, so that "size" is FedAvg (PAUSE eq. 2) and, where some uploads fail, FedAv
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from torch import Tensor
 from models.errors import AnswerError, ParameterError
 from models.fl.demands import AsksNothing, LocalSteps
 from models.fl.parameters import (
+    EqualParameters,
     FixedShareParameters,
     HingeParameters,
     MajorityVoteParameters,
@@ -49,6 +51,8 @@ class Arrivals:
     losses: FloatArray | None = None
     """(n,) loss of each update's client on its samples, for an aggregation whose `demands` ask for it; NaN: it computed none."""
 
+    version: int = 0
+    """The version of the model that the updates are folded into; what comes of them is the next."""
     of_all: tuple[int, int] = (0, 0)
     """Clients, and the samples of all of them, those included that delivered nothing."""
 
@@ -108,7 +112,7 @@ class _Weighted(PlainUpdates, ABC):
 
     @abstractmethod
     def weights(self, arrivals: Arrivals) -> FloatArray:
-        """(n,) each update's weight; they sum to 1."""
+        """(n,) each update's weight; they sum to 1, unless a parameter says otherwise."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         return weighted(self.weights(arrivals) * factors, updates)
@@ -121,11 +125,16 @@ class BySize(_Weighted):
         return np.asarray(arrivals.sizes / arrivals.sizes.sum(), np.float64)
 
 
-class Equal(_Weighted):
-    """w_i = 1/n; with a buffer and a staleness factor it is FedBuff (Nguyen et al. 2022)."""
+class Equal(EqualParameters, _Weighted):
+    """w_i = 1/n; with a buffer and a staleness factor it is FedBuff (Nguyen et al. 2022). w_i = 1 where nothing divides the sum.
+
+    FLSim's FedBuff does not divide, and has factors of staleness that are 1 at the average staleness, for which it takes 1: with
+    (1 + s)^-1/2 those of `Polynomial` times 2^1/2, which is a matter of the server optimizer's rate.
+    """
 
     def weights(self, arrivals: Arrivals) -> FloatArray:
-        return np.full(len(arrivals.sizes), 1.0 / len(arrivals.sizes))
+        count = len(arrivals.sizes)
+        return np.full(count, 1.0 / count if self.divide == "buffer" else 1.0)
 
 
 class FixedShare(FixedShareParameters, PlainUpdates):
@@ -166,13 +175,18 @@ class Mixing(MixingParameters, PlainUpdates):
     and tau the stamp of the model that the worker received. By its letter an update from the present model x_{t-1} has
     t - tau = 1; the text (Section 5.2) wants s = 1 at t = tau, for an update that nothing has overtaken. Staleness is
     t - 1 - tau here, so that a fresh update has 0 and counts in full. (By the letter a would be lower, of a fresh one with the
-    polynomial factor by 2^-exponent.)
+    polynomial factor by 2^-exponent.) Late in training the paper's experiments lower alpha (by half at epoch 800, as recalled):
+    `mixing_decay`.
     """
 
+    def share(self, version: int) -> float:
+        """alpha as the model of `version`, from 1, is made."""
+        return self.alpha * math.prod(factor for first, factor in self.mixing_decay or [] if version >= first)
+
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        mixed = model.clone()
+        mixed, share = model.clone(), self.share(arrivals.version + 1)
         for start, update, factor in zip(starts, updates, factors.tolist(), strict=True):
-            mixed.lerp_(start + update, self.alpha * factor)
+            mixed.lerp_(start + update, share * factor)
         return mixed.sub_(model)
 
 

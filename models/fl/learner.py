@@ -235,6 +235,7 @@ class FederatedLearner:
             zeta,
             partial(self._streams.generator, "aggregation", self.version),
             parameters=self._trainer.parameters,
+            version=self.version,
             of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
             local=self._work.local_steps([updates[row] for row in np.flatnonzero(accepted)]) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],

@@ -7,6 +7,7 @@ refuse values out of bounds. A class without parameters is not listed.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from models.errors import ParameterError
 from models.fl.bounds import Count, Decay, Fraction, Positive, Power, Rate, Share, UnderHalf, Whole, check_bounds
 from models.fl.demands import AsksNothing, Demands
 
@@ -27,6 +28,20 @@ class Parameters:
 
     def __post_init__(self) -> None:
         check_bounds(self, f"{self.table}.")
+
+
+def check_decay(name: str, decay: list[list[float]]) -> None:
+    """Refuse what are no pairs of a version and a factor in (0, 1], versions ascending from 1.
+
+    Raises:
+        ParameterError: of `name`.
+    """
+    for pair in decay:
+        if len(pair) != 2 or not (pair[0] >= 1 and float(pair[0]).is_integer()) or not 0 < pair[1] <= 1:
+            raise ParameterError(name, decay, "must be pairs [version, factor], a whole number >= 1 and a number > 0 and <= 1")
+    versions = [pair[0] for pair in decay]
+    if sorted(set(versions)) != versions:
+        raise ParameterError(name, decay, "must have ascending versions, each once")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -60,12 +75,28 @@ class AdamParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False)
+class EqualParameters(Parameters):
+    """Of aggregation with the same weight for all updates."""
+
+    table = "aggregation"
+    divide: Literal["buffer", "none"] = "buffer"
+    """Whether the sum of the updates is divided by their number, or taken as it is (as FedBuff's authors' FLSim does)."""
+
+
+@dataclass(kw_only=True, eq=False)
 class MixingParameters(Parameters):
     """Of aggregation one update after the other."""
 
     table = "aggregation"
     alpha: Share = 0.6
     """The share, for an update of staleness 0."""
+    mixing_decay: list[list[float]] | None = None
+    """Pairs [version, factor], versions ascending: from the model of that version on, alpha is multiplied by that factor, beside
+    those of the pairs before. Absent: alpha stays."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_decay(f"{self.table}.mixing_decay", self.mixing_decay or [])
 
 
 @dataclass(kw_only=True, eq=False)

@@ -17,6 +17,7 @@ from models.fl.options import DataOptions, LearnerOptions
 from models.fl.parameters import (
     STATISTICS_NOT_VOTED,
     AdamParameters,
+    EqualParameters,
     FedAdagradParameters,
     FedAdamParameters,
     FedAvgMParameters,
@@ -36,6 +37,7 @@ from models.fl.parameters import (
     ServerSgdParameters,
     SgdParameters,
     TrimmedMeanParameters,
+    check_decay,
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
 from scenarios.registry.in_process import spelled
@@ -104,8 +106,8 @@ class BySize(AggregationTable):
     kind: Literal["size"] = "size"
 
 
-class Equal(AggregationTable):
-    """Equal weights over the clients delivered."""
+class Equal(AggregationTable, EqualParameters):
+    """Equal weights over the clients delivered; or their sum (`divide`)."""
 
     kind: Literal["equal"] = "equal"
 
@@ -124,6 +126,14 @@ class Mixing(AggregationTable, MixingParameters):
     """
 
     kind: Literal["mixing"] = "mixing"
+
+    @model_validator(mode="after")
+    def _decays(self) -> Self:
+        try:
+            check_decay("mixing_decay", self.mixing_decay or [])
+        except ParameterError as error:
+            raise problem((error.name,), error.value, error.reason) from error
+        return self
 
 
 class FixedShare(AggregationTable, FixedShareParameters):

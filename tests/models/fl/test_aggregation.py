@@ -46,11 +46,49 @@ def test_weights_by_hand():
     assert step(BySize(), np.array([0.5, 0.5])) == [0.5, 3.0]
 
 
+def test_fedbuff_divides_by_the_buffer_or_not():
+    # Updates 1 and 2 of staleness 0 and 3, which count 1 and 1/2.
+    model, starts, updates = torch.zeros(1), torch.zeros(2, 1), torch.tensor([[1.0], [2.0]])
+    factors = Polynomial(exponent=0.5).factor(arrivals().staleness)
+    found = [Equal(divide=by).step(model, starts, updates, arrivals(), factors) for by in ("buffer", "none")]
+    assert [step.item() for step in found] == pytest.approx([1.0, 2.0])
+    # FLSim's factors are 2^1/2 times these.
+    assert ServerSgd(learning_rate=2**0.5).step(found[1]).item() == pytest.approx(2.83, abs=0.005)
+    with pytest.raises(ValueError, match=r"aggregation\.divide = 'half': must be buffer or none"):
+        Equal(divide="half")
+
+
 def test_mixing_by_hand():
     # Half-way from (1, 2) to (5, 2): (3, 2); from there a quarter (half, times the factor) to (0, 8): (2.25, 3.5).
     assert step(Mixing(alpha=0.5), np.array([1.0, 0.5])) == [1.25, 1.5]
     # alpha 1 replaces the model by the last that arrived.
     assert step(Mixing(alpha=1.0)) == [-1.0, 6.0]
+
+
+def test_mixing_is_lowered_from_versions_on():
+    mixing = Mixing(alpha=0.8, mixing_decay=[[3, 0.5], [5, 0.25]])
+    # Of the models that follow on versions 0 to 5; factors of pairs multiply.
+    assert [mixing.share(version + 1) for version in range(6)] == pytest.approx([0.8, 0.8, 0.4, 0.4, 0.1, 0.1])
+    model, starts, updates = torch.tensor([1.0]), torch.tensor([[1.0]]), torch.tensor([[10.0]])
+    one = Arrivals(np.array([10]), np.array([0]), None, lambda: np.random.default_rng(7))
+    found = [mixing.step(model, starts, updates, replace(one, version=v), np.ones(1)).item() for v in range(6)]
+    assert found == pytest.approx([8.0, 8.0, 4.0, 4.0, 1.0, 1.0])
+
+
+def test_in_the_learner_mixing_is_lowered_from_versions_on():
+    learner = make(aggregation=Mixing(alpha=0.5, mixing_decay=[[2, 0.1]]))
+    for number, share in ((1, 0.5), (2, 0.05)):
+        before = model(learner)
+        update = learner.aggregate(deliver(number, [0], number - 1), True).updates[0]
+        np.testing.assert_allclose(model(learner), before + share * update, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "decay", [[[0, 0.5]], [[1.5, 0.5]], [[3, 0.0]], [[3, 1.5]], [[3]], [[5, 0.5], [3, 0.5]], [[3, 0.5], [3, 0.5]]]
+)
+def test_decays_that_are_none_are_refused(decay: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match=r"aggregation\.mixing_decay = .* must "):
+        Mixing(mixing_decay=decay)
 
 
 def test_staleness_by_hand():

@@ -67,6 +67,13 @@ CASES = {
     "norm": ({"network": {"kind": "cnn8", "norm": "layer"}}, 'learner.network.norm = "layer"', "", True),
     "widths": ({"network": {"kind": "cnn8", "channels": [3]}}, "learner.network.channels = [3]", "", True),
     "alpha": ({"aggregation": {"kind": "mixing", "alpha": 0.0}}, "learner.aggregation.alpha = 0.0", "must be > 0", True),
+    "half a sum": ({"aggregation": {"kind": "equal", "divide": "half"}}, 'learner.aggregation.divide = "half"', "'none'", True),
+    "no pair": (
+        {"aggregation": {"kind": "mixing", "mixing_decay": [[800, 0.5], [400, 0.5]]}},
+        "learner.aggregation.mixing_decay = [[800.0, 0.5], [400.0, 0.5]]",
+        "ascending versions",
+        True,
+    ),
     "a vote without a step": ({"aggregation": {"kind": "majority-vote"}}, "learner.aggregation.learning_rate", "missing", True),
     "a vote on statistics": (
         {
