@@ -17,16 +17,15 @@ from models.fl.checks import check_aggregation, check_fresh, check_training
 from models.fl.contribution import on_validation
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
-from models.fl.local_work import Computed, LocalWork, Update
+from models.fl.local_work import Computed, LocalWork, Update, work_of
 from models.fl.losses import LossTally, finite_rows
 from models.fl.memory import is_out_of_memory, roomier
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
 from models.fl.task import Task
-from models.fl.training import LocalTrainer
 from models.fl.versions import Versions
-from models.laws.work import Work, WorkPlan
+from models.laws.work import WorkPlan
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -108,8 +107,8 @@ class FederatedLearner:
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
         check_training(methods, options)
-        self._trainer = _trainer(task, self._device, methods, options)
-        self.work = _work(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
+        self._trainer = methods.trainer(task, self._device, options)
+        self.work = work_of(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
         self._probing = Probing(partition=task.partition, trainer=self._trainer, loss=task.loss, streams=streams)
         self._work = LocalWork(
@@ -380,30 +379,3 @@ class FederatedLearner:
         if self._contributions is not None:
             self._contributions.load_state_dict(state["contributions"], device)
         self._evaluator.forget()
-
-
-def _trainer(
-    task: Task, device: torch.device, methods: Methods, options: TrainingOptions
-) -> LocalTrainer:
-    """What trains copies of the network on `device`, where the data are then, too."""
-    dataset = task.dataset
-    x, y = dataset.train_x.to(device), dataset.targets(dataset.train_y).to(device)
-    pull = methods.aggregation.correction.pull
-    return LocalTrainer(
-        network=task.network.to(device), loss=task.loss, optimizer=methods.optimizer, x=x, y=y, options=options, pull=pull
-    )
-
-
-def _work(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
-    """What an update of each client is, by `plan`, and by `options` where that says nothing."""
-    asked = options.batch_size if plan.batch_size is None else plan.batch_size
-    return Work(
-        data_sizes=data_sizes,
-        clients=len(data_sizes),
-        # A batch of more samples than anybody holds is one of all samples, and would only take memory.
-        batch_size=np.minimum(asked, data_sizes.max()),
-        epochs=options.epochs if plan.epochs is None else plan.epochs,
-        steps=plan.steps,
-        max_steps=options.max_steps,
-        single=single,
-    )

@@ -29,7 +29,7 @@ from models.fl.own_training import OwnTraining
 from models.fl.probing import Probing
 from models.fl.release import Release
 from models.fl.training import LocalTrainer
-from models.laws.work import Work
+from models.laws.work import Work, WorkPlan
 
 IntArray = NDArray[np.int64]
 
@@ -356,3 +356,21 @@ def _one_after_another(updates: list[Update], keeps: bool) -> list[list[int]]:
         waves[times[update.client]].append(row)
         times[update.client] += 1
     return waves
+
+
+def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
+    """What an update of each client is, by `plan`, and by `options` where that says nothing.
+
+    `data_sizes` (K,): samples of each client; `single`: batches of one sample are processed, too.
+    """
+    asked = options.batch_size if plan.batch_size is None else plan.batch_size
+    return Work(
+        data_sizes=data_sizes,
+        clients=len(data_sizes),
+        # A batch of more samples than anybody holds is one of all samples, and would only take memory.
+        batch_size=np.minimum(asked, data_sizes.max()),
+        epochs=options.epochs if plan.epochs is None else plan.epochs,
+        steps=plan.steps,
+        max_steps=options.max_steps,
+        single=single,
+    )

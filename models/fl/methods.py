@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+import torch
+
 from models.fl.aggregation import AGGREGATIONS, BySize, NoStaleness
 from models.fl.compression.none import NoCompression
 from models.fl.evaluation import Metric
 from models.fl.feddyn import FedDyn
 from models.fl.fednova import FedNova
 from models.fl.mechanisms import Mechanism, NoMechanism
+from models.fl.options import TrainingOptions
 from models.fl.own_training import LocalTraining
 from models.fl.port import Port
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
@@ -20,6 +23,8 @@ from models.fl.refl import Refl
 from models.fl.robust import ROBUST_AGGREGATIONS
 from models.fl.scaffold import Scaffold
 from models.fl.server_optimizers import ServerSgd
+from models.fl.task import Task
+from models.fl.training import LocalTrainer
 from models.fl.unprotected import Unprotected
 
 
@@ -42,6 +47,19 @@ class Methods:
     """Of what clients send."""
     down_compression: Compression = field(default_factory=NoCompression)
     """Of the model as it is sent to them."""
+
+    def trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
+        """What trains copies of the task's network on `device`, where the data are then, too."""
+        dataset = task.dataset
+        return LocalTrainer(
+            network=task.network.to(device),
+            loss=task.loss,
+            optimizer=self.optimizer,
+            x=dataset.train_x.to(device),
+            y=dataset.targets(dataset.train_y).to(device),
+            options=options,
+            pull=self.aggregation.correction.pull,
+        )
 
 
 ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {

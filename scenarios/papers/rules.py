@@ -70,9 +70,8 @@ class Lower:
 
     @property
     def text(self) -> str:
-        one = metric(self.metric)
-        by = f" by more than {self.by * one.scale:g}{f' {one.unit}' if one.unit else ''}" if self.by else ""
-        return f"{one.title}: {self.first} below {self.second}{by}"
+        by = f" by more than {_in_words(self.metric, self.by)}" if self.by else ""
+        return f"{metric(self.metric).title}: {self.first} below {self.second}{by}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         values = values_of(comparison, [self.first, self.second], self.metric)
@@ -96,9 +95,8 @@ class LowerInEach:
 
     @property
     def text(self) -> str:
-        one = metric(self.metric)
-        margin = f"{self.by * one.scale:g}{f' {one.unit}' if one.unit else ''}"
-        return f"{one.title}: {self.first} below {self.second} by more than {margin}, in each seed"
+        title, by = metric(self.metric).title, _in_words(self.metric, self.by)
+        return f"{title}: {self.first} below {self.second} by more than {by}, in each seed"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         two = compare(
@@ -106,11 +104,7 @@ class LowerInEach:
         )
         values = values_of(two, [self.first, self.second], self.metric)
         differences = values[:, 0] - values[:, 1]
-        verdict: Verdict = "open"
-        if (differences < -self.by).all():
-            verdict = "as in the paper"
-        elif (differences > self.by).all():
-            verdict = "not as in the paper"
+        verdict = _verdict(bool((differences < -self.by).all()), bool((differences > self.by).all()))
         shown = ", ".join(f"{difference * metric(self.metric).scale:+.3g}" for difference in differences)
         return Judgement(verdict, f"{shown} (by {two.until.time_s:.0f} s)")
 
@@ -129,19 +123,12 @@ class Near:
     @property
     def text(self) -> str:
         one = metric(self.metric)
-        return (
-            f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {self.margin * one.scale:g}"
-            f"{f' {one.unit}' if one.unit else ''}"
-        )
+        return f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {_in_words(self.metric, self.margin)}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         interval = _interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
         low, high = self.value - self.margin, self.value + self.margin
-        verdict: Verdict = "open"
-        if low < interval.low and interval.high < high:
-            verdict = "as in the paper"
-        elif interval.high < low or interval.low > high:
-            verdict = "not as in the paper"
+        verdict = _between(interval.low, interval.high, low, high)
         return Judgement(verdict, format_interval(interval, scale=metric(self.metric).scale))
 
 
@@ -166,11 +153,7 @@ class Ratio:
         positive = values[(values > 0.0).all(axis=1)]
         interval = _interval(np.log(positive[:, 0] / positive[:, 1]), rules)
         low, high = math.exp(interval.low), math.exp(interval.high)
-        verdict: Verdict = "open"
-        if self.low < low and high < self.high:
-            verdict = "as in the paper"
-        elif high < self.low or low > self.high:
-            verdict = "not as in the paper"
+        verdict = _between(low, high, self.low, self.high)
         bounds = f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else ""
         return Judgement(verdict, f"{math.exp(interval.mean):.2f}{bounds}")
 
@@ -213,6 +196,21 @@ def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: 
 
 def _side(interval: Interval, below: float = 0.0) -> Verdict:
     """Whether a mean is shown to be below a number, shown not to be, or neither."""
-    if interval.high < below:
+    return _verdict(interval.high < below, interval.low > below)
+
+
+def _between(low: float, high: float, least: float, most: float) -> Verdict:
+    """Whether an interval from `low` to `high` is shown to lie within two numbers, shown to lie outside, or neither."""
+    return _verdict(least < low and high < most, high < least or low > most)
+
+
+def _verdict(holds: bool, fails: bool) -> Verdict:
+    if holds:
         return "as in the paper"
-    return "not as in the paper" if interval.low > below else "open"
+    return "not as in the paper" if fails else "open"
+
+
+def _in_words(name: str, value: float) -> str:
+    """A value of that metric with its unit."""
+    one = metric(name)
+    return f"{value * one.scale:g}{f' {one.unit}' if one.unit else ''}"

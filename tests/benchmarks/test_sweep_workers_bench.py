@@ -19,12 +19,17 @@ RUN_S = 0.8
 
 
 def rounds_for(tables: dict[str, Any], folder: Path) -> int:
-    """Rounds of about RUN_S seconds of wall time, without what a run takes before its first round."""
-    trial = 400
+    """Rounds of a run of about RUN_S seconds of wall time."""
+    few, many = 400, 1600
+    few_s, many_s = (_shortest_s(tables | {"rounds": rounds}, folder / f"{rounds}") for rounds in (few, many))
+    round_s = (many_s - few_s) / (many - few)
+    return max(1, round(few + (RUN_S - few_s) / round_s))
+
+
+def _shortest_s(tables: dict[str, Any], folder: Path) -> float:
     # What the first run imports as it goes belongs to no round: the second one says how long they take.
-    sweep(plan(tables | {"rounds": trial, "sweep": {"seeds": [1, 2]}}, "bench"), folder / "trial", machines=Machines(jobs=1))
-    walls = [json.loads(file.read_text())["wall_time_s"] for file in (folder / "trial").rglob("summary.json")]
-    return max(1, round(trial * RUN_S / min(walls)))
+    sweep(plan(tables | {"sweep": {"seeds": [1, 2]}}, "bench"), folder, machines=Machines(jobs=1))
+    return min(json.loads(file.read_text())["wall_time_s"] for file in folder.rglob("summary.json"))
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
