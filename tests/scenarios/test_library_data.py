@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
-from scenarios.library.examples import device_classes
+import pytest
+
+from scenarios.library.examples import bandwidth_trace, device_classes
 
 
-def test_the_device_table_is_what_its_script_makes(tmp_path: Path) -> None:
-    device_classes.write(tmp_path / "made.csv")
-    assert (tmp_path / "made.csv").read_text(encoding="utf-8") == device_classes.FILE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("made_by", [bandwidth_trace, device_classes])
+def test_a_data_file_is_what_its_script_makes(made_by: ModuleType, tmp_path: Path) -> None:
+    made_by.write(tmp_path / "made.csv")
+    assert (tmp_path / "made.csv").read_text(encoding="utf-8") == made_by.FILE.read_text(encoding="utf-8")

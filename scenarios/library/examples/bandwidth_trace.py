@@ -1,7 +1,4 @@
-"""The throughput trace of the scenario bandwidth_trace: ten minutes on a tram, with two tunnels.
-
-`python -m scenarios.library.examples.bandwidth_trace` writes bandwidth_trace.csv beside this file, always the same.
-"""
+"""How `bandwidth_trace.csv` was made, the trace of the scenario `bandwidth_trace`: ten minutes on a tram, with two tunnels."""
 
 from __future__ import annotations
 
@@ -29,13 +26,9 @@ def rows() -> list[tuple[int, int]]:
     return list(zip(times, rates, strict=True))
 
 
-def main() -> None:
-    """Write the file."""
-    with FILE.open("w", newline="", encoding="utf-8") as file:
+def write(path: Path = FILE) -> None:
+    """Write the trace."""
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("time_s", "bytes_per_s"))
         writer.writerows(rows())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,4 @@
-"""Makes `device_classes.csv`, the device table of the scenario `device_classes`.
-
-    python -m scenarios.library.examples.device_classes
+"""How `device_classes.csv` was made, the device table of the scenario `device_classes`.
 
 The figures are of no particular product. A device trains as fast as its arithmetic allows: of the operations that it can do in a
 second a share is attained, and a small convolutional network takes 5 million operations for the forward pass of a sample, and
@@ -36,7 +34,3 @@ def write(path: Path = FILE) -> None:
     """Write the table."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows())
-
-
-if __name__ == "__main__":
-    write()

@@ -14,7 +14,6 @@ from netsim.network.carriers import NoCarrier, VaryingLinks
 from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.build.simulation import build
-from scenarios.library.examples import bandwidth_trace
 from scenarios.runs.reading import load, parse
 from scenarios.schema.errors import UserError
 from tests.helpers.scripted import built as built_with
@@ -359,8 +358,3 @@ def test_the_trace_that_comes_along_is_found_wherever_one_is(tmp_path: Path, mon
     # A file of that name in the folder one is in is the user's own.
     medium = build(load("bandwidth_trace")).clients.medium
     assert medium.up.alone_s(1, np.zeros(60), np.arange(60)) == pytest.approx(1.6)
-
-
-def test_the_trace_that_comes_along_is_made_by_its_script() -> None:
-    lines = bandwidth_trace.FILE.read_text(encoding="utf-8").splitlines()
-    assert lines == ["time_s,bytes_per_s", *(f"{time_s},{rate}" for time_s, rate in bandwidth_trace.rows())]
