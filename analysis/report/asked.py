@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.report.blocks import Block, Bullets, Code, Facts, Section, Table, Text
-from analysis.report.missing import missing_words
+from analysis.report.missing import missing_words, runs_in_words
 from analysis.report.tables import MISSING, format_number, format_percent
 from analysis.results import Run
 from analysis.sweeps import Sweep
@@ -141,15 +141,13 @@ def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
 
 def warned_of(runs: Sequence[Run]) -> list[Block]:
     """What runs were warned of, each warning once with the runs that it is about."""
-    about: dict[str, list[str]] = {}
+    about: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
         for warning in run.summary.get("warnings") or ():
-            about.setdefault(str(warning["text"]), []).append(f"{run.label}, seed {run.seed}")
+            about.setdefault(str(warning["text"]), []).append((run.label, run.seed))
     items = []
-    for text, names in about.items():
-        further = f"; and {len(names) - 6} more" if len(names) > 6 else ""
-        whom = "all runs" if len(names) == len(runs) else "; ".join(names[:6]) + further
-        items.append(f"{text} ({whom})")
+    for text, named in about.items():
+        items.append(f"{text} ({'all runs' if len(named) == len(runs) else runs_in_words(named)})")
     return [Text("What the scenario and its runs were warned of:", warning=True), Bullets(items)] if items else []
 
 

@@ -28,7 +28,7 @@ def breakpoints(
     *,
     drawing: Looks,
 ) -> None:
-    """Say how soon changes were declared, what was missed, and how long it took to recover."""
+    """Say how soon changes were declared, and what was missed. And how long it took to recover."""
     from rich.table import Table
 
     from analysis import group_runs, is_sweep, open_run, open_sweep

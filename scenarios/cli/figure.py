@@ -34,7 +34,7 @@ def figure(
     *,
     drawing: Drawing,
 ) -> None:
-    """Draw one figure of a finished run or sweep, in the size and the letters that a paper wants."""
+    """Draw one figure of a finished run or sweep. In the size and the letters that a paper wants."""
     from analysis import Run
     from analysis.figures.regret_bounds import regret_bounds
     from analysis.figures.runs import CAPTIONS, figure_of, figures_of

@@ -119,7 +119,7 @@ def run(
         logs = _log_files(log)
         with located(scenario):
             built = build(study, strict=strict)
-    warn_of({caution: [] for caution in built.cautions})
+    warn_of(dict.fromkeys(built.cautions, ""))
     built.simulation.limit_events(event_limit)
     with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, logged(folder, bool(logs)) as told:
 
@@ -141,7 +141,7 @@ def resume(
     wall_limit: WallLimitS = None,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a run that was interrupted or killed, from its last checkpoint."""
+    """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
     from scenarios.cli.live import live, logged
     from scenarios.runs.event_log import FILE as EVENTS
     from scenarios.runs.run import go_on
@@ -219,7 +219,7 @@ def sweep(
     no_figures: Annotated[bool, typer.Option("--no-figures", help="Draw no figures into the folder.")] = False,
     *, drawing: Drawing,
 ) -> None:
-    """Run variants of a scenario with the same seeds, and compare them."""
+    """Run and compare variants of a scenario at the same seeds."""
     from scenarios.runs.earlier import told_until
     from scenarios.runs.how import Earlier, Limits, Machines
     from scenarios.runs.reading import read
@@ -230,7 +230,7 @@ def sweep(
     grids = dict(map(_values, grid or ()))
     tables = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
     planned = plan(tables, scenario, strict=strict)
-    warn_of(planned.cautions, every=len(planned.variants))
+    warn_of(planned.warned)
     folder = out or Path("runs") / planned.name
     with sweep_progress(planned, quiet) as show, _interrupted(folder):
         run_sweep(
@@ -245,7 +245,7 @@ def sweep(
     _compare(folder, *settled)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
-    warn_of(later_cautions(planned, folder), every=len(planned.runs), strict=strict)
+    warn_of(later_cautions(planned, folder), strict=strict)
 
 
 for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale):
@@ -259,7 +259,7 @@ def _counted(count: int, what: str) -> str:
 @app.command()
 @command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
-    """Read and build a scenario (all its variants, too) without running it, and tell what is doubtful about it."""
+    """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
     from scenarios.runs.collector import resting
 
     with resting():
@@ -281,13 +281,13 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
             told.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
     for words, of in told.items() if any(told) else ():
         out_console.print(f"{', '.join(of)}: {words}" if len(told) > 1 else f"Messages: {words}.", soft_wrap=True)
-    warn_of(planned.cautions, every=len(variants))
+    warn_of(planned.warned)
 
 
 @app.command(name="list")
 @command
 def list_components() -> None:
-    """Show the scenarios that come with netsim, and what a scenario may name."""
+    """Show the scenarios that come along, and what one may name."""
     import tomllib
 
     from analysis.metrics.registry import METRICS
@@ -318,7 +318,7 @@ def list_components() -> None:
 def schema(
     markdown: Annotated[bool, typer.Option("--markdown", help="A page to read, in place of JSON Schema.")] = False,
 ) -> None:
-    """Print the JSON Schema of scenario files, for editors; or a reference to read."""
+    """Print the JSON Schema of scenario files, for editors. Or a reference to read."""
     from scenarios.schema.reference import json_schema, reference
 
     sys.stdout.write(reference() if markdown else json.dumps(json_schema(), indent=2) + "\n")

@@ -93,16 +93,16 @@ def tell(
         complain(f"{why} after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
         raise typer.Exit(130)
     before = set(shown)
-    warn_of({caution: [] for caution in cautions_of(summary) if caution not in before}, strict=strict)
+    warn_of({caution: "" for caution in cautions_of(summary) if caution not in before}, strict=strict)
 
 
-def warn_of(cautions: Mapping[Caution, list[str]], *, every: int = 0, strict: bool = False) -> None:
-    """Show warnings, each with the names of what it is about unless it is about all `every` of them.
+def warn_of(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
+    """Show warnings, each with what it is about, if not with everything ("").
 
     `strict`: leave with code 2 if there are any.
     """
     for caution, about in cautions.items():
-        named = "" if len(about) >= every else f"{', '.join(about)}: "
+        named = f"{about}: " if about else ""
         err_console.print(f"warning: {named}{caution.text}", style="yellow", highlight=False, soft_wrap=True)
     if strict and cautions:
         complain("--strict: the results are complete, and warned of")

@@ -27,9 +27,9 @@ def reproduce(
     *,
     drawing: PaperDrawing,
 ) -> None:
-    """Run a figure or table of a paper, and show it beside the paper's numbers with a verdict by rules fixed beforehand.
+    """Run a figure or table of a paper, and judge it.
 
-    What is there already is not run again.
+    It is shown beside the paper's numbers, with verdicts by rules fixed beforehand. What is there already is not run again.
     """
     from scenarios.papers.registry import find
     from scenarios.papers.reproduce import Asked, planned, write

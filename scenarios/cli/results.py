@@ -98,7 +98,7 @@ def report(
     *,
     drawing: Drawing,
 ) -> None:
-    """Write a report with tables and figures of a finished run or sweep: one HTML file that needs nothing else."""
+    """Write a report of a finished run or sweep. One HTML file with tables and figures, which needs nothing else."""
     from analysis import Questions, write_report
 
     drawing.settings()  # a mistake in them is told first
@@ -181,7 +181,7 @@ def compare(
     *,
     drawing: Drawing,
 ) -> None:
-    """Compare finished runs and sweeps, wherever they lie; differences are to the first."""
+    """Compare finished runs and sweeps, wherever they lie. Differences are to the first."""
     from analysis import gather, write_comparison
     from analysis.figures.runs import save_all
     from analysis.figures.style import save_figure
@@ -220,7 +220,7 @@ def compare(
 
 
 def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
-    """Run a finished run once more, and say whether its tables come out the same; exit code 1 if not."""
+    """Run a finished run once more, and compare its tables. Exit code 1 where they differ."""
     from scenarios.runs.replay import finished
     from scenarios.runs.replay import replay as again
 
@@ -243,7 +243,7 @@ def trace(
     out: Annotated[Path | None, typer.Option("--out", help="The file; default FOLDER/trace.json.gz.")] = None,
     rounds: Annotated[str | None, typer.Option(metavar="A..B", help="These rounds only, such as 1..50.")] = None,
 ) -> None:
-    """Write a timeline of a run for the Perfetto viewer (ui.perfetto.dev)."""
+    """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace
     from scenarios.runs.folders import add_files
 

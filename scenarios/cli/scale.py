@@ -18,7 +18,7 @@ def scale(
     run_bytes: Annotated[float, typer.Option("--run-bytes", min=0.0, help="Bytes that a run leaves.")] = 0.0,
     cv: Annotated[float, typer.Option("--cv", min=0.0, help="Coefficient of variation of the time of a run.")] = 0.3,
 ) -> None:
-    """Say how long sweeps of many runs take on many workers, by simulation of their scheduler from measured costs."""
+    """Say how long sweeps of many runs take on many workers. Simulates their scheduler with measured costs."""
     from analysis.report.tables import terminal_table
     from analysis.studies.scale import Costs, plan_cells
 

@@ -36,7 +36,7 @@ def what_if(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say what would have come of one round of a finished run, had one thing been different in it."""
+    """Say what would have come of a round, had one thing differed. The round is one of a finished run."""
     from scenarios.runs.what_if.answers import what_if as answers
     from scenarios.runs.what_if.changes import Change
 
@@ -81,7 +81,7 @@ def stragglers(
     exact: Annotated[bool, typer.Option(help="Simulate every round again without each of its clients, in turn.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Say who held a finished run up: its rounds decomposed by client and by group, its critical path, and what each cost it."""
+    """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
     from analysis import open_run
     from analysis.stragglers.critical_path import critical_path
     from analysis.stragglers.decomposition import decompose, totals

@@ -69,6 +69,12 @@ class Plan:
         return list(dict.fromkeys(p.variant for p in self.runs))
 
     @property
+    def warned(self) -> dict[Caution, str]:
+        """What is warned of before any run begins, with the names of the variants that it is about; "": all of them."""
+        count = len(self.variants)
+        return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
+
+    @property
     def most_runs(self) -> int:
         """How many runs there are at most, with the seeds that may be added."""
         return len(self.runs) if self.until is None else len(self.variants) * self.until.at_most

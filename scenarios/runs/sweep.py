@@ -201,14 +201,17 @@ class _UnderWay:
         } | ({} if self._until is None else {"until": self._until})
 
 
-def later_cautions(planned: Plan, folder: Path) -> dict[Caution, list[str]]:
-    """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about."""
-    found: dict[Caution, list[str]] = {}
-    for entry in listed(folder).get("runs", ()):
+def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
+    """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about; "": all."""
+    from analysis.report.missing import runs_in_words
+
+    found: dict[Caution, list[tuple[str, int]]] = {}
+    runs = listed(folder).get("runs", ())
+    for entry in runs:
         for caution in cautions_of(read_summary(folder / entry["path"])):
             if caution not in planned.cautions:
-                found.setdefault(caution, []).append(entry["path"])
-    return found
+                found.setdefault(caution, []).append((entry["label"], entry["seed"]))
+    return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in found.items()}
 
 
 def _identified(runs: Iterable[Planned]) -> list[Wanted]:

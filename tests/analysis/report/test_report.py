@@ -21,7 +21,7 @@ from analysis.figures.style import DASHES, PALETTE, line_style
 from analysis.groups import Bound
 from analysis.report.comparison import compare, comparison_rows, difference_rows, write_comparison
 from analysis.report.markdown import markdown_table
-from analysis.report.missing import missing_words
+from analysis.report.missing import missing_words, runs_in_words
 from analysis.report.report import comparison_table, difference_table, write_report
 from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number
 from analysis.results import open_run
@@ -277,7 +277,17 @@ def test_a_report_of_an_incomplete_sweep_names_what_is_missing(sweep_path: Path,
     text = write_report(sweep_path, tmp_path / "part.md").read_text(encoding="utf-8")
     assert "**Incomplete.** 2 of 9 planned runs are not complete: hopeless, seeds 1, 3. To complete them: netsim sweep" in text
     many = Sweep(path=tmp_path, name="x", entries=[], baseline="", missing=[("a", seed) for seed in range(20)])
-    assert "20 of 20 planned runs are not complete: a, seeds 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11; and 8" in missing_words(many)
+    assert "20 of 20 planned runs are not complete: a, seeds 0..19. To complete" in missing_words(many)
+
+
+def test_runs_are_named_by_variant_and_stretches_of_seeds() -> None:
+    some = [("a", 3), ("b", 1), ("a", 2), ("a", 1), ("a", 7), ("a", 8), ("b", 9)]
+    assert runs_in_words(some) == "a, seeds 1..3, 7, 8; b, seeds 1, 9"
+    assert runs_in_words([("a", 5)]) == "a, seed 5"
+    scattered = runs_in_words([("a", seed) for seed in range(0, 40, 2)])
+    assert scattered == f"a, seeds {', '.join(str(seed) for seed in range(0, 24, 2))} and 8 more"
+    many = runs_in_words([(f"v{number}", seed) for number in range(14) for seed in (1, 2, 3)])
+    assert many.endswith("v11, seeds 1..3; and 6 more")
 
 
 def test_without_privacy_nothing_is_said_of_it(tmp_path: Path) -> None:

@@ -30,6 +30,11 @@ def shell(tmp_path, monkeypatch, capsys):
     signal.signal(signal.SIGTERM, before)
 
 
+def test_the_list_of_commands_cuts_no_sentence_short(shell):
+    code, out, _ = shell("--help")
+    assert (code, "what-if" in out, "..." in out) == (0, True, False)
+
+
 def test_a_run_leaves_its_folder_and_a_summary_on_the_screen(shell):
     code, out, err = shell.run()
     assert (code, err) == (0, "")
@@ -143,6 +148,14 @@ def test_check_reads_and_builds_and_writes_nothing(shell):
     assert code == 0
     assert out == f"{shell.file}: good. 6 clients, 2 a round, 6 rounds; 2 variants (pause, random), 4 runs in a sweep.\n"
     assert contents(shell.folder) == before
+
+
+def test_a_sweep_names_the_runs_that_a_warning_is_about(shell):
+    # Rounds close before anything can arrive, of one policy alone.
+    late = 'sweep.variants=[{name="pause"},{name="random",set={"policy.kind"="random","server.deadline_s"=0.001}}]'
+    code, _, err = shell("sweep", shell.file, "--set", late, "--seeds", "1..3", "--out", shell.folder / "s", "--quiet", "--no-figures")
+    told = "warning: random, seeds 1..3: clients: no update of any client was ever delivered\n"
+    assert (code, err.count(told)) == (0, 1)
 
 
 def test_check_counts_one_run_in_words(shell):
