@@ -93,6 +93,8 @@ def _server(server: Mapping[str, Any]) -> str:
         "deadline_s": "a deadline of {:g} s",
         "length_s": "rounds of {:g} s",
     }
+    if server.get("pacing") == "latency":
+        words["buffer"] = "models paced by latency"
     told = [text.format(server[key]) for key, text in words.items() if isinstance(server.get(key), int | float)]
     return ", ".join([str(server.get("kind", "")), *told]) if server else ""
 

@@ -12,7 +12,8 @@ from analysis.stragglers.served import Served
 if TYPE_CHECKING:
     import pandas as pd
 
-FIXED, COUNT, DEADLINE, ENDED, SILENT = "fixed length", "deliveries", "deadline", "all ended", "nothing on the air"
+FIXED, PACED, COUNT = "fixed length", "pacing", "deliveries"
+DEADLINE, ENDED, SILENT = "deadline", "all ended", "nothing on the air"
 """What closed a round."""
 
 
@@ -26,8 +27,9 @@ def closers(run: Served) -> pd.DataFrame:
     import pandas as pd
 
     found = run.rounds[["round", "start_s", "end_s"]].copy()
-    if run.fixed:
-        return found.assign(rule=FIXED, due=0, client=pd.array([pd.NA] * len(found), "Int64"), stretch_s=0.0)
+    if run.fixed or run.paced:
+        rule, nobody = FIXED if run.fixed else PACED, pd.array([pd.NA] * len(found), "Int64")
+        return found.assign(rule=rule, due=0, client=nobody, stretch_s=0.0)
     rows = held(run.rounds, _counted(run), first=run.first)
     by_round = rows.groupby("round")
     found["rule"] = _rule(run, rows, found["round"])

@@ -3,8 +3,8 @@
 It is found from the end. A round closed as it did because of the attempt that was waited for last: its upload, the queue before,
 its local training and its download come before that. Where it waited for a sub-channel, the chain goes on with the upload that
 left it. The attempt began because the round before had closed (or, with the buffered server, because another attempt had ended,
-whose place was free then), and so on. Rounds of a fixed length close by the clock: the chain then takes the last delivery that
-the close took in, and the wait for the clock after it.
+whose place was free then), and so on. Rounds of a fixed length, or paced, close by the clock: the chain then
+takes the last delivery that the close took in, and the wait for the clock after it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _ChainOfAttempts(_Chain):
 def _closed_by(run: Served, times: FloatArray, own: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
     """For each round the attempt whose end its close goes back to; -1: there is none, or several missed the close."""
     closed = np.full(len(run.rounds), _NOBODY)
-    if run.fixed:
+    if run.fixed or run.paced:
         delivered = np.flatnonzero(run.attempts["outcome"].to_numpy() == "delivered")
         place = np.searchsorted(run.rounds["end_s"].to_numpy(), times[delivered, -1]) if run.carries else own[delivered]
         inside = place < len(closed)

@@ -37,6 +37,8 @@ class Served:
     """Deliveries that close a round; None: there is no such rule."""
     fixed: bool
     """Whether a round lasts as long as it is set to last."""
+    paced: bool = False
+    """Whether it closes when time has passed, as the latencies of those at work have it."""
 
     @property
     def carries(self) -> bool:
@@ -67,6 +69,7 @@ def served(run: Run) -> Served:
         rounds=rounds.reset_index(drop=True),
         attempts=attempts[attempts["round"].isin(rounds["round"])].reset_index(drop=True),
         first=server.get("buffer", 1) if kind == "buffered" else server.get("first"),
+        paced=kind == "buffered" and server.get("pacing") == "latency",
         fixed=kind == "semi-synchronous" or (kind == "asynchronous" and server.get("round_s") is not None),
     )
 

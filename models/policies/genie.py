@@ -18,6 +18,7 @@ class Genie(AsksNobody):
     """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client."""
 
     needs_updates = False
+    counts_updates = True
 
     def __init__(
         self,

@@ -109,6 +109,7 @@ class AsksNobody:
     question: ClassVar[str] = "loss"
     asks_again = False
     may_select_nobody = False
+    counts_updates = False
     probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     tests = False
     tests_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}

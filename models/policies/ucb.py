@@ -53,6 +53,7 @@ class UcbPolicy(ABC, AsksNobody):
     """
 
     needs_updates = False
+    counts_updates = True
 
     def __init__(
         self,

@@ -245,6 +245,8 @@ class SelectionPolicy(Stateful, Protocol):
     """Whether `probe` is called again in the same round once all have answered or failed, until it names nobody."""
     may_select_nobody: bool = False
     """Whether `select` may return no client; the round then passes with nobody. Of the class likewise."""
+    counts_updates: bool = False
+    """Whether it goes by how many updates make a model (`per_model`), which the server must know then. Of the class likewise."""
     probes_where: Mapping[str, tuple[str, ...]] = {}
     """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
 

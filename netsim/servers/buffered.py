@@ -1,13 +1,15 @@
 """The buffered asynchronous server: so many clients are at work at all times, and every b deliveries make a new model.
 
 Whoever ends is followed by another client, sent the model of that moment; nobody waits for anybody. With b > 1 it is FedBuff
-(Nguyen et al. 2022, Algorithm 1), with b = 1 FedAsync (Xie, Koyejo and Gupta 2019). A round is the time from one new model to
-the next; no update is late, it may only have started from an old version.
+(Nguyen et al. 2022, Algorithm 1), with b = 1 FedAsync (Xie, Koyejo and Gupta 2019). In place of their number it may go by the
+latencies of those at work, as Pisces does. A round is the time from one new model to the next; no update is late, it
+may only have started from an old version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from netsim.servers.channels import OwnLinks
 from netsim.servers.checks import check_selection
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import ClosedRound, NobodyLeftError, RoundLoop
+from netsim.servers.pacing import ByLatency, Deliveries, LatencyPacing, Pacing
 from netsim.servers.reports import told
 from netsim.servers.rounds import RoundServer
 from netsim.servers.staleness_bound import NoBound, StalenessRule
@@ -131,29 +134,41 @@ class KeepAtWork:
         self.policy.load_state_dict(state["policy"])
 
 
-class BufferFull(EndsOfRound):
-    """A round closes at the b-th delivery; also when nobody is at work and everybody who could be asked has been.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRule:
+    """When a new model is made: of every `buffer` deliveries, or as `pacing` has it (None: by deliveries).
 
-    Whoever ends is followed by another client, as `dispatch` says. `rule`: what is done about updates that grow too old; None:
-    nothing. Raises ValueError for a buffer below 1.
+    `staleness`: what is done about updates that grow too old; None: nothing.
     """
 
-    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, buffer: int, rule: StalenessRule | None = None) -> None:
+    buffer: int = 1
+    pacing: LatencyPacing | None = None
+    staleness: StalenessRule | None = None
+
+
+class BufferFull(EndsOfRound):
+    """A round closes as `rule` has it; also when nobody is at work and everybody who could be asked has been.
+
+    Whoever ends is followed by another client, as `dispatch` says. Raises ValueError for a buffer below 1.
+    """
+
+    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, rule: ModelRule) -> None:
         super().__init__()
-        if buffer < 1:
-            raise ParameterError("buffer", buffer, "must be at least 1 delivery")
         self.pool = pool
         self.dispatch = dispatch
-        self.buffer = buffer
-        self.rule = rule or NoBound()
+        self.rule = rule.staleness or NoBound()
         self._number = 0
-        self._waking = Waking(pool.clock)
+        self._waking = waking = Waking(pool.clock)
+        self.pacing: Pacing = Deliveries(buffer=rule.buffer)
+        if rule.pacing is not None:
+            self.pacing = ByLatency(pool=pool, concurrency=dispatch.concurrency, wake=waking.wake, parameters=rule.pacing)
         pool.watchers.append(self._waking.wake)
         pool.life.takes_all = True
         pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._number = number
+        self.pacing.opened(start_s)
         for end in self.ends:
             self.dispatch.exclude(end.client)
 
@@ -162,9 +177,9 @@ class BufferFull(EndsOfRound):
         while not self._full():
             self.dispatch.refill()
             if not pool.in_flight:
-                if self.ends:
+                if self.ends and self.pacing.gives_up(self.ends):
                     return
-                if not pool.ever_selectable().any():
+                if not self.ends and not pool.ever_selectable().any():
                     raise NobodyLeftError
             # With everyone at work nobody is looked for.
             if len(pool.in_flight) < self.dispatch.concurrency:
@@ -172,31 +187,29 @@ class BufferFull(EndsOfRound):
             yield self._waking.event()
 
     def _full(self) -> bool:
-        return sum(not end.censored for end in self.ends) >= self.buffer and self.rule.may_close(self._number)
+        return self.pacing.due(self.ends) and self.rule.may_close(self._number)
 
     def _ended(self, update: Update) -> None:
         self.ends.append(update)
+        self.pacing.ended(update)
         # Who ends in one instant may be followed, and counted, together.
         self._waking.at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """The ends up to the b-th delivery; those of the same instant that came after it count for the next round."""
+        """Those of the ends that the pacing takes; all, where the rule wants more."""
         self.rule.closed(self._number)
-        arrived = 0
-        for i, end in enumerate(() if self.rule.takes_more else self.ends):
-            arrived += not end.censored
-            if arrived == self.buffer:
-                now, self.ends = self.ends[: i + 1], self.ends[i + 1 :]
-                return Ended(now)
-        return super().collect(attempts)
+        taken = len(self.ends) if self.rule.takes_more else self.pacing.taken(self.ends)
+        now, self.ends = self.ends[:taken], self.ends[taken:]
+        return Ended(now)
 
     def state_dict(self) -> State:
-        """What the rule needs, too."""
-        return {**super().state_dict(), "rule": self.rule.state_dict()}
+        """What the rule and the pacing need, too."""
+        return {**super().state_dict(), "rule": self.rule.state_dict(), "pacing": self.pacing.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.rule.load_state_dict(state["rule"])
+        self.pacing.load_state_dict(state["pacing"])
 
 
 def buffered_server(
@@ -206,17 +219,16 @@ def buffered_server(
     learner: Learner,
     streams: Streams,
     concurrency: int,
-    buffer: int,
-    rule: StalenessRule | None = None,
+    rule: ModelRule,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. `concurrency` as of `KeepAtWork`, `buffer` and `rule` as of `BufferFull`."""
+    """Rounds one after the other. `concurrency` as of `KeepAtWork`, `rule` as of `BufferFull`."""
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,
-        close=BufferFull(pool=pool, dispatch=dispatch, buffer=buffer, rule=rule),
+        close=BufferFull(pool=pool, dispatch=dispatch, rule=rule),
         learner=learner,
         instruments=channels.instruments,
         assignment=channels.assignment,

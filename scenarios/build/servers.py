@@ -16,6 +16,7 @@ from scenarios.schema.errors import UserError, in_own_words
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.servers.pacing import LatencyPacing
     from netsim.servers.staleness_bound import StalenessRule
 
 
@@ -45,7 +46,7 @@ def synchronous(world: World) -> Composed:
 
 def buffered(world: World) -> Composed:
     """`server.kind = "buffered"`."""
-    from netsim.servers.buffered import buffered_server
+    from netsim.servers.buffered import ModelRule, buffered_server
 
     section = world.scenario.server
     channels, pool = channels_and_pool(world, section.concurrency, refill=True)
@@ -56,11 +57,20 @@ def buffered(world: World) -> Composed:
         learner=world.learner,
         streams=world.streams,
         concurrency=section.concurrency,
-        buffer=section.buffer,
-        rule=_staleness_rule(section, pool),
+        rule=ModelRule(buffer=section.buffer, pacing=_pacing(section), staleness=_staleness_rule(section, pool)),
         channels=channels,
     )
     return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def _pacing(section: Any) -> LatencyPacing | None:
+    """How a buffered server paces its models by latency; None: it goes by deliveries."""
+    from netsim.servers.pacing import LatencyPacing
+
+    if section.pacing != "latency":
+        return None
+    given = {name: getattr(section, name) for name in ("unknown_latency_s", "check_every_s")}
+    return LatencyPacing(**{name: value for name, value in given.items() if value is not None})
 
 
 def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:

@@ -8,6 +8,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
+from scenarios.schema.buffered import Buffered
 from scenarios.schema.everyone import Compass, Safa
 from scenarios.schema.own_server import OwnServer
 from scenarios.schema.section import Section, missing, problem
@@ -114,69 +115,6 @@ class Asynchronous(Server):
         if self.round_s is not None:
             return self.round_s
         return float(whole_s[0]) if sure else 0.0
-
-
-class Buffered(Server):
-    """So many clients are at work at all times, and every `buffer` deliveries make a new model: a round.
-
-    Whoever ends is followed by another client, chosen by the policy, which is asked for one at a time. A client is not chosen in
-    the round in which its last update ended. No update is late; it may have started from an old version (`learner.staleness`).
-    To PAUSE, m is `buffer` in eq. 8, so that clients are chosen in proportion to their data, and 1 in eq. 13 and 14.
-    """
-
-    kind: Literal["buffered"] = "buffered"
-    """buffered: asynchronous, a new model after so many deliveries (FedBuff), or after each (FedAsync)."""
-    concurrency: Count
-    """Clients at work at once, as long as there are so many to choose from."""
-    buffer: Count = 1
-    """Deliveries that make a new model."""
-    staleness_bound: Count | None = None
-    """b (Port): no model is made while an update is at work that the next one would find more than so many rounds old; then it is
-    made of all that has arrived. Absent: there is no bound."""
-    urgent_notices: bool = False
-    """In place of waiting: whose update has grown too old is told so as a model is made, and sends it at the end of its present
-    epoch. Needs staleness_bound, and samples that clients hold."""
-    notice_s: NonNegative = 0.0
-    """How long such a notice takes to arrive; none is lost."""
-    contention: bool = False
-    """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
-    later one waits until the sub-channel is free."""
-
-    why_no_probes: ClassVar[str] = (
-        "the buffered server selects one client at a time while others are at work; set server.kind = 'synchronous' or "
-        "'semi-synchronous'"
-    )
-
-    def check(self, scenario: "Scenario") -> None:
-        """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
-        refuse_oracle(scenario)
-        check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
-        require_policy(scenario, "concurrency", self.concurrency)
-        refuse_reward(scenario, "measures a selection of m clients; leave it out")
-        self._check_notices(scenario)
-        if scenario.learner is not None and scenario.learner.buffer > 1:
-            buffer = scenario.learner.buffer
-            raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
-
-    def _check_notices(self, scenario: "Scenario") -> None:
-        if not self.urgent_notices:
-            if self.notice_s:
-                raise problem(("server", "notice_s"), self.notice_s, "is of urgent notices; set urgent_notices = true")
-            return
-        if self.staleness_bound is None:
-            raise problem(("server", "urgent_notices"), True, "needs staleness_bound, which says what is too old")
-        held = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
-        if not held:
-            why = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
-            raise problem(("server", "urgent_notices"), True, why)
-
-    def in_words(self, scenario: "Scenario") -> str:
-        """So many at work, and what makes a new model."""
-        return f"{self.concurrency} at work, a new model of every {self.buffer} deliveries"
-
-    def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Until so many clients have delivered: each does so once in a round at most."""
-        return float(whole_s[min(self.buffer, len(whole_s)) - 1])
 
 
 class SemiSynchronous(Server):

@@ -80,6 +80,16 @@ def test_buffered_deliveries_by_hand() -> None:
     assert path["end_s"].tolist() == [1.0, 2.0, 4.0, 5.0, 7.0, 9.0]
 
 
+def test_the_clock_closes_rounds_that_are_paced() -> None:
+    # Both are at work, and count as 12 s: a model is due at 6 s. Client 0 has delivered after 4 s, client 1 after 5 s: nobody is
+    # at work then, and the server looks at multiples of 7 s.
+    server = {"kind": "buffered", "concurrency": 2, "pacing": "latency", "unknown_latency_s": 12.0, "check_every_s": 7.0}
+    run = served(quietly(BY_TURNS | {"rounds": 1, "server": server, "policy": {"kind": "all"}}))
+    assert closers(run)[["rule", "due", "stretch_s"]].to_numpy().tolist() == [["pacing", 0, 0.0]]
+    path = critical_path(run)
+    assert path[["phase", "start_s", "end_s"]].to_numpy().tolist()[-2:] == [["upload", 3.0, 5.0], ["clock", 5.0, 7.0]]
+
+
 BY_TURNS: dict[str, Any] = {
     "name": "turns",
     "rounds": 2,
@@ -179,11 +189,14 @@ def checked(run: Served) -> pd.DataFrame:
 
 def several() -> list[tuple[str, dict[str, Any]]]:
     semi = BUFFERED | {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}}
+    server = {"kind": "buffered", "concurrency": 4, "pacing": "latency", "unknown_latency_s": 2.0}
+    paced = BUFFERED | {"server": server, "policy": {"kind": "random"}}
     ages = other("scheduler", "glr-cucb")
     cut = ages | {"server": {"kind": "asynchronous", "round_s": 0.15}}
     return [
         ("queue", rough()),
         ("buffered", BUFFERED),
+        ("paced", paced),
         ("semi", semi),
         ("ages", ages),
         ("cut", cut),

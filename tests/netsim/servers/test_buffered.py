@@ -10,52 +10,14 @@ import pytest
 from models.policies.pause import Pause
 from models.policies.pause_parameters import PauseParameters
 from models.privacy import NoSchedule
-from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import Deliveries, IntArray, RoundView
+from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
 from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
+from tests.helpers.buffered_worlds import Noting, tables
 from tests.helpers.random_worlds import built, copied, same, watch
 from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED
-from tests.helpers.small_worlds import Script
-
-
-class Lowest(Script):
-    """The selectable client of the lowest number, one at a time."""
-
-    def __init__(self) -> None:
-        super().__init__(rounds=[])
-
-    def select(self, view: RoundView) -> IntArray:
-        self.seen.append(view)
-        return np.flatnonzero(view.selectable)[:1]
-
-
-class Noting(NoLearner):
-    """Trains nothing, makes a version of every aggregation, and keeps what it was given."""
-
-    aggregates = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.version = 0
-        self.given: list[Deliveries] = []
-
-    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> None:
-        self.version += 1
-        self.given.append(deliveries)
-
-
-def tables(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "buffered",
-        "rounds": 3,
-        "clients": {"count": 3},
-        "server": {"kind": "buffered", "concurrency": 2, "buffer": 2}, "payload": {"down_bytes": 10, "up_bytes": 10},
-        "policy": {"kind": "tests.netsim.servers.test_buffered:Lowest"},
-        "compute": {"delay": {"kind": "constant", "value_s": [1.0, 2.0, 5.0]}},
-    } | changes
 
 
 def test_three_rounds_by_hand() -> None:

@@ -1,0 +1,188 @@
+"""When a buffered server makes a new model: by the number of deliveries, or by the time since the last model.
+
+By time is Pisces' rule (Jiang, Wang, Li and Li, SoCC 2022): once max L_k / b seconds have passed since the last model, L_k the
+last latency of client k among those at work now, b how many may be at work at once. So no update of a client as fast as it last
+was grows older than b models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from netsim.core.clock import LAST
+from netsim.core.errors import ParameterError
+from netsim.core.protocols import Stateful
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import FloatArray, State
+    from netsim.servers.loop import Attempt
+
+_NEVER = -1.0
+
+
+class Pacing(Stateful, Protocol):
+    """Says whether enough has arrived, or long enough ago, for a new model."""
+
+    def opened(self, start_s: float) -> None:
+        """A round has opened: the last model was made at `start_s`."""
+
+    def ended(self, update: Update) -> None:
+        """The attempt of `update` has ended."""
+
+    def due(self, ends: Sequence[Attempt]) -> bool:
+        """Whether a model may be made now of `ends`, what has ended; asked whenever something may have changed."""
+
+    def gives_up(self, ends: Sequence[Attempt]) -> bool:
+        """Whether a round closes now with `ends`, n >= 1, as nobody is at work and nobody else can be asked in it."""
+
+    def taken(self, ends: Sequence[Attempt]) -> int:
+        """How many of `ends`, from the first on, the round is about that closes now."""
+
+
+def arrivals(ends: Sequence[Attempt]) -> int:
+    """How many of `ends` were delivered."""
+    return sum(not end.censored for end in ends)
+
+
+class Deliveries:
+    """A model of every `buffer` deliveries. Raises ValueError for a buffer below 1."""
+
+    def __init__(self, *, buffer: int) -> None:
+        if buffer < 1:
+            raise ParameterError("buffer", buffer, "must be at least 1 delivery")
+        self.buffer = buffer
+
+    def opened(self, start_s: float) -> None:
+        return None
+
+    def ended(self, update: Update) -> None:
+        return None
+
+    def due(self, ends: Sequence[Attempt]) -> bool:
+        return arrivals(ends) >= self.buffer
+
+    def gives_up(self, ends: Sequence[Attempt]) -> bool:
+        """Always: no more can arrive."""
+        return True
+
+    def taken(self, ends: Sequence[Attempt]) -> int:
+        """Those up to the delivery that fills the buffer; those of the same instant that came after it count for the next."""
+        arrived = 0
+        for i, end in enumerate(ends):
+            arrived += not end.censored
+            if arrived == self.buffer:
+                return i + 1
+        return len(ends)
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyPacing:
+    """The parameters of `ByLatency`. Raises ValueError for times that are not > 0 and finite."""
+
+    unknown_latency_s: float = 180.0
+    """L_k of a client that has delivered nothing yet; the default is that of the authors' code."""
+    check_every_s: float | None = None
+    """Only at multiples of it the server looks whether a model is due; None: at any time."""
+
+    def __post_init__(self) -> None:
+        for name in ("unknown_latency_s", "check_every_s"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < math.inf:
+                raise ParameterError(name, value, "must be > 0 seconds and finite")
+
+
+class ByLatency:
+    """A model of all that has arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
+
+    L_k is the time from the selection of client k to its last delivery. Nothing is made of nothing: where nothing has arrived by
+    then, the first that does is waited for. `wake` has `due` asked again.
+    """
+
+    def __init__(
+        self, *, pool: ClientPool, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing
+    ) -> None:
+        self.pool = pool
+        self.concurrency = concurrency
+        self.latency_s: FloatArray = np.full(pool.count, parameters.unknown_latency_s)
+        """(K,) L_k."""
+        self._check_every_s = parameters.check_every_s
+        self._wake = wake
+        self._start_s = 0.0
+        self._slowest: Update | None = None
+        """That of the greatest L_k as it was last looked for."""
+        self._due_s = _NEVER
+        """When a model is due, by that one; _NEVER: it has to be looked for."""
+        self._alarm_s = _NEVER
+
+    def opened(self, start_s: float) -> None:
+        self._start_s, self._due_s = start_s, _NEVER
+
+    def ended(self, update: Update) -> None:
+        if not update.censored:
+            self.latency_s[update.client] = update.outcome_s - update.selected_s
+        if update is self._slowest:
+            self._slowest, self._due_s = None, _NEVER
+
+    def due(self, ends: Sequence[Attempt]) -> bool:
+        now = self.pool.clock.now
+        if not arrivals(ends):
+            return False  # the first that arrives has it asked again
+        # Whoever began since the slowest was looked for only puts it off: it is looked for again when it is time.
+        if now >= self._due_s:
+            self._find()
+        check_s = self._next_check_s(max(now, self._due_s))
+        if check_s <= now:
+            return True
+        if check_s != self._alarm_s:
+            self._alarm_s = check_s
+            # After everything else of that instant: what arrives in it enters the model.
+            self.pool.clock.call_at(check_s, self._wake, priority=LAST)
+        return False
+
+    def _find(self) -> None:
+        at_work = self.pool.in_flight
+        if not at_work:
+            self._slowest, self._due_s = None, self._start_s
+            return
+        clients = np.fromiter(at_work, np.int64, len(at_work))
+        slowest = int(clients[np.argmax(self.latency_s[clients])])
+        self._slowest = at_work[slowest]
+        self._due_s = self._start_s + float(self.latency_s[slowest]) / self.concurrency
+
+    def _next_check_s(self, time_s: float) -> float:
+        """The first time from `time_s` on at which the server looks."""
+        every_s = self._check_every_s
+        if every_s is None:
+            return time_s
+        before_s = math.floor(time_s / every_s) * every_s
+        return before_s if before_s >= time_s else (math.floor(time_s / every_s) + 1) * every_s
+
+    def gives_up(self, ends: Sequence[Attempt]) -> bool:
+        """Where nothing has arrived; otherwise a model is due, as soon as the server looks."""
+        return not arrivals(ends)
+
+    def taken(self, ends: Sequence[Attempt]) -> int:
+        """All."""
+        return len(ends)
+
+    def state_dict(self) -> State:
+        """What is known of latencies."""
+        return {"latency_s": self.latency_s.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.latency_s[:] = state["latency_s"]

@@ -1,0 +1,106 @@
+"""The `[server]` table of the buffered server."""
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from netsim.core.protocols import FloatArray
+from scenarios.registry.kinds import resolve
+from scenarios.schema.section import problem
+from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Buffered(Server):
+    """So many clients are at work at all times, and every `buffer` deliveries make a new model: a round (or see `pacing`).
+
+    Whoever ends is followed by another client, chosen by the policy, which is asked for one at a time. A client is not chosen in
+    the round in which its last update ended. No update is late; it may have started from an old version (`learner.staleness`).
+    To PAUSE, m is `buffer` in eq. 8, so that clients are chosen in proportion to their data, and 1 in eq. 13 and 14.
+    """
+
+    kind: Literal["buffered"] = "buffered"
+    """buffered: asynchronous, a new model after so many deliveries (FedBuff), or after each (FedAsync)."""
+    concurrency: Count
+    """Clients at work at once, as long as there are so many to choose from."""
+    buffer: Count = 1
+    """Deliveries that make a new model."""
+    pacing: Literal["deliveries", "latency"] = "deliveries"
+    """When a new model is made. deliveries: of every `buffer` of them. latency (Pisces): of all that has arrived, once the time
+    since the last one is the greatest last latency of the clients at work now, divided by `concurrency`; `buffer` has no part in
+    it."""
+    unknown_latency_s: Positive | None = None
+    """With pacing = "latency": what counts as the latency of a client that has delivered nothing yet. Absent: 180 s, as in the
+    code of Pisces' authors."""
+    check_every_s: Positive | None = None
+    """With pacing = "latency": the server looks at multiples of it only whether a new model is due (in that code every 5 s).
+    Absent: at any time."""
+    staleness_bound: Count | None = None
+    """b (Port): no model is made while an update is at work that the next one would find more than so many rounds old; then it is
+    made of all that has arrived. Absent: there is no bound."""
+    urgent_notices: bool = False
+    """In place of waiting: whose update has grown too old is told so as a model is made, and sends it at the end of its present
+    epoch. Needs staleness_bound, and samples that clients hold."""
+    notice_s: NonNegative = 0.0
+    """How long such a notice takes to arrive; none is lost."""
+    contention: bool = False
+    """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
+    later one waits until the sub-channel is free."""
+
+    why_no_probes: ClassVar[str] = (
+        "the buffered server selects one client at a time while others are at work; set server.kind = 'synchronous' or "
+        "'semi-synchronous'"
+    )
+
+    def check(self, scenario: "Scenario") -> None:
+        """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
+        refuse_oracle(scenario)
+        check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
+        require_policy(scenario, "concurrency", self.concurrency)
+        refuse_reward(scenario, "measures a selection of m clients; leave it out")
+        self._check_notices(scenario)
+        self._check_pacing(scenario)
+        if scenario.learner is not None and scenario.learner.buffer > 1:
+            buffer = scenario.learner.buffer
+            raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
+
+    def _check_notices(self, scenario: "Scenario") -> None:
+        if not self.urgent_notices:
+            if self.notice_s:
+                raise problem(("server", "notice_s"), self.notice_s, "is of urgent notices; set urgent_notices = true")
+            return
+        if self.staleness_bound is None:
+            raise problem(("server", "urgent_notices"), True, "needs staleness_bound, which says what is too old")
+        held = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
+        if not held:
+            why = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
+            raise problem(("server", "urgent_notices"), True, why)
+
+    def _check_pacing(self, scenario: "Scenario") -> None:
+        if self.pacing == "deliveries":
+            for key in ("unknown_latency_s", "check_every_s"):
+                if (value := getattr(self, key)) is not None:
+                    raise problem(("server", key), value, 'is of pacing by latency; set pacing = "latency", or leave it out')
+            return
+        if self.buffer > 1:
+            why = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
+            raise problem(("server", "buffer"), self.buffer, why)
+        policy = scenario.policy
+        if policy is not None and resolve("policy", policy.kind).counts_updates:
+            why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
+            raise problem(("server", "pacing"), self.pacing, why)
+
+    def in_words(self, scenario: "Scenario") -> str:
+        """So many at work, and what makes a new model."""
+        made = "paced by latency" if self.pacing == "latency" else f"of every {self.buffer} deliveries"
+        return f"{self.concurrency} at work, a new model {made}"
+
+    def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
+        """Until so many clients have delivered: each does so once in a round at most."""
+        return float(whole_s[min(self.buffer, len(whole_s)) - 1])
