@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from scenarios.cli.output import complain
 from scenarios.registry.trust import without_own_code
@@ -18,9 +19,9 @@ _NO_IMPORT = Annotated[bool, typer.Option("--no-import", help="Refuse components
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` with the option --no-import; it leaves with code 130 where it is interrupted.
+    """`function` with the option --no-import.
 
-    With code 2 it leaves where a file cannot be used, or a component of the user's own ends the program.
+    It leaves with code 2 where a file cannot be used, or a component of the user's own ends the program.
     """
 
     @functools.wraps(function)
@@ -28,8 +29,6 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             with without_own_code(no_import):
                 function(**arguments)
-        except KeyboardInterrupt as error:
-            interrupted(error)
         except SystemExit as error:  # netsim's own commands raise typer.Exit
             told = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
             complain(f"{told}; let it raise an exception")
@@ -48,6 +47,22 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = hints
     return called
+
+
+class Commands(TyperGroup):
+    """All commands: an interrupt is told while the command line is read, too, where Typer would leave without a word."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except KeyboardInterrupt as error:
+            interrupted(error)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            interrupted(error)
 
 
 def interrupted(error: KeyboardInterrupt) -> NoReturn:

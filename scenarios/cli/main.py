@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from scenarios.cli.breakpoints import breakpoints
-from scenarios.cli.commands import command, interrupted
+from scenarios.cli.commands import Commands, command, interrupted
 from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
 from scenarios.cli.figure import figure
 from scenarios.cli.output import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from netsim.simulation import Simulation
 
 app = typer.Typer(
+    cls=Commands,
     help="A discrete-event simulator of federated learning over unreliable networks.",
     no_args_is_help=True,
     add_completion=False,
@@ -183,6 +184,8 @@ def _interrupted(folder: Path) -> Iterator[None]:
         from scenarios.runs.earlier import progress_of
 
         complete, wanted = progress_of(folder)
+        if not wanted:  # it had not begun
+            raise
         done = f"{complete} of {wanted} runs are complete: {folder}"
         complain(f"interrupted; {done}. To go on: the same command with --resume")
         raise typer.Exit(130) from None

@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from netsim.records import atomic
 from scenarios.runs import dask_worker
 from scenarios.runs.how import Machines
+from scenarios.runs.interrupts import out_of_reach
 from scenarios.runs.machine import versions
 from scenarios.runs.scratch import scratch_folder
 from scenarios.runs.workers import Killed, Place, Standing, Work, Workers, processes, taken
@@ -272,13 +274,20 @@ def _local(workers: int) -> Iterator[Any]:
     with (
         scratch_folder() as scratch,
         dask.config.set({**settings, "temporary-directory": scratch}),
-        start(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=0,
-            dashboard_address="127.0.0.1:0",
-            local_directory=scratch,
-            silence_logs="CRITICAL",
-        ) as started,
+        ThreadPoolExecutor(1) as thread,
     ):
-        yield started
+        with out_of_reach():
+            begun = thread.submit(
+                start,
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address="127.0.0.1:0",
+                local_directory=scratch,
+                silence_logs="CRITICAL",
+            )
+        try:
+            yield begun.result()
+        finally:
+            # One that is half started can be closed as little as it can be left alone.
+            begun.result().close()

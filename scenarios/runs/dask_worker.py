@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
+
+from scenarios.runs.interrupts import ignore_interrupts
 
 
 def dask_setup(worker: Any) -> None:
     """Leave Ctrl-C, which reaches all processes of a terminal, to the main one, which tells the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()

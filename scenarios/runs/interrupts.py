@@ -82,6 +82,29 @@ def _interrupt(thread: int, error: type[BaseException] | None) -> None:
 
 
 @contextmanager
+def out_of_reach() -> Iterator[None]:
+    """Threads and processes that are started within do not get SIGINT, which a terminal sends to all that run in it.
+
+    They inherit it blocked. Where it comes meanwhile, to the main thread, it waits for the end of the block.
+    """
+    from multiprocessing import resource_tracker
+
+    # It is started beside the first child of a process, and in some versions of Python that unblocks the signal.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that this one, a worker, simulates for: it tells its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
 def stop_requests() -> Iterator[StopRequest]:
     """Within, the first SIGINT or SIGTERM is noted; a second one, or `GRACE_S` seconds, raises KeyboardInterrupt on the spot.
 

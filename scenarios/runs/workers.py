@@ -22,6 +22,7 @@ import numpy as np
 
 from netsim.records import atomic
 from scenarios.runs.collector import resting
+from scenarios.runs.interrupts import ignore_interrupts, out_of_reach
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
@@ -214,10 +215,10 @@ class Processes:
         executor = self._free.pop()
         at_work = (_at, Place.here(), work, _InFile(self._file, index))
         try:
-            future = executor.submit(*at_work)
+            future = _given(executor, *at_work)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
             executor = _started(self.count, self._modules)
-            future = executor.submit(*at_work)
+            future = _given(executor, *at_work)
         self._busy[index] = executor
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
@@ -316,8 +317,14 @@ def _started(count: int, modules: tuple[str, ...]) -> Any:
     threads = str(max((os.cpu_count() or 1) // count, 1))
     env = {name: os.environ.get(name, threads) for name in _THREADS}
     executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
-    executor.submit(_import, modules)
+    _given(executor, _import, modules)
     return executor
+
+
+def _given(executor: Any, *work: Any) -> Any:
+    """The future of what an executor is given to do; its process starts with the first, and again where it was idle for long."""
+    with out_of_reach():
+        return executor.submit(*work)
 
 
 def _import(modules: tuple[str, ...]) -> None:
@@ -352,7 +359,8 @@ def _at(place: Place, work: Work, board: Board) -> Any:
 
 
 def _attend(parent: int) -> None:
-    """Watch, in a worker, whether the process that it works for is still there."""
+    """Watch, in a worker, whether the process that it works for is still there, and leave Ctrl-C to it."""
+    ignore_interrupts()
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

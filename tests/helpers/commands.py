@@ -33,7 +33,7 @@ def tables(folder: Path) -> dict[str, bytes]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "scenarios.cli.main", *arguments],
+        [sys.executable, "-c", "from netsim import _command; _command()", *arguments],  # what the installed command does
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -138,6 +138,15 @@ def test_an_interrupt_while_the_summary_is_made_leaves_what_can_be_resumed(shell
     assert (shell.out / "rounds.parquet").read_bytes() == (shell.folder / "whole" / "rounds.parquet").read_bytes()
 
 
+@pytest.mark.parametrize("place", ["parse_args", "get_command"])
+def test_an_interrupt_while_the_command_line_is_read_is_one_line(shell, monkeypatch, place):
+    def interrupt(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"typer.core.TyperGroup.{place}", interrupt)
+    assert shell.run() == (130, "", "interrupted\n")
+
+
 def test_an_interrupt_before_anything_is_written_leaves_nothing(shell, monkeypatch):
     def interrupt(*arguments, **settings):
         raise KeyboardInterrupt

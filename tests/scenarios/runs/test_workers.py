@@ -16,6 +16,7 @@ from analysis import open_sweep
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
+from scenarios.runs.workers import _started
 from scenarios.schema.errors import DefectError, UserError
 from tests.helpers.commands import LONG, living, start, tables
 from tests.helpers.own_policies import KILLING
@@ -67,6 +68,32 @@ def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monk
     assert all(failure["traceback"].endswith("KeyError: 'ours'\n") for failure in failures)
     monkeypatch.undo()
     sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
+    assert not (tmp_path / "out" / "failures.json").exists()
+
+
+def test_a_worker_that_starts_leaves_ctrl_c_to_the_main_process() -> None:
+    executor = _started(2, ())
+    (process,) = executor._processes.values()
+    os.kill(process.pid, signal.SIGINT)
+    assert executor.submit(os.getpid).result() == process.pid
+    os.kill(process.pid, signal.SIGINT)
+    assert executor.submit(os.getpid).result() == process.pid
+    executor.shutdown(kill_workers=True)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [("--jobs", "2"), ("--scheduler", "local:2")])
+@pytest.mark.parametrize("after_s", [1.5, 3.0, 5.0])
+def test_ctrl_c_while_a_sweep_begins_is_one_line(where: tuple[str, str], after_s: float, tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", *where)
+    time.sleep(after_s)
+    os.killpg(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert err in ("interrupted\n", "interrupted; 0 of 2 runs are complete: out. To go on: the same command with --resume\n")
+    assert (tmp_path / "out").exists() == ("--resume" in err)
     assert not (tmp_path / "out" / "failures.json").exists()
 
 
