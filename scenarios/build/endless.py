@@ -94,6 +94,6 @@ def _steps(scenario: Scenario) -> Iterator[_Short]:
             laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
         for place, law in laws.items():
             for name, value in {} if law is None else law.parameters().items():
-                # The law itself refuses what is no number.
-                if name in ("step_s", "mean_stay_s") and np.size(value):
+                # The law itself refuses what is no number, and no time.
+                if name in ("step_s", "mean_stay_s") and np.size(value) and np.mean(value) > 0:
                     yield _Short(f"{place}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

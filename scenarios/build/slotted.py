@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,11 @@ def fl_da(world: World) -> Composed:
     """`server.kind = "fl-da"`; raises UserError."""
     shared, channels = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    consensus = _consensus(world, _by_slots(world), shared["training"].pool.medium.outages)
+    context, outages = _by_slots(world), shared["training"].pool.medium.outages
+    assert world.scenario.opinions is not None
+    # Nobody uploads an opinion here; how they would is read all the same, so that what is wrong in it is refused.
+    _uplink(world.scenario.opinions, world.streams, replace(context, targets=None), outages)
+    consensus = _consensus(world, context, outages)
     beliefs = world.scenario.output.beliefs_table
     server = FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
     return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)

@@ -368,3 +368,21 @@ def test_rounds_of_a_fixed_length_in_which_clients_come_and_go_for_ever_are_refu
     with pytest.raises(UserError, match="comings and goings would pass in a phase of 9e\\+11 s"):
         build(parse(rough(server=server, availability=presence)))
     build(parse(rough(server=server | {"round_s": 9e5}, availability=presence)))
+
+
+LEVELS = {"kind": "markov-levels", "levels_bytes_per_s": [0.0, 9.0]}
+
+
+@pytest.mark.parametrize(
+    ("key", "law", "told"),
+    [
+        ("bandwidth", LEVELS | {"mean_stay_s": [0.0]}, r"mean_stay_s = \[0\.0\]"),
+        ("bandwidth", LEVELS | {"mean_stay_s": [0.0, 0.0]}, "mean_stay_s = "),
+        ("delay", {"kind": "constant", "value_s": -1.0}, r"value_s = -1\.0"),
+    ],
+)
+def test_how_opinions_are_uploaded_is_read_where_nobody_does(key: str, law: dict[str, Any], told: str) -> None:
+    # A time of zero was divided by on the way.
+    tables = override(other("policy", "bp-index"), {f"opinions.{key}": law})
+    with pytest.raises(UserError, match=rf"opinions\.{key}\.{told}"):
+        build(parse(tables))
