@@ -111,6 +111,7 @@ class AsksNobody:
     may_select_nobody = False
     counts_updates = False
     probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    uses_late_where: ClassVar[Mapping[str, bool]] = {}
     tests = False
     tests_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 

@@ -3,11 +3,14 @@
 Clients are asked for a forecast of their presence in [mu, 2 mu] from now, mu the mean duration of a round; those of the lowest
 forecast come first, ties at random, so that who is rarely there takes part while it is. mu <- (1 - a) last + a mu, a = 0.25: the
 newest round has a weight of 0.75, as in the authors' code. Late updates, which REFL uses, are a matter of the server
-(`semi-synchronous`) and of the aggregation.
+(`semi-synchronous`) and of the aggregation. Adaptive target (as recalled, and in the authors' code): m_t =
+max(1, m - B) clients are selected, B the updates under way that are expected within mu from now. What is expected of one is what
+the server has seen: the last latency of its client; of a client that has delivered nothing yet, the mean of those of the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -35,6 +38,7 @@ class Refl(AsksNobody):
     needs_updates = False
     probes = True
     question: ClassVar[str] = "request"
+    uses_late_where: ClassVar[Mapping[str, bool]] = {"adaptive": True}
 
     def __init__(
         self,
@@ -51,28 +55,54 @@ class Refl(AsksNobody):
                 "them comes first, the others at random."
             ),
         ] = False,
+        adaptive: Annotated[
+            bool,
+            Doc(
+                "Whether fewer are selected, one at least, by as many updates under way as are expected within mu seconds. Needs "
+                "a server under which late updates count."
+            ),
+        ] = False,
     ) -> None:
         check_round(clients, per_round)
         check_at_least("round_s", round_s, 0, strict=True)
         check_share("memory", memory)
         self._clients, self._per_round, self._presence = clients, per_round, presence
-        self._memory, self._priority = memory, priority
+        self._memory, self._priority, self._adaptive = memory, priority, adaptive
         self.mean_round_s = round_s
         """mu."""
+        self._since_s: FloatArray = np.full(clients, np.nan)
+        """(K,) when each was selected whose update is under way; NaN: none is."""
+        self._latency_s: FloatArray = np.full(clients, np.nan)
+        """(K,) the last latency of each; NaN: it has delivered nothing yet."""
+
+    def expected(self, now_s: float) -> int:
+        """B: how many of the updates under way are expected within mu from `now_s`, those included that are overdue."""
+        under_way = ~np.isnan(self._since_s)
+        known = self._latency_s[~np.isnan(self._latency_s)]
+        usual_s = float(known.mean()) if len(known) else self.mean_round_s
+        lasts_s = np.where(np.isnan(self._latency_s), usual_s, self._latency_s)[under_way]
+        return int(np.count_nonzero(self._since_s[under_way] + lasts_s <= now_s + self.mean_round_s))
 
     def probe(self, view: View) -> IntArray:
         """Everyone who can be selected."""
         return np.flatnonzero(view.selectable)
 
     def select(self, view: View) -> IntArray:
-        """min(m, answered) clients, ascending; shape (n,)."""
+        """min(m_t, answered) clients, ascending; shape (n,)."""
+        chosen = self._chosen(view)
+        self._since_s[chosen] = view.time_s
+        return chosen
+
+    def _chosen(self, view: View) -> IntArray:
         able, probed = view.selectable, view.probed
+        self._since_s[able] = np.nan  # nothing of theirs is under way
+        wanted = max(1, self._per_round - self.expected(view.time_s)) if self._adaptive else self._per_round
         answered = np.zeros(self._clients, np.bool_)
         answered[probed.clients[probed.answered]] = True
         answered &= able
         if not answered.any():
-            return uniform_draws(able, self._per_round, view.rng)
-        return largest(-self._soon(view.time_s), answered, self._per_round, view.rng)
+            return uniform_draws(able, wanted, view.rng)
+        return largest(-self._soon(view.time_s), answered, wanted, view.rng)
 
     def _soon(self, now_s: float) -> FloatArray:
         """(K,) by what clients are ranked, the least first."""
@@ -85,9 +115,13 @@ class Refl(AsksNobody):
 
     def observe(self, outcome: Outcome) -> None:
         self.mean_round_s = (1 - self._memory) * (outcome.end_s - outcome.start_s) + self._memory * self.mean_round_s
+        self._since_s[outcome.clients] = np.nan
+        came = ~outcome.censored
+        self._latency_s[outcome.clients[came]] = outcome.latency_s[came]
 
     def state_dict(self) -> State:
-        return {"mean_round_s": self.mean_round_s}
+        return {"mean_round_s": self.mean_round_s, "since_s": self._since_s.copy(), "latency_s": self._latency_s.copy()}
 
     def load_state_dict(self, state: State) -> None:
         self.mean_round_s = float(state["mean_round_s"])
+        self._since_s[:], self._latency_s[:] = state["since_s"], state["latency_s"]

@@ -250,6 +250,8 @@ class SelectionPolicy(Stateful, Protocol):
     probes_where: Mapping[str, tuple[str, ...]] = {}
     """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
 
+    uses_late_where: Mapping[str, bool] = {}
+    """Flags, and the value with which it counts on late updates to enter models; of the class likewise. Empty: it never does."""
     tests: bool = False
     """Whether what `probe` has just asked for is not the `question`, but the accuracy of the present model on test data of the
     client's own."""

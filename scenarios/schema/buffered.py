@@ -1,6 +1,6 @@
 """The `[server]` table of the buffered server."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -65,7 +65,7 @@ class Buffered(Server):
         require_policy(scenario, "concurrency", self.concurrency)
         refuse_reward(scenario, "measures a selection of m clients; leave it out")
         self._check_notices(scenario)
-        self._check_pacing(scenario)
+        self._check_pacing()
         if scenario.learner is not None and scenario.learner.buffer > 1:
             buffer = scenario.learner.buffer
             raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
@@ -82,7 +82,7 @@ class Buffered(Server):
             why = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
             raise problem(("server", "urgent_notices"), True, why)
 
-    def _check_pacing(self, scenario: "Scenario") -> None:
+    def _check_pacing(self) -> None:
         if self.pacing == "deliveries":
             for key in ("unknown_latency_s", "check_every_s"):
                 if (value := getattr(self, key)) is not None:
@@ -91,8 +91,11 @@ class Buffered(Server):
         if self.buffer > 1:
             why = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
             raise problem(("server", "buffer"), self.buffer, why)
-        policy = scenario.policy
-        if policy is not None and resolve("policy", policy.kind).counts_updates:
+
+    def check_policy(self, policy: Any) -> None:
+        """One that goes by the number of updates in a model does not go with pacing by latency."""
+        super().check_policy(policy)
+        if self.pacing == "latency" and resolve("policy", policy.kind).counts_updates:
             why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
             raise problem(("server", "pacing"), self.pacing, why)
 

@@ -26,6 +26,8 @@ def check_fit(scenario: Scenario) -> None:
     scenario.server.check(scenario)
     if not scenario.server.slotted:
         _without_slots(scenario)
+        if scenario.policy is not None:
+            scenario.server.check_policy(scenario.policy)
     names = [jammer.name for jammer in scenario.jammers]
     for i, name in enumerate(names):
         if name in names[:i]:

@@ -68,6 +68,17 @@ class Server(Component):
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
 
+    def check_policy(self, policy: Any) -> None:
+        """Raise a pydantic refusal of a policy that does not go with the other keys of this table; not asked of opinions' ones.
+
+        Here: where every update is fresh, of one that counts on late ones.
+        """
+        parameters = policy.parameters() if self.fresh else {}
+        for name, value in resolve("policy", policy.kind).uses_late_where.items():
+            if parameters.get(name) is value:
+                why = f"counts on late updates, which server.kind = {self.kind!r} drops; leave it out"
+                raise problem(("policy", name), value, why)
+
     def in_words(self, scenario: "Scenario") -> str:
         """Who takes part in a round, in a few words."""
         return f"{self.parameters()['per_round']} a round"

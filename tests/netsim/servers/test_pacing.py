@@ -165,6 +165,7 @@ def test_it_goes_with_a_bound_on_staleness() -> None:
         ({"server.check_every_s": 0.0}, "server.check_every_s = 0.0: must be > 0"),
         ({"server.pacing": "speed"}, "server.pacing"),
         ({"policy": {"kind": "pause"}}, "policy.kind = 'pause' goes by how many updates make a model"),
+        ({"policy": {"kind": "random-set"}}, "policy.kind = .*random-set"),
         ({"policy": {"kind": "bsfl"}}, "set server.buffer, and leave pacing out"),
         ({"policy": {"kind": "genie"}}, "set server.buffer, and leave pacing out"),
     ],

@@ -184,6 +184,26 @@ def test_a_request_is_two_small_messages_and_nothing_is_computed() -> None:
     assert records.rounds[0].probe_s == pytest.approx(0.85)
 
 
+def test_an_adaptive_target_leaves_room_for_updates_that_are_expected() -> None:
+    # Updates take 3 s, rounds 2 s. 0 s: three begin. 2 s: they are expected by 4 s, as nothing is known: one begins. 4 s: it is
+    # expected at 5 s: two begin; 6 s: both are expected at 7 s: one begins; and so on.
+    tables: dict[str, Any] = {
+        "name": "late",
+        "rounds": 6,
+        "clients": {"count": 8},
+        "server": {"kind": "semi-synchronous", "per_round": 3, "round_s": 2.0},
+        "policy": {"kind": "refl", "round_s": 2.0, "adaptive": True},
+        "probe": {"timed": False},
+        "compute": {"delay": {"kind": "constant", "value_s": 3.0}},
+    }
+    _, records = played(tables)
+    assert [row.selected for row in records.rounds] == [3, 1, 2, 1, 2, 1]
+    _, records = played(tables | {"policy": {"kind": "refl", "round_s": 2.0}})
+    assert [row.selected for row in records.rounds] == [3] * 6
+    with pytest.raises(UserError, match=r"policy.adaptive = true: counts on late updates, which .*'synchronous' drops"):
+        parse(tables | {"server": {"per_round": 3, "deadline_s": 2.0}})
+
+
 def test_a_profile_takes_as_long_as_an_update_and_is_thrown_away() -> None:
     tables = with_policy({"kind": "tifl", "timeout_s": 7.0, "tiers": 2, "sync_rounds": 2}, 2)
     simulation, records = played(tables)
