@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -71,12 +72,18 @@ def _digest(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _check_idx(kind: str, path: Path, packed_md5: str) -> None:
-    """Length against the header; content against a known sum, or against the packed file beside it, itself checked."""
+def _idx(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
+    """The array in a file, the bytes of which were checked: images (N, 28, 28) or labels (N,).
+
+    Its length is compared with the header; its content with a known sum, or with the packed file beside it, itself checked.
+    torchvision would read what its versions of years ago left in a folder "processed" instead, of which there are no sums.
+    """
     data = path.read_bytes()
-    dimensions = data[3] if len(data) > 3 else 0
-    shape = np.frombuffer(data[4 : 4 + 4 * dimensions], ">u4")
-    if len(data) != 4 + 4 * dimensions + int(shape.prod(dtype=np.int64)) or dimensions not in (1, 3):
+    wanted = [28, 28] if "images" in path.name else []
+    start = 4 + 4 * (1 + len(wanted))
+    begins = data[:4] == bytes([0, 0, 8, 1 + len(wanted)]) and len(data) >= start
+    shape = np.frombuffer(data[4:start], ">u4").tolist() if begins else []
+    if not begins or shape[1:] != wanted or len(data) != start + math.prod(shape):
         raise ParameterError("data.kind", kind, f"{path} is truncated or no idx file; get it again")
     known = _UNPACKED_MD5.get(kind, {}).get(path.name)
     packed = path.with_name(path.name + ".gz")
@@ -89,16 +96,24 @@ def _check_idx(kind: str, path: Path, packed_md5: str) -> None:
         intact = True
     if not intact:
         raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """As `_read`, of files in the format of MNIST."""
+    sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
+    paths = data_paths(kind, root)
+    train_x, train_y, test_x, test_y = (_idx(kind, path, sums[path.name]) for path in paths)
+    for x, y, path in ((train_x, train_y, paths[1]), (test_x, test_y, paths[3])):
+        if len(x) != len(y) or y.max(initial=0) > 9:
+            told = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
+            raise ParameterError("data.kind", kind, f"{told}; get it again")
+    return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(published.classes)
 
 
 def _check_sums(kind: str, root: Path, published: Any) -> None:
     """Compare every file with the md5 sums torchvision publishes for the class `published`, before anything is unpickled."""
     paths = data_paths(kind, root)
-    if kind in ("mnist", "fashion-mnist"):
-        sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
-        for path in paths:
-            _check_idx(kind, path, sums[path.name])
-        return
     sums = dict([*published.train_list, *published.test_list, (published.meta["filename"], published.meta["md5"])])
     for path in paths:
         if _digest(path.read_bytes()) != sums[path.name]:
@@ -150,13 +165,13 @@ def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[
         except (OSError, RuntimeError) as error:
             raise ParameterError("data.download", True, f"{kind} could not be downloaded to {root} ({error})") from error
     require_files(kind, root)
+    if kind in ("mnist", "fashion-mnist"):
+        return _read_idx(kind, root, published)
     _check_sums(kind, root, published)
     parts = [published(str(root), train=train, download=False) for train in (True, False)]
     out = []
     for part in parts:
-        images = np.asarray(part.data)
-        images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-        out += [images, np.asarray(part.targets, dtype=np.int64)]
+        out += [np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)]
     return out[0], out[1], out[2], out[3], len(parts[0].classes)
 
 

@@ -168,7 +168,7 @@ def test_files_in_the_layout_are_read(tmp_path: Path):
     torch.testing.assert_close(data.train_x[:, 0] * 255, torch.from_numpy(rng.integers(0, 256, (30, 28, 28))).float())
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: b"\0\0\x08\x09" + d[4:]])
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: b"\0\0\x08\x09" + d[4:], lambda d: b"\0\0\x08\x03\0\0"])
 def test_truncated_files_are_refused(tmp_path: Path, damage):
     path = write_fashion(tmp_path)[2]
     path.write_bytes(damage(path.read_bytes()))
@@ -185,6 +185,25 @@ def test_altered_files_are_refused(tmp_path: Path):
     # A packed file that is not the published one beside it: it cannot vouch for the plain one.
     path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
     with pytest.raises(ValueError, match=r"^data\.kind = 'fashion-mnist': .*wrong checksum"):
+        load("fashion-mnist", tmp_path)
+
+
+def test_what_stands_beside_the_checked_files_is_not_read_in_their_place(tmp_path: Path):
+    write_fashion(tmp_path)
+    processed = tmp_path / "FashionMNIST" / "processed"
+    processed.mkdir()
+    for name in ("training.pt", "test.pt"):
+        torch.save((torch.zeros(5, 28, 28, dtype=torch.uint8), torch.zeros(5, dtype=torch.int64)), processed / name)
+    data = load("fashion-mnist", tmp_path, scale="raw")
+    assert (len(data.train_x), len(data.test_x)) == (30, 12)
+    assert data.train_x.max() == 255
+
+
+@pytest.mark.parametrize(("shape", "label"), [((29,), 9), ((30,), 10)])
+def test_labels_that_do_not_fit_their_images_are_refused(tmp_path: Path, shape: tuple[int], label: int):
+    path = write_fashion(tmp_path)[1]
+    write_idx(path, np.full(shape, label))
+    with pytest.raises(ValueError, match=rf"{path} holds {shape[0]} labels"):
         load("fashion-mnist", tmp_path)
 
 

@@ -93,9 +93,11 @@ def test_no_import_refuses_what_is_not_netsims_and_imports_nothing(shell):
     assert not (shell.folder / "IMPORTED").exists()
     assert shell("run", own, "--out", shell.out, "--quiet")[0] == 0
     assert (shell.folder / "IMPORTED").exists()
-    for command in (("resume", shell.out), ("replay", shell.out)):
-        code, _, err = shell(*command, "--no-import")
+    again = (("resume",), ("replay", "--quiet"), ("stragglers", "--quiet"), ("what-if", "--round=2", "--without=1", "--quiet"))
+    for command, *options in again:
+        code, _, err = shell(command, shell.out, *options, "--no-import")
         assert (code, err.count("\n")) == (2, 1)
+        assert "--no-import forbids to import it" in err or command == "resume"
     assert shell("report", shell.out, "--no-import", "--format", "md")[0] == 0
     assert shell.run("--no-import", "--overwrite")[0] == 0, "netsim's own"
 
