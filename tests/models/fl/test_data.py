@@ -168,7 +168,9 @@ def test_files_in_the_layout_are_read(tmp_path: Path):
     torch.testing.assert_close(data.train_x[:, 0] * 255, torch.from_numpy(rng.integers(0, 256, (30, 28, 28))).float())
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: b"\0\0\x08\x09" + d[4:], lambda d: b"\0\0\x08\x03\0\0"])
+@pytest.mark.parametrize(
+    "damage", [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: b"\0\0\x08\x09" + d[4:], lambda d: d[:6]]
+)
 def test_truncated_files_are_refused(tmp_path: Path, damage):
     path = write_fashion(tmp_path)[2]
     path.write_bytes(damage(path.read_bytes()))
