@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,12 @@ from pathlib import Path
 
 @contextmanager
 def in_place_of(path: Path) -> Iterator[Path]:
-    """Where to write what takes the place of the file `path` as the block ends well; else `path` stays as it was."""
+    """Where to write what takes the place of the file `path` as the block ends well; else `path` stays as it was.
+
+    Raises OSError where a device, a pipe or a folder is there, which a file must not replace.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     begun = path.with_name(f".{path.name}.netsim-tmp")
     begun.unlink(missing_ok=True)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,13 @@ def test_what_was_there_stays_where_a_write_fails(
     with pytest.raises(OSError, match="no space left"):
         WRITERS[name](swept, path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_no_file_is_not_replaced(name: str, swept: Any, tmp_path: Path) -> None:
+    place = tmp_path / name
+    os.mkfifo(place)
+    with pytest.raises(OSError, match="it is not a regular file"):
+        WRITERS[name](swept, place)
+    assert place.is_fifo()
+    assert list(tmp_path.glob(".*")) == []
