@@ -66,7 +66,7 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
     "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
     "probes": (
-        *("round", "client", "outcome", "sent_s", "outcome_s", "version", "samples", "loss"),
+        *("round", "client", "outcome", "sent_s", "outcome_s", "version", "samples", "loss", "accuracy"),
         *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
         *("bytes_down", "bytes_up", "cause", "compute_j", "send_j", "receive_j"),
     ),
@@ -79,7 +79,11 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     ),
 }
 """The columns format 1 promises, by table; more may be there."""
-LATER: dict[TableName, tuple[str, ...]] = {"rounds": COLUMNS["rounds"][17:], "clients": COLUMNS["clients"][16:]}
+LATER: dict[TableName, tuple[str, ...]] = {
+    "rounds": COLUMNS["rounds"][17:],
+    "clients": COLUMNS["clients"][16:],
+    "probes": ("accuracy",),
+}
 """Columns of single servers, which came one after another: a file written before one of them came is read as if it were null."""
 
 

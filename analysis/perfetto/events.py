@@ -20,7 +20,7 @@ _PHASES = (
 )
 _SAID = {
     "rounds": ("selected", "delivered", "lost", "late", "aborted", "in_flight", "accuracy", "loss", "reward", "version"),
-    "probes": ("round", "outcome", "cause", "version", "samples", "loss", "compute_j", "send_j", "receive_j"),
+    "probes": ("round", "outcome", "cause", "version", "samples", "loss", "accuracy", "compute_j", "send_j", "receive_j"),
     "clients": (
         *("round", "outcome", "cause", "version", "age_rounds", "epsilon", "leak", "channel"),
         *("compute_j", "send_j", "receive_j"),

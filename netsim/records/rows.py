@@ -186,6 +186,8 @@ class ProbeRow(NamedTuple):
     """Samples that the client evaluates; null: nobody says how many it holds."""
     loss: float
     """Mean loss of the model on them; null where there was no answer, and where nothing is trained."""
+    accuracy: float = float("nan")
+    """Accuracy of the model on test data of the client's own; null where there was no answer, and where it was not asked for."""
     download_start_s: float = float("nan")
     download_end_s: float = float("nan")
     compute_start_s: float = float("nan")

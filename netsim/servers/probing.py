@@ -71,6 +71,14 @@ class Probing(Instrument, ABC):
         accuracies[answered] = self.learner.accuracies_of(clients[answered])
         return accuracies
 
+    def _told(
+        self, number: int, clients: IntArray, answered: BoolArray, *, test: bool
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """(n,) losses and accuracies that `clients` answered; where they tested the model, no losses, else no accuracies."""
+        if test:
+            return np.full(len(clients), _NAN), self.accuracies_of(clients, answered)
+        return self.losses_of(number, clients, answered), None
+
     def count(self, client: int) -> int | None:
         """Samples that `client` evaluates; None: nobody knows."""
         return None if self.evaluated is None else int(self.evaluated[client])
@@ -115,23 +123,22 @@ class TimedProbing(Probing):
         asked = yield from self.probes.ask(number, clients, version, times, test)
         answered = np.array([not probe.censored for probe in asked], np.bool_)
         self.evaluated = self.probes.evaluated
-        losses = np.full(len(clients), _NAN) if test else self.losses_of(number, clients, answered)
+        losses, accuracy = self._told(number, clients, answered, test=test)
         self.answered += int(np.count_nonzero(answered))
         self._spent_s += self.clock.now - start_s
-        told = dict(zip(clients.tolist(), losses.tolist(), strict=True))
-        self._record(told)
+        self._record(_by_client(clients, losses, accuracy))
         elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
         if self.reuse_model:
             self.holders = frozenset(clients[answered].tolist())
-        accuracy = self.accuracies_of(clients, answered) if test else None
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
-    def _record(self, losses: dict[int, float]) -> None:
+    def _record(self, told: dict[int, tuple[float, float]]) -> None:
+        """What has ended; `told`: the loss and the accuracy that clients answered."""
         ends, self.probes.ends = self.probes.ends, []
         for probe in ends:
-            self.recorder.probe(self._row(probe, losses.get(probe.client, _NAN)))
+            self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
 
-    def _row(self, probe: Update, loss: float = _NAN) -> ProbeRow:
+    def _row(self, probe: Update, loss: float = _NAN, accuracy: float = _NAN) -> ProbeRow:
         return ProbeRow(
             round=probe.round,
             client=probe.client,
@@ -147,6 +154,7 @@ class TimedProbing(Probing):
             version=probe.version,
             samples=self.count(probe.client),
             loss=loss,
+            accuracy=accuracy,
             bytes_down=probe.bytes_down,
             bytes_up=probe.bytes_up,
             cause=probe.cause,
@@ -163,10 +171,10 @@ class TimedProbing(Probing):
         heard = [probe for probe in self.probes.ends if not probe.censored]
         if heard:
             clients = np.array([probe.client for probe in heard], np.int64)
-            nothing = np.full(len(heard), _NAN)
-            losses = nothing if self.probes.tests else self.losses_of(heard[0].round, clients, np.ones(len(heard), np.bool_))
+            answered = np.ones(len(heard), np.bool_)
+            told = self._told(heard[0].round, clients, answered, test=self.probes.tests)
             self.answered += len(heard)
-            self._record(dict(zip(clients.tolist(), losses.tolist(), strict=True)))
+            self._record(_by_client(clients, *told))
         self._record({})
         now = self.clock.now
         for probe in self.probes.unfinished():
@@ -188,11 +196,11 @@ class FreeProbing(Probing):
     ) -> Generator[Any, Any, Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
-        losses = np.full(len(clients), _NAN) if test else self.losses_of(number, clients, answered)
+        losses, accuracy = self._told(number, clients, answered, test=test)
         self.asked += len(clients)
         self.answered += len(clients)
         now = self.clock.now
-        for client, loss in zip(clients.tolist(), losses.tolist(), strict=True):
+        for client, (loss, tested) in _by_client(clients, losses, accuracy).items():
             self.recorder.probe(
                 ProbeRow(
                     round=number,
@@ -203,7 +211,13 @@ class FreeProbing(Probing):
                     version=version,
                     samples=self.count(client),
                     loss=loss,
+                    accuracy=tested,
                 )
             )
-        accuracy = self.accuracies_of(clients, answered) if test else None
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)), accuracy=accuracy)
+
+
+def _by_client(clients: IntArray, losses: FloatArray, accuracies: FloatArray | None) -> dict[int, tuple[float, float]]:
+    """What each of `clients` (n,) answered: its loss and its accuracy, NaN where it was not asked for."""
+    tested = np.full(len(clients), _NAN) if accuracies is None else accuracies
+    return dict(zip(clients.tolist(), zip(losses.tolist(), tested.tolist(), strict=True), strict=True))

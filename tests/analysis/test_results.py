@@ -130,6 +130,8 @@ def test_a_file_from_before_a_column_came_is_read_as_if_it_were_null(tmp_path: P
     assert set(opened.rounds.columns) == set(COLUMNS["rounds"])
     assert opened.rounds["consensus_s"].isna().all()
     assert opened.arrow("rounds", ["jammed", "round"]).to_pydict() == {"jammed": [None, None], "round": [1, 2]}
+    write_table(run / "probes.parquet", "probes", {"round": [1]}, drop=("accuracy",))
+    assert opened.probes["accuracy"].isna().all()
 
 
 def test_a_broken_scenario_is_refused_when_asked_for(tmp_path: Path) -> None:

@@ -304,6 +304,24 @@ def test_what_is_told_is_the_accuracy_of_the_present_model(monkeypatch: pytest.M
     told = simulation.server.loop.dispatch.view.probed
     np.testing.assert_array_equal(told.accuracy, seen[2])
     assert np.isnan(told.loss).all()
+    # It is in the records, too, of that round, and of no profile.
+    recorded = {row.client: row.accuracy for row in built[1].probes if row.round == 3}
+    assert [recorded[client] for client in range(3)] == seen[2].tolist()
+    assert all(np.isnan(row.accuracy) for row in built[1].probes if row.round == 1)
+
+
+def test_a_test_that_the_end_of_the_run_cuts_short_is_recorded_as_far_as_it_came() -> None:
+    # The third round opens with the second test; clients answer after 1.75, 2 and 1.75 s.
+    tables = with_policy(TESTED, 5, learner=LEARNER | {"local_test_samples": 6}) | {"compute": {"samples_per_s": 2.0}}
+    _, whole = played(tables)
+    start_s = whole.rounds[2].start_s
+    simulation, records = played(tables | {"time_limit_s": start_s + 1.9})
+    simulation.close()
+    cut = {row.client: row for row in records.probes if row.round == 3}
+    expected = {row.client: row.accuracy for row in whole.probes if row.round == 3}
+    assert {client: row.outcome for client, row in cut.items()} == {0: "delivered", 1: "in_flight", 2: "delivered"}
+    assert [cut[client].accuracy for client in (0, 2)] == [expected[client] for client in (0, 2)]
+    assert np.isnan(cut[1].accuracy)
 
 
 def test_tests_of_the_model_go_on_from_a_saved_state() -> None:
