@@ -56,6 +56,9 @@ class PauseParameters(RewardParameters):
             raise ParameterError("unexplored", self.unexplored, "must be energy or random")
 
 
+MOST_STEPS = 10_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnnealingParameters:
     """How long, and how cold, a walk over sets is (Algorithm 2). Raises ValueError for a value outside its range."""
@@ -68,6 +71,8 @@ class AnnealingParameters:
 
     def __post_init__(self) -> None:
         check_at_least("steps", self.steps, 1)
+        if self.steps > MOST_STEPS:
+            raise ParameterError("steps", self.steps, f"must be at most {MOST_STEPS:,}: a selection would take a minute or more")
         check_at_least("kappa", self.kappa, 0, strict=True)
 
 

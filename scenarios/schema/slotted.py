@@ -213,6 +213,10 @@ class PeerKeys(Section):
     """Links that fail and come back, and partitions."""
 
 
+Exchanges = Annotated[int, Field(ge=1, le=100_000)]
+"""Of messages between neighbours in a slot: so many take seconds of computing."""
+
+
 class Belief(Section):
     """Belief propagation between the clients (fl-da)."""
 
@@ -228,9 +232,9 @@ class Belief(Section):
     """Refuse couplings for which the condition for one fixed point fails, instead of warning."""
     update: Literal["synchronous", "asynchronous"] = "synchronous"
     """synchronous: a client sends exchange k+1 when it has all of k; asynchronous: it sends what has changed, on arrival."""
-    exchanges: Count | None = None
+    exchanges: Exchanges | None = None
     """Number of exchanges, whether settled or not (synchronous); absent: until no message changes."""
-    max_exchanges: Count = 1000
+    max_exchanges: Exchanges = 1000
     """Most exchanges (asynchronous: messages on an edge)."""
     tolerance: NonNegative = 1e-9
     """What counts as no change of a message, in log-odds."""

@@ -241,6 +241,8 @@ def test_bad_values_are_refused() -> None:
     for name in ("steps", "kappa", "omega"):
         with pytest.raises(ValueError, match=f"^{name} = 0: must be finite and"):
             TailoredAnnealing(**{name: 0})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^steps = 10000001: must be at most 10,000,000"):
+        TailoredAnnealing(steps=10_000_001)
     with pytest.raises(ValueError, match=r"^per_round = 15: "):
         PauseBrute(clients=300, per_round=15, data_sizes=np.ones(300), schedule=NoSchedule())
 

@@ -60,6 +60,8 @@ def graphml(name: str, pairs: list[tuple[int, int]], first_km: float = 0.1) -> s
         (lambda: "peers.topology.radius_km=-1.0", "peers.topology.radius_km = -1.0: must be"),
         (lambda: "belief.max_exchanges=0", "belief.max_exchanges = 0: must be >= 1"),
         (lambda: "belief.exchanges=0", "belief.exchanges = 0: must be >= 1"),
+        (lambda: "belief.exchanges=100001", "belief.exchanges = 100001: must be <= 100000"),
+        (lambda: "belief.max_exchanges=1000000000000000000", "belief.max_exchanges = 1000000000000000000: must be <= 100000"),
         (lambda: "gossip.max_repetitions=0", "gossip.max_repetitions = 0: must be >= 1"),
         (lambda: "belief={ coupling = 0.5, strict = true }", "belief.coupling = 0.5: the largest sum of tanh|J|"),
     ],
