@@ -100,6 +100,9 @@ def check_demands(
         ParameterError: named by the option, or `optimizer.KEY`, `local_training`, `server_optimizer.kind`.
     """
     name = demands.name
+    if own_training and options.reported_rms != "all":
+        why = "is of single batches, of which local_training says nothing; leave it out"
+        raise ParameterError("reported_rms", options.reported_rms, why)
     if demands.steps != "any":
         if own_training:
             raise ParameterError("local_training", "..", f"{name} goes by the steps of sgd; leave it out")

@@ -124,6 +124,7 @@ class LocalWork:
             device=trainer.device,
         )
         self._probing = probing if options.reported_losses == "received" else None
+        self._rms_measure = options.reported_rms
         self._optimizer, self._proximal = methods.optimizer, options.proximal
         self.losses = losses
         """Adds up the losses of what is trained; None: nobody wants to know them."""
@@ -153,7 +154,8 @@ class LocalWork:
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
-        first = FirstPass(self._first_passes(updates, batches)) if want_losses and self._probing is None else None
+        passes = self._first_passes(updates, batches) if want_losses and self._probing is None else None
+        first = None if passes is None else FirstPass(passes, self._rms_measure)
         reported = self._received_moments(updates, received) if want_losses else None
         own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
         shift = None if own is None else self.corrections.shift(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ _AT_ONCE = 2**16
 """So many scores are kept, at least, before their losses are worked out."""
 
 
+RmsMeasure = Literal["all", "moving-average", "first-batch", "last-batch"]
+_NEWEST = 0.2
+"""Weight of the newest batch in the moving average of Oort's code."""
 _MINUS_ONE = torch.tensor(-1.0)
 _MANY_CLASSES = 32
 """On a CPU torch's logarithm of the softmax takes 3 times as long as one of sums of 10 classes, and half as long of 100.
@@ -134,20 +137,22 @@ class FirstPass:
     """The losses of n clients' samples in the first pass of each over its own, as they are in training.
 
     Every sample's loss is at its client's parameters before the step that uses the sample: only those of the first step are at
-    the model that the client was sent. `steps` (n,): how many steps of each client make up its first pass.
+    the model that the client was sent. `steps` (n,): how many steps of each client make up its first pass. `measure`: of which
+    losses `rms` is, as `TrainingOptions.reported_rms` says.
     """
 
-    def __init__(self, steps: IntArray) -> None:
+    def __init__(self, steps: IntArray, measure: RmsMeasure = "all") -> None:
         self.steps = np.asarray(steps, np.int64)
+        self.measure = measure
         self.mean: FloatArray = np.full(len(self.steps), np.nan)
         """(n,) mean loss of the pass; NaN: not computed, or it had no step."""
         self.rms: FloatArray = np.full(len(self.steps), np.nan)
-        """(n,) root mean square of the losses of all samples of the pass; NaN likewise."""
+        """(n,) root mean square of the losses of all samples of the pass, or as `measure` has it; NaN likewise."""
         self._noted: list[tuple[Tensor, Tensor]] = []
 
     def fresh(self, rows: Sequence[int]) -> FirstPass:
         """An empty one of these clients."""
-        return FirstPass(self.steps[rows])
+        return FirstPass(self.steps[rows], self.measure)
 
     def skip(self, kept: Sequence[BoolArray]) -> None:
         """Of every client's steps only those are taken that are `kept` (steps,)."""
@@ -155,7 +160,7 @@ class FirstPass:
 
     def note(self, step: int, losses: Tensor, real: Tensor) -> None:
         """The losses (r,) of a step's samples: those of `real` (active, batch), of the first `active` clients."""
-        if step < self.steps.max(initial=0):
+        if step < self.steps.max(initial=0) or self.measure == "last-batch":
             self._noted.append((losses, real))
 
     def merge(self, rows: Sequence[int], other: FirstPass) -> None:
@@ -172,16 +177,30 @@ class FirstPass:
         for step, (values, real) in enumerate(noted):
             losses[step, : len(real)].masked_scatter_(real, bounded(values).double())
             in_pass[step, : len(real)] = real
+        everything = in_pass.clone() if self.measure == "last-batch" else in_pass
         # Who is through with the first pass may be in its next one, while others still are in theirs.
         steps = torch.from_numpy(self.steps).to(losses.device)
         in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
+        by_batch = None if self.measure == "all" else self._of_batches(losses, in_pass, everything)
         losses *= in_pass
         # One transfer from the device for all clients.
         total, squares, samples = (
             torch.stack([losses.sum((0, 2)), losses.square().sum((0, 2)), in_pass.sum((0, 2)).double()]).cpu().numpy()
         )
         with np.errstate(invalid="ignore"):
-            self.mean, self.rms = total / samples, np.sqrt(squares / samples)
+            self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
+
+    def _of_batches(self, losses: Tensor, in_pass: Tensor, everything: Tensor) -> Tensor:
+        """(n,) the mean of squared `losses` (steps, n, batch) of single batches, as `measure` has it; NaN without a step in the
+        pass. `in_pass`, `everything`: which are losses of the first pass, and of training.
+        """
+        taken = everything if self.measure == "last-batch" else in_pass
+        means = (losses * taken).square().sum(2) / taken.sum(2)
+        value = torch.full_like(means[0], math.nan)
+        for mean in means[:1] if self.measure == "first-batch" else means:
+            newest = mean if self.measure != "moving-average" else value + _NEWEST * (mean - value)
+            value = torch.where(mean.isnan(), value, torch.where(value.isnan(), mean, newest))
+        return value.where(in_pass.any(2).any(0), math.nan)
 
 
 class StepLosses:

@@ -98,6 +98,10 @@ class TrainingOptions:
     """Which losses come with updates, for policies and columns. training: those of the first pass, of which only the first batch
     is at the model that was received; received: of that model on all of a client's samples, in a forward pass before training,
     which takes work.forward_share of the time of training on them."""
+    reported_rms: Literal["all", "moving-average", "first-batch", "last-batch"] = "all"
+    """Of which losses in training their root mean square is that comes with updates (oort, pisces, column `loss_rms`). all: of
+    the first pass; moving-average: of its batches, the newest with weight 0.2 (Oort's code); first-batch: of the first batch
+    (flame); last-batch: of the last batch of the whole training (FedScale)."""
     local_test_samples: Count | None = None
     """Test samples of each client's local test set, for opinions; absent: an equal share of the test set."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -112,6 +116,9 @@ class TrainingOptions:
         check_bounds(self)
         if self.evaluate_every_s is not None and self.evaluate_every_rounds is not None:
             raise ParameterError("evaluate_every_s", self.evaluate_every_s, "give either this or evaluate_every_rounds")
+        if self.reported_rms != "all" and self.reported_losses == "received":
+            why = "is of losses in training, and reported_losses = 'received' asks for others; leave one of them out"
+            raise ParameterError("reported_rms", self.reported_rms, why)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 Statistical utility of a client, known from its last delivered update: U_k = n_k sqrt(mean of its squared losses). Score:
 norm(min(U_k, c95)) + sqrt(0.1 ln t / L_k), times (T / D_k)^alpha where its duration D_k exceeds the preferred duration T. Of m
 clients a share e is explored among those never seen, the rest drawn by score among those near the best; e falls round by round.
-The paper's text has no norm; its utilities of hundreds drown the second term.
+The paper's text has no norm; its utilities of hundreds drown the second term. Which losses the mean is of is the learner's matter
+(`reported_rms`): the paper's are all, public implementations take a moving average, the first or the last batch.
 """
 
 from __future__ import annotations
@@ -141,7 +142,10 @@ class Oort(AsksNobody):
     def observe(self, outcome: Outcome) -> None:
         clients, arrived = outcome.clients, ~outcome.censored
         came, cut = clients[arrived], clients[~arrived]
-        self.utility[came] = self._sizes[came] * outcome.reports.loss_rms[arrived]
+        held, trained = self._sizes[came], outcome.reports.samples[arrived]
+        # In several passes a client trains on more than it holds.
+        counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._with.counted == "trained" else held
+        self.utility[came] = counted * outcome.reports.loss_rms[arrived]
         self._duration_s[came] = outcome.latency_s[arrived]
         self._duration_s[cut] = np.fmax(self._duration_s[cut], outcome.latency_s[~arrived])
         self._count[came] += 1

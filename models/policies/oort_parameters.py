@@ -42,6 +42,10 @@ class OortParameters:
     clip: Annotated[float | None, Doc("Utilities are cut at this quantile of those seen.")] = None
     cut_off: Annotated[float | None, Doc("Drawn are clients whose score is at least this share of the last rank's.")] = None
     alpha: Annotated[float, Doc("Exponent of T/D_k, for clients slower than T; 0: time does not matter.")] = 2.0
+    counted: Annotated[
+        Literal["held", "trained"],
+        Doc("Samples by which a client's utility is multiplied: those it holds, or those it trained on (Oort's code)."),
+    ] = "held"
     norm: Annotated[
         bool, Doc("Utilities are scaled to about [0, 1] by the least and the greatest seen, as in all public implementations.")
     ] = True
@@ -73,6 +77,8 @@ class OortParameters:
         for name in ("exploration", "least_exploration", "clip", "cut_off", "decay"):
             check_share(name, self.of(name))
         check_at_least("alpha", self.alpha, 0)
+        if self.counted not in ("held", "trained"):
+            raise ParameterError("counted", self.counted, "must be held or trained")
         if self.explore not in ("speed", "size", "uniform"):
             raise ParameterError("explore", self.explore, "must be speed, size or uniform")
         if self.pacer not in ("percentile", "seconds", "none"):

@@ -89,6 +89,9 @@ def _trained_by(scenario: Scenario) -> None:
     if reports and not wanted:
         why = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
         raise problem(("learner", "reported_losses"), "received", why)
+    if learner.reported_rms != "all" and not wanted:
+        why = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+        raise problem(("learner", "reported_rms"), learner.reported_rms, why)
     if (reports or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
         asks = "reported_losses" if demands.extra_pass is None else demands.name
         why = f"{asks} has clients go through all their samples, which takes its time as of whole work; leave it out"

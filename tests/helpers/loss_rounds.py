@@ -50,6 +50,7 @@ def outcome(
     latency_s: Any = None,
     censored: Any = None,
     staleness: Any = None,
+    samples: Any = None,
 ) -> RoundOutcome:
     n = len(clients)
     reports = dataclasses.replace(
@@ -57,6 +58,7 @@ def outcome(
         loss=np.full(n, np.nan) if loss is None else np.array(loss, np.float64),
         loss_rms=np.full(n, np.nan) if rms is None else np.array(rms, np.float64),
         staleness=np.zeros(n, np.int64) if staleness is None else np.array(staleness),
+        samples=np.full(n, -1) if samples is None else np.array(samples),
     )
     latencies = np.ones(n) if latency_s is None else np.array(latency_s, np.float64)
     cut = np.zeros(n, np.bool_) if censored is None else np.array(censored, np.bool_)

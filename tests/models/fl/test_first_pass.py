@@ -64,12 +64,8 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adam"])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_losses_are_those_of_a_plain_loop(name, kind, monkeypatch):
-    # Ragged: client 1 ends its pass in the middle of the others', client 2 is cut off within its first, the pass of client 3 ends
-    # with a batch of a single sample, which is all that client 4 has.
-    network, options = NETWORKS[name](), {"learning_rate": 0.05}
+def ragged():
+    """Samples, labels, and the batches of five clients that hold 40, 7, 64, 17 and 1 of them."""
     sizes, g = [40, 7, 64, 17, 1], torch.Generator().manual_seed(3)
     x, y = torch.randn(135, *SHAPE, generator=g), torch.randint(0, 5, (135,), generator=g)
     ends = np.cumsum(sizes)
@@ -77,6 +73,15 @@ def test_losses_are_those_of_a_plain_loop(name, kind, monkeypatch):
         draw_batches(np.arange(end - size, end), np.random.default_rng(k), batch_size=8, steps=min(2 * -(-size // 8), 6))
         for k, (size, end) in enumerate(zip(sizes, ends, strict=True))
     ]
+    return x, y, batches
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_losses_are_those_of_a_plain_loop(name, kind, monkeypatch):
+    # Ragged: client 1 ends its pass in the middle of the others', client 2 is cut off within its first, the pass of client 3 ends
+    # with a batch of a single sample, which is all that client 4 has.
+    network, options, (x, y, batches) = NETWORKS[name](), {"learning_rate": 0.05}, ragged()
     passes = [5, 1, 6, 3, 1]
     least = 2 if name == "one after another" else 1
     expected = plain_losses(network, x, y, batches, passes, kind=kind, options=options, least=least)
@@ -98,26 +103,63 @@ def test_losses_are_those_of_a_plain_loop(name, kind, monkeypatch):
     assert (len(expected[4]) == 0) == (name == "one after another")
 
 
+@pytest.mark.parametrize("measure", ["moving-average", "first-batch", "last-batch"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_of_single_batches_they_are_those_of_a_plain_loop(name, measure, monkeypatch):
+    network, options, (x, y, batches) = NETWORKS[name](), {"learning_rate": 0.05}, ragged()
+    passes, least = [5, 1, 6, 3, 1], 2 if name == "one after another" else 1
+    every = plain_losses(network, x, y, batches, [99] * 5, kind="sgd", options=options, least=least)
+    trainer = LocalTrainer(
+        network=network, loss=CrossEntropy(), optimizer=Sgd(**options), x=x, y=y, options=TrainingOptions()
+    )
+    for chunk in (5, 2):
+        monkeypatch.setattr(trainer, "_chunk", chunk if trainer.vectorised else 1)
+        first = FirstPass(np.array(passes), measure)
+        trainer.train(trainer.initial().expand(5, -1), batches, [0] * 5, None, None, None, first)
+        for k, losses in enumerate(every):
+            lengths = [int((batch >= 0).sum()) for batch in batches[k]]
+            if not len(losses):
+                assert math.isnan(first.rms[k])
+                continue
+            squares = [(part**2).mean() for part in np.split(losses, np.cumsum([n for n in lengths if n >= least])[:-1])]
+            of_pass = squares[: sum(n >= least for n in lengths[: passes[k]])]
+            average = of_pass[0]
+            for square in of_pass[1:]:
+                average = 0.8 * average + 0.2 * square
+            expected = {"moving-average": average, "first-batch": squares[0], "last-batch": squares[-1]}[measure]
+            assert first.rms[k] == pytest.approx(math.sqrt(expected), rel=1e-5)
+            assert first.mean[k] == pytest.approx(losses[: sum(n for n in lengths[: passes[k]] if n >= least)].mean(), rel=1e-5)
+
+
 def test_losses_by_hand():
     # Two classes, one input of 2, zero weights: the first loss is ln 2, and after a step at rate 1 the next sample's is
     # ln(1 + e^-5), as in the test of the training loss. Client 0 has one sample and two epochs: its second is not counted.
     x, y = torch.full((3, 1, 1, 1), 2.0), torch.zeros(3, dtype=torch.int64)
-    learner = FederatedLearner(
-        task=Task(
-            dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
-            partition=[np.array([0]), np.array([1, 2])],
-            network=svm((1, 1, 1), 2, seed=0),
-            loss=CrossEntropy(),
-        ),
-        streams=Streams(0),
-        methods=Methods(optimizer=Sgd(learning_rate=1.0)),
-        options=TrainingOptions(batch_size=1, epochs=2, device="cpu"),
-    )
-    told = learner.aggregate(deliver(1, [1, 0], 0), False, True)
+    def told(measure):
+        learner = FederatedLearner(
+            task=Task(
+                dataset=Dataset("made", 2, x, y, x, y, x[:0], y[:0]),
+                partition=[np.array([0]), np.array([1, 2])],
+                network=svm((1, 1, 1), 2, seed=0),
+                loss=CrossEntropy(),
+            ),
+            streams=Streams(0),
+            methods=Methods(optimizer=Sgd(learning_rate=1.0)),
+            options=TrainingOptions(batch_size=1, epochs=2, device="cpu", reported_rms=measure),
+        )
+        return learner.aggregate(deliver(1, [1, 0], 0), False, True)
+
     before, after = math.log(2), math.log1p(math.exp(-5))
-    assert told.updates is None
-    assert told.loss == pytest.approx([(before + after) / 2, before])
-    assert told.loss_rms == pytest.approx([math.sqrt((before**2 + after**2) / 2), before])
+    assert told("all").updates is None
+    assert told("all").loss == pytest.approx([(before + after) / 2, before])
+    assert told("all").loss_rms == pytest.approx([math.sqrt((before**2 + after**2) / 2), before])
+    assert told("first-batch").loss_rms == pytest.approx([before, before])
+    assert told("moving-average").loss_rms == pytest.approx([math.sqrt(0.8 * before**2 + 0.2 * after**2), before])
+    # The scores' difference grows by 10 / (1 + e^difference) a step; client 1 takes four steps, client 0 two.
+    third = 5 + 10 / (1 + math.exp(5))
+    fourth = third + 10 / (1 + math.exp(third))
+    assert told("last-batch").loss_rms == pytest.approx([math.log1p(math.exp(-fourth)), after])
+    assert told("last-batch").loss == pytest.approx([(before + after) / 2, before])
 
 
 def counting(learner, monkeypatch):

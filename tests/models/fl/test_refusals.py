@@ -67,6 +67,19 @@ CASES = {
     "norm": ({"network": {"kind": "cnn8", "norm": "layer"}}, 'learner.network.norm = "layer"', "", True),
     "widths": ({"network": {"kind": "cnn8", "channels": [3]}}, "learner.network.channels = [3]", "", True),
     "alpha": ({"aggregation": {"kind": "mixing", "alpha": 0.0}}, "learner.aggregation.alpha = 0.0", "must be > 0", True),
+    "no losses of batches": (
+        {"reported_rms": "first-batch", "reported_losses": "received", "client_losses": True},
+        'learner.reported_rms = "first-batch"',
+        "leave one of them out",
+        True,
+    ),
+    "nobody goes by them": ({"reported_rms": "last-batch"}, 'learner.reported_rms = "last-batch"', "nobody goes by losses", True),
+    "no batches": (
+        {"reported_rms": "last-batch", "client_losses": True, "local_training": f"{OWN}:rings"},
+        'learner.reported_rms = "last-batch"',
+        "local_training says nothing",
+        True,
+    ),
     "half a sum": ({"aggregation": {"kind": "equal", "divide": "half"}}, 'learner.aggregation.divide = "half"', "'none'", True),
     "no pair": (
         {"aggregation": {"kind": "mixing", "mixing_decay": [[800, 0.5], [400, 0.5]]}},

@@ -33,6 +33,14 @@ def test_utility_and_penalty_by_hand(target_s: float, score: float) -> None:
     assert free.scores(np.array([True, False]), 2) == pytest.approx([5.196], abs=5e-4)
 
 
+def test_a_utility_may_count_the_samples_that_were_trained_on() -> None:
+    # 100 samples held; 40, 300 (three passes) and an unknown number trained on.
+    for counted, expected in (("held", [200, 200, 200]), ("trained", [80, 200, 200])):
+        policy = oort(3, 1, [100, 100, 100], pacer="none", counted=counted)
+        policy.observe(outcome(1, [0, 1, 2], rms=[2.0, 2.0, 2.0], samples=[40, 300, -1]))
+        assert policy.utility.tolist() == expected
+
+
 def test_scores_by_hand() -> None:
     policy = oort(3, 1, pacer="none")
     for round, client, rms in ((2, 2, 2.0), (4, 1, 6.0), (8, 0, 10.0)):
