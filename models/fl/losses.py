@@ -191,8 +191,9 @@ class FirstPass:
             self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
 
     def _of_batches(self, losses: Tensor, in_pass: Tensor, everything: Tensor) -> Tensor:
-        """(n,) the mean of squared `losses` (steps, n, batch) of single batches, as `measure` has it; NaN without a step in the
-        pass. `in_pass`, `everything`: which are losses of the first pass, and of training.
+        """(n,) the mean of squared `losses` (steps, n, batch) of single batches, as `measure` has it; NaN without any.
+
+        `in_pass`, `everything`: which are losses of the first pass, and of training.
         """
         taken = everything if self.measure == "last-batch" else in_pass
         means = (losses * taken).square().sum(2) / taken.sum(2)
@@ -200,7 +201,7 @@ class FirstPass:
         for mean in means[:1] if self.measure == "first-batch" else means:
             newest = mean if self.measure != "moving-average" else value + _NEWEST * (mean - value)
             value = torch.where(mean.isnan(), value, torch.where(value.isnan(), mean, newest))
-        return value.where(in_pass.any(2).any(0), math.nan)
+        return value
 
 
 class StepLosses:

@@ -184,6 +184,37 @@ def test_a_request_is_two_small_messages_and_nothing_is_computed() -> None:
     assert records.rounds[0].probe_s == pytest.approx(0.85)
 
 
+def test_fedcs_leaves_out_who_is_slow_until_its_speed_changes() -> None:
+    # A pass of 100 samples takes 1 s, at client 3 100 s; uploads take 1 s each on one sub-channel; the limit is 6 s.
+    tables: dict[str, Any] = {
+        "name": "slow",
+        "rounds": 7,
+        "clients": {"count": 4, "data_sizes": 100.0},
+        "server": {"per_round": 4, "deadline_s": 6.0},
+        "policy": {"kind": "fedcs", "round_s": 6.0, "asked": 1.0},
+        "probe": {"timed": False},
+        "work": {"batch_size": 10, "epochs": 1},
+        "compute": {
+            "seconds_per_sample": [0.01, 0.01, 0.01, 1.0],
+            # Client 3 takes 2 s from round 4 on, client 0 7 s from round 6 on.
+            "changes": [
+                {"at_round": 4, "clients": [3], "seconds_per_sample": 0.02},
+                {"at_round": 6, "clients": [0], "seconds_per_sample": 0.07},
+            ],
+        },
+        "uplink": {"sub_channels": 1, "delay": {"kind": "constant", "value_s": 1.0}},
+    }
+    _, records = played(tables)
+    who = [sorted(row.client for row in records.updates if row.round == number) for number in range(1, 8)]
+    assert who == [[0, 1, 2]] * 3 + [[0, 1, 2, 3]] * 2 + [[1, 2, 3]] * 2
+    # Training of 1 s, then an upload after the other: the rounds last as long as they were expected to.
+    assert [row.end_s - row.start_s for row in records.rounds] == pytest.approx([4, 4, 4, 5, 5, 4, 4])
+    assert {row.outcome for row in records.updates} == {"delivered"}
+    # Whoever selects everyone waits for client 3 in vain, up to the deadline.
+    _, records = played({name: table for name, table in tables.items() if name != "probe"} | {"policy": {"kind": "all"}})
+    assert (records.rounds[0].end_s, records.rounds[0].selected, records.rounds[0].delivered) == (6.0, 4, 3)
+
+
 def test_an_adaptive_target_leaves_room_for_updates_that_are_expected() -> None:
     # Updates take 3 s, rounds 2 s. 0 s: three begin. 2 s: they are expected by 4 s, as nothing is known: one begins. 4 s: it is
     # expected at 5 s: two begin; 6 s: both are expected at 7 s: one begins; and so on.
