@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
 from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.build.changes import Step, drawn_steps, written_steps
-from scenarios.build.laws import Law, changed_bandwidth, pieced
+from scenarios.build.laws import Law, changed_bandwidth
 from scenarios.build.payload import LONGEST_S, Message
+from scenarios.build.pieces import pieced
 from scenarios.build.population import Context, Population
 from scenarios.build.script.targets import Overlay, ScriptedLaw
 from scenarios.registry.components import refusals_at
@@ -149,7 +150,7 @@ class _Ahead:
 
     def __init__(self, law: ScriptedLaw) -> None:
         self._law = law
-        self._known: tuple[list[Any], BandwidthLaw] | None = None
+        self._known: tuple[Sequence[Any], BandwidthLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
         laws = self._law.laws_at(time_s)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from models.laws.bandwidth import ByGroup as GroupedBandwidth
-from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
-from scenarios.build.changes import Step, Unit, drawn_steps, written_steps
+from scenarios.build.changes import Step, drawn_steps, written_steps
 from scenarios.build.files import data_file
 from scenarios.build.payload import LONGEST_S, Message
+from scenarios.build.pieces import pieced
 from scenarios.build.population import Context, FloatArray, IntArray, Population, resolve_parameters
-from scenarios.build.script.targets import Overlay, Segment
+from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
 from scenarios.registry.kinds import injected
 from scenarios.schema.errors import UserError, did_you_mean
@@ -248,50 +248,6 @@ def timeline(
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
     return pieced(link, steps, path, what, context)
-
-
-class Changing(Segment, Protocol):
-    """What gives a law, and another one after a step."""
-
-    def after(self, step: Step) -> Changing: ...
-
-    def build(self, step: Step | None = None) -> Any: ...
-
-
-def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
-    """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
-    if len({step.unit for step in steps}) > 1:
-        raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
-    if steps and context.targets is None and all(step.factor is not None for step in steps):
-        return _drawn_pieces(first, steps)
-    segments, laws, starts = [first], [first.build()], list[float]()
-    present = first
-    for step in sorted(steps, key=lambda step: step.start):
-        present = present.after(step)
-        if starts and starts[-1] == step.start:
-            laws[-1], segments[-1] = present.build(step), present
-        else:
-            laws.append(present.build(step))
-            segments.append(present)
-            starts.append(step.start)
-    unit: Unit = steps[0].unit if steps else "rounds"
-    if context.targets is not None:
-        return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
-    return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
-
-
-def _drawn_pieces(first: Changing, steps: list[Step]) -> Piecewise[Any]:
-    """The timeline of laws that drawn steps alone make of the first, each of which replaces all that the one before changed."""
-    at = {step.start: step for step in sorted(steps, key=lambda step: step.start)}
-    drawn = list(at.values())
-
-    def make(place: int) -> Any:
-        return first.after(drawn[place - 1]).build(drawn[place - 1]) if place else first.build()
-
-    # What one of the factors would bring about is refused now, and not when its turn comes.
-    for extreme in (min, max):
-        make(1 + extreme(range(len(drawn)), key=lambda place: drawn[place].factor or 0.0))
-    return Piecewise(laws=MadeWhenAsked(count=len(drawn) + 1, make=make), starts=list(at), unit=drawn[0].unit)
 
 
 def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:

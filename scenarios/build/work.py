@@ -15,8 +15,9 @@ from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
 from scenarios.build.changes import Step, drawn_steps, written_steps
-from scenarios.build.laws import Law, pieced
+from scenarios.build.laws import Law
 from scenarios.build.payload import LONGEST_S
+from scenarios.build.pieces import pieced
 from scenarios.build.population import Context, FloatArray, Population
 from scenarios.build.script.targets import Overlay
 from scenarios.registry.components import refusals_at

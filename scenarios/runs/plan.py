@@ -16,6 +16,7 @@ from scenarios.runs.marker import MARKER
 from scenarios.runs.reading import override, parse
 from scenarios.schema.cautions import Caution
 from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario, Sweep, Until
 
 MOST_VARIANTS = 1000
@@ -115,8 +116,6 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
         raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
     without = {key: value for key, value in tables.items() if key != "sweep"}
     runs = []
-    until: Until | None = None
-    """When there are seeds enough; None: those planned are all. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = {}
     for name, (label, changes) in named.items():
         place = f"{source} (variant {name})" if len(named) > 1 else source
@@ -131,11 +130,11 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
             with located(f"{place}, seed {p.seed}"):
                 build(p.scenario, learner=False, strict=True)
         runs += planned
-    until = _checked_until(section, list(named), baseline, len(seeds), source)
+    until = _checked_until(section, list(named), baseline, seeds, source)
     return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
 
 
-def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: int, source: str) -> Until | None:
+def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
     """What the sweep is to go on until; raises UserError where there is no such metric or variant, or nothing to compare."""
     until = section.until
     if until is None:
@@ -154,8 +153,11 @@ def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: in
         raise UserError(f"{place}.against = {against!r}: no such variant; {did_you_mean(against, variants)}")
     if len(variants) < 2:
         raise UserError(f"{place}: compares variants, and there is one; add others in sweep.variants or sweep.grid")
-    if until.at_most < seeds:
-        raise UserError(f"{place}.at_most = {until.at_most}: must be at least the {seeds} seeds of sweep.seeds")
+    if until.at_most < len(seeds):
+        raise UserError(f"{place}.at_most = {until.at_most}: must be at least the {len(seeds)} seeds of sweep.seeds")
+    if max(seeds) + until.at_most - len(seeds) > LARGEST:
+        told = f"{source}: sweep.seeds: {max(seeds)} leaves no room for the seeds that sweep.until adds"
+        raise UserError(f"{told}; give smaller ones")
     return until.model_copy(update={"against": against})
 
 

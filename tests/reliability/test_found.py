@@ -16,7 +16,7 @@ from models.policies.random import Random
 from netsim.core.streams import Streams
 from netsim.network.jamming import Dwells, Jammer
 from netsim.simulation import BY_EVENTS
-from scenarios.build import laws, training
+from scenarios.build import pieces, training
 from scenarios.build.simulation import build
 from scenarios.runs.books import Accounts
 from scenarios.runs.reading import override, parse
@@ -267,9 +267,38 @@ def varying(parameter: str, clients: int, changes: int, unit: str = "rounds") ->
 EVERY_UNIT = [*((parameter, "rounds") for parameter in VARYING), *((name, "seconds") for name in VARYING if "bandwidth" in name)]
 
 
-@pytest.mark.parametrize(("parameter", "unit"), EVERY_UNIT)
-def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: str, unit: str) -> None:
-    scenario = parse(varying(parameter, 2000, 2000, unit))
+BESIDES = ("nothing", "written changes", "a script")
+
+
+def beside(tables: dict[str, Any], parameter: str, unit: str, besides: str) -> dict[str, Any]:
+    """The scenario with further changes of the law that is drawn: written ones, of some clients, or those of a script."""
+    section, (what, name) = VARYING[parameter][0], parameter.split(".")
+    path, new = f"{section}.{what}", {what: {name: 0.3 if what != "bandwidth" else 1.5}}
+    if besides == "a script":
+        path = f"{section}.speed" if what == "noise" else path
+        return tables | {"script": {"kind": f"{__name__}:twice", "path": path, "name": name}}
+    written = [{f"at_{'s' if unit == 'seconds' else 'round'}": at, "clients": [3, 4]} | new for at in (4, 9, 9, 16, 23, 31)]
+    return tables if besides == "nothing" else override(tables, {f"{section}.changes": written})
+
+
+def twice(world: Any, *, path: str, name: str) -> Any:
+    for round, factor in ((5, 1.1), (20, 0.9)):
+        yield world.until_round(round)
+        change = world.scale(path, clients=[1, 2], **{name: factor})
+        yield world.until_round(round + 9)
+        change.restore()
+
+
+CASES = [
+    pytest.param(*one, besides, marks=() if besides == "nothing" or one == EVERY_UNIT[0] else pytest.mark.slow)
+    for one in EVERY_UNIT
+    for besides in BESIDES
+]
+
+
+@pytest.mark.parametrize(("parameter", "unit", "besides"), CASES)
+def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: str, unit: str, besides: str) -> None:
+    scenario = parse(beside(varying(parameter, 2000, 2000, unit), parameter, unit, besides))
     tracemalloc.start()
     build(scenario)
     peak = tracemalloc.get_traced_memory()[1]
@@ -277,12 +306,12 @@ def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: st
     assert peak < 20e6
 
 
-@pytest.mark.parametrize(("parameter", "unit"), EVERY_UNIT)
+@pytest.mark.parametrize(("parameter", "unit", "besides"), CASES)
 def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
-    parameter: str, unit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parameter: str, unit: str, besides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The states of channels go on over each change, also where a run goes on from a checkpoint.
-    scenario = parse(varying(parameter, 12, 30, unit))
+    scenario = parse(beside(varying(parameter, 12, 15, unit), parameter, unit, besides))
 
     def interrupt(simulation: Any) -> None:
         if simulation.server.round == 17:
@@ -291,7 +320,7 @@ def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
     run(scenario, tmp_path / "made")
     run(scenario, tmp_path / "resumed", after_round=interrupt)
     go_on(tmp_path / "resumed")
-    monkeypatch.setattr(laws, "MadeWhenAsked", lambda count, make: [make(place) for place in range(count)])
+    monkeypatch.setattr(pieces, "_made_when_asked", pieces._kept)
     run(scenario, tmp_path / "kept")
     assert different(tmp_path / "made", tmp_path / "kept") == ""
     assert different(tmp_path / "made", tmp_path / "resumed") == ""

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from models.laws.changes import Piecewise
+from models.laws.changes import MadeWhenAsked, Piecewise
 from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
@@ -152,7 +152,7 @@ class ScriptedLaw(_Law):
         key: str,
         entity: Entity,
         segments: Sequence[Segment],
-        laws: list[Any],
+        laws: Sequence[Any],
         starts: list[float],
         unit: Literal["rounds", "seconds"],
     ) -> None:
@@ -163,7 +163,7 @@ class ScriptedLaw(_Law):
         self._segments = segments
         self._last: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
         """The segment that was last laid over, with what, and what came out."""
-        self._all: tuple[tuple[Overlay, ...] | None, list[Any]] = None, laws
+        self._all: tuple[tuple[Overlay, ...] | None, Sequence[Any]] = None, laws
         """What `laws_at` last said, and under what."""
         self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
@@ -184,11 +184,15 @@ class ScriptedLaw(_Law):
     def _made(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
         return self._laid(segment, overlays).build_at(self.key)
 
-    def laws_at(self, time_s: float) -> list[Any]:
-        """The laws of all segments, as the changes in force at `time_s` leave them; the same list until another change."""
+    def laws_at(self, time_s: float) -> Sequence[Any]:
+        """The laws of all segments, as the changes in force at `time_s` leave them; the same sequence until another change.
+
+        They are made as they are asked for: there may be many.
+        """
         overlays = self._versions[self._version(time_s)]
         if self._all[0] is not overlays:
-            self._all = overlays, [self._told(segment, overlays) for segment in self._segments] if overlays else self.laws
+            made = MadeWhenAsked(count=len(self._segments), make=lambda place: self._told(self._segments[place], overlays))
+            self._all = overlays, made if overlays else self.laws
         return self._all[1]
 
     def value(self, name: str, round: int, time_s: float) -> Any:
@@ -302,7 +306,7 @@ class Targets:
         self,
         key: str,
         segments: Sequence[Segment],
-        laws: list[Any],
+        laws: Sequence[Any],
         starts: list[float],
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw:

@@ -64,6 +64,16 @@ def test_workers_and_interruptions_do_not_change_where_it_stops(tmp_path: Path) 
         assert (tmp_path / other / "sweep.json").read_bytes() == (tmp_path / "one" / "sweep.json").read_bytes()
 
 
+@pytest.mark.slow
+def test_on_a_cluster_it_stops_at_the_same_seed(tmp_path: Path) -> None:
+    planned = plan(wanted(half_width=0.2), "small")
+    sweep(planned, tmp_path / "here", machines=Machines(jobs=1))
+    sweep(planned, tmp_path / "there", machines=Machines(scheduler="local:2"))
+    assert tables(tmp_path / "there") == tables(tmp_path / "here")
+    assert (tmp_path / "there" / "sweep.json").read_bytes() == (tmp_path / "here" / "sweep.json").read_bytes()
+    assert noted(tmp_path / "there")["seeds"] > 2
+
+
 def test_it_ends_at_the_most_seeds_that_are_allowed(tmp_path: Path) -> None:
     sweep(plan(wanted(half_width=1e-9, at_most=7), "small"), tmp_path / "out", machines=Machines(jobs=1))
     found = noted(tmp_path / "out")
@@ -107,5 +117,7 @@ def test_one_variant_has_nothing_to_be_compared_with() -> None:
         plan(wanted() | {"sweep": {"until": RULE}}, "small")
     with pytest.raises(UserError, match=r"sweep.until.at_most = 2: must be at least the 3 seeds"):
         plan(wanted() | {"sweep": wanted(at_most=2)["sweep"] | {"seeds": [1, 2, 3]}}, "small")
+    with pytest.raises(UserError, match=r"sweep.seeds: 9223372036854775807 leaves no room for the seeds that sweep.until adds"):
+        plan(wanted() | {"sweep": wanted()["sweep"] | {"seeds": [1, 2**63 - 1]}}, "small")
     with pytest.raises(ValueError, match=r"sweep.until: adds seeds to a sweep in a folder; give it as out"):
         netsim.sweep(wanted(), jobs=1)
