@@ -161,6 +161,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "random-k": f"{_FL}.compression.random_k:RandomK",
         "qsgd": f"{_FL}.compression.qsgd:Qsgd",
         "sign": f"{_FL}.compression.sign:Sign",
+        "one-bit": f"{_FL}.compression.one_bit:OneBit",
         "int8": f"{_FL}.compression.int8:Int8",
         "declared": f"{_FL}.compression.declared:Declared",
     },

@@ -112,6 +112,22 @@ def read_signs(data: bytes, numbers: int, scaled: bool) -> Tensor:
     return torch.tensor([scale if bits.read(1) else -scale for _ in range(numbers)])
 
 
+def two_means(sent: Tensor, upper: Tensor) -> bytes:
+    """`upper` (d,): which numbers arrive as the greater mean."""
+    bits = Bits()
+    for side in (upper, ~upper):
+        bits.write_number(float(sent[side][0]) if side.any() else 0.0)
+    for one in upper.tolist():
+        bits.write(int(one), 1)
+    return bits.data()
+
+
+def read_two_means(data: bytes, numbers: int) -> Tensor:
+    bits = Bits(data)
+    above, below = bits.read_number(), bits.read_number()
+    return torch.tensor([above if bits.read(1) else below for _ in range(numbers)])
+
+
 def bytes_of_levels(before: Tensor, sent: Tensor, tensors: list[int]) -> bytes:
     bits = Bits()
     for values, after in zip(before.split(tensors), sent.split(tensors), strict=True):

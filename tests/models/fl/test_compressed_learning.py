@@ -15,6 +15,7 @@ from models.fl.aggregation import Arrivals, Equal, MajorityVote, Mixing, Polynom
 from models.fl.compression.declared import Declared
 from models.fl.compression.int8 import Int8
 from models.fl.compression.none import NoCompression
+from models.fl.compression.one_bit import OneBit
 from models.fl.compression.qsgd import Qsgd
 from models.fl.compression.random_k import RandomK
 from models.fl.compression.sign import Sign
@@ -28,6 +29,7 @@ TENSORS = [8 * 16, 8, 5 * 8, 5]
 TOP = TopK(share=0.1)
 KINDS = [TOP, TopK(share=0.1, error_feedback=False), RandomK(share=0.2), RandomK(share=0.2, error_feedback=True)]
 KINDS += [Qsgd(levels=2), Int8(), Sign(scale="mean"), Sign(scale="mean", error_feedback=False)]
+KINDS += [OneBit(), OneBit(error_feedback=False)]
 
 
 def at(learner, start: np.ndarray):

@@ -16,6 +16,7 @@ from models.fl.compression.bits import kept_of, share_of
 from models.fl.compression.declared import Declared
 from models.fl.compression.int8 import Int8
 from models.fl.compression.none import NoCompression
+from models.fl.compression.one_bit import OneBit
 from models.fl.compression.qsgd import Qsgd
 from models.fl.compression.random_k import RandomK
 from models.fl.compression.sign import Sign
@@ -56,6 +57,7 @@ def test_sizes_by_hand():
     assert bits(Qsgd(levels=4), 1000) == 4032
     assert bits(Qsgd(levels=3, bucket=400), 700, 300) == 3000 + 3 * 32
     assert bits(Sign(), 1000) == 1000
+    assert bits(OneBit(), 700, 300) == 1064
     assert bits(Sign(scale="mean"), 1000) == 1032
     assert bits(Int8(), 700, 300) == 8000 + 2 * 64
     assert bits(Declared(ratio=0.1), 1000) == 3200
@@ -177,6 +179,20 @@ def test_int8_is_unbiased_within_a_step_of_each_tensor():
         assert stats.chi2(max(1, int(inside.sum()))).sf(float(z.square().sum())) > 1e-3
 
 
+def test_one_bit_by_hand():
+    # Means of 2, 0, 1 and of -6, -3; of numbers that are all on one side, of zeros, and of one number.
+    rows = torch.tensor([[2.0, -6.0, 0.0, -3.0, 1.0], [-1.0, -2.0, -3.0, -4.0, -5.0], [0.0] * 5])
+    sent = OneBit().compress(rows, [5], refused_draws)
+    assert sent.tolist() == [[1, -4.5, 1, -4.5, 1], [-3] * 5, [0] * 5]
+    assert OneBit().compress(torch.tensor([[7.0]]), [1], refused_draws).tolist() == [[7]]
+    # Of all ways to send one of two numbers for each, by these two sides, it leaves the least.
+    x = some(1)
+    left = (x - OneBit().compress(x, SIZES, refused_draws)).square().sum()
+    for shift in (-0.1, 0.1):
+        assert (x - OneBit().compress(x, SIZES, refused_draws) - shift * (x >= 0)).square().sum() > left
+        assert (x - OneBit().compress(x, SIZES, refused_draws) - shift * (x < 0)).square().sum() > left
+
+
 def test_signs_by_hand():
     rows = torch.tensor([[2.0, -6.0, 1.0, -3.0]])
     assert Sign().compress(rows, [4], refused_draws).tolist() == [[1, -1, 1, -1]]
@@ -200,6 +216,7 @@ ALL = {
     "qsgd-buckets": Qsgd(levels=1, bucket=8),
     "int8": Int8(),
     "int8-nearest": Int8(rounding="nearest"),
+    "one-bit": OneBit(),
     "sign": Sign(),
     "sign-mean": Sign(scale="mean"),
 }
@@ -220,6 +237,8 @@ def written(name: str, row: torch.Tensor, sent: torch.Tensor) -> tuple[bytes, to
     if name.startswith("int8"):
         data = codes.bytes_of_levels(row, sent, SIZES)
         return data, codes.read_levels(data, SIZES)
+    if name == "one-bit":
+        return codes.two_means(sent, row >= 0), codes.read_two_means(codes.two_means(sent, row >= 0), numbers)
     if name.startswith("sign"):
         data = codes.signs(sent, name == "sign-mean")
         return data, codes.read_signs(data, numbers, name == "sign-mean")

@@ -1,0 +1,41 @@
+"""One bit for every number: which of two means stands for it (Seide, Fu, Droppo, Li and Yu, "1-Bit Stochastic Gradient Descent
+and its Application to Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014).
+
+The paper has the two means of each column of a weight matrix; here they are those of the whole update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_doc import Doc
+
+from models.fl.compression.bits import NUMBER, Generators, whole_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class OneBit:
+    """Numbers >= 0 arrive as their mean, the others as theirs: one bit each, and the two means, 32 bits each (1-bit SGD)."""
+
+    exact = False
+    whole_models = False
+    needs_vote = False
+    ratio: float | None = None
+
+    def __init__(
+        self, *, error_feedback: Annotated[bool, Doc("What is not sent is added to the client's next update.")] = True
+    ) -> None:
+        self.error_feedback = error_feedback
+
+    def message_bytes(self, tensors: Sequence[int]) -> int:
+        return whole_bytes(sum(tensors) + 2 * NUMBER)
+
+    def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        upper = rows >= 0
+        counts = upper.sum(1, keepdim=True)
+        above = rows.clamp(min=0.0).sum(1, keepdim=True) / counts.clamp(min=1)
+        below = rows.clamp(max=0.0).sum(1, keepdim=True) / (rows.shape[1] - counts).clamp(min=1)
+        return above.where(upper, below)
