@@ -81,11 +81,9 @@ def in_words(seconds: float) -> str:
 
 
 def plan_cells(costs: Costs) -> Cells:
-    """A row for each number of runs: how long they take by workers, the share of the workers' time spent on runs, bytes left."""
-    header = ["runs", *(f"{count:,} worker{'s' * (count > 1)}" for count in WORKERS), "on disk"]
+    """A row for each number of workers, how long so many runs take and the share of the time spent on them; then bytes left."""
     rows = plan_rows(costs)
-    cells = []
-    for number in RUNS:
-        told = [f"{in_words(seconds)} ({share:.0%})" for runs, _, seconds, share in rows if runs == number]
-        cells.append([f"{number:,}", *told, f"{number * costs.run_bytes / 1e9:,.3g} GB"])
-    return header, cells
+    told = {(runs, count): f"{in_words(seconds)} ({share:.0%})" for runs, count, seconds, share in rows}
+    cells = [[f"{count:,}", *(told[runs, count] for runs in RUNS)] for count in WORKERS]
+    disk = ["on disk", *(f"{runs * costs.run_bytes / 1e9:,.3g} GB" for runs in RUNS)]
+    return ["workers", *(f"{runs:,} runs" for runs in RUNS)], [*cells, disk]

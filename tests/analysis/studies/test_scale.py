@@ -40,14 +40,14 @@ def test_what_is_not_simulated_goes_on_at_the_same_rate(workers: int, monkeypatc
 
 def test_the_table_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(scale, "SIMULATED", 2000)
-    monkeypatch.setattr(out_console, "width", 160)
+    monkeypatch.setattr(out_console, "width", 80)
     shell = Shell(tmp_path, monkeypatch, capsys)
     code, printed, _ = shell("scale", "--run-s", "1", "--task-s", "0.01", "--run-bytes", "60000")
     assert code == 0
     assert "saturated by 101 workers" in printed
     header, rows = plan_cells(Costs(run_s=1.0, task_s=0.01, run_bytes=60_000.0))
-    assert (header[0], header[-1], rows[-1][0], rows[-1][-1]) == ("runs", "on disk", "10,000,000", "600 GB")
-    assert all(cell in printed for cell in rows[-1])
+    assert (header[0], header[-1], rows[-1][0], rows[-1][-1]) == ("workers", "10,000,000 runs", "on disk", "600 GB")
+    assert all(cell in printed for row in rows for cell in row)
     assert shell("scale", "--run-s", "1")[0] == 2
     assert shell("scale", "--run-s", "0", "--task-s", "1")[0] == 2
     assert all(0.0 < share < 1.05 for *_, share in plan_rows(Costs(1.0, 0.01), (1000,)))
