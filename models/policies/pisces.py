@@ -2,7 +2,8 @@
 
 Score of a client that has delivered: V_k = U_k / (sbar_k + 1)^0.5 with U_k = n_k sqrt(mean of its squared losses) and sbar_k the
 mean of its last five values of staleness; speed has no term of its own. Binomial(n, e) of n clients are explored, uniformly among
-those that have delivered nothing yet; the others are those of the greatest score, ties at random.
+those that have delivered nothing yet; the others are those of the greatest score, ties at random. Clients whose losses are outliers
+may be banned (`outliers.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.policies.draws import explored, largest, uniform_draws
+from models.policies.outliers import OutlierParameters, Outliers
 from models.policies.protocols import (
     AsksNobody,
     BoolArray,
@@ -31,7 +33,10 @@ _LAST = 5
 
 
 class Pisces(AsksNobody):
-    """Selects by loss, discounted by staleness. On a server without staleness it is a selection by loss alone."""
+    """Selects by loss, discounted by staleness. On a server without staleness it is a selection by loss alone.
+
+    Who is banned as an outlier is selected only where nobody else can be.
+    """
 
     needs_updates = False
     needs_losses = True
@@ -46,6 +51,7 @@ class Pisces(AsksNobody):
         decay: Annotated[float, Doc("e is multiplied by it once a version.")] = 0.98,
         least_exploration: Annotated[float, Doc("e does not fall below it.")] = 0.3,
         discount: Annotated[float, Doc("Exponent of 1 + staleness.")] = 0.5,
+        outliers: OutlierParameters = OutlierParameters(),
     ) -> None:
         check_round(clients, per_round)
         check_sizes(data_sizes, clients)
@@ -58,6 +64,7 @@ class Pisces(AsksNobody):
         self._seen: BoolArray = np.zeros(clients, np.bool_)
         self._staleness: IntArray = np.full((_LAST, clients), -1)
         """The last values of each client, the newest first; -1: there are fewer."""
+        self._outliers = Outliers(clients, outliers)
 
     def exploration(self, round: int) -> float:
         """e while version `round` is made."""
@@ -71,7 +78,9 @@ class Pisces(AsksNobody):
 
     def select(self, view: View) -> IntArray:
         """min(m, selectable) clients, ascending; shape (n,)."""
-        able, rng = view.selectable, view.rng
+        able, rng = view.selectable & ~self._outliers.banned, view.rng
+        if not able.any():
+            able = view.selectable
         seen, unseen = able & self._seen, able & ~self._seen
         wanted = min(self._per_round, int(np.count_nonzero(able)))
         new = min(explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng), int(np.count_nonzero(unseen)))
@@ -86,10 +95,17 @@ class Pisces(AsksNobody):
         self._seen[came] = True
         self._staleness[1:, came] = self._staleness[:-1, came]
         self._staleness[0, came] = reports.staleness[arrived]
+        self._outliers.observe(came, reports.loss_rms[arrived], outcome.round - reports.staleness[arrived])
 
     def state_dict(self) -> State:
-        return {"utility": self._utility.copy(), "seen": self._seen.copy(), "staleness": self._staleness.copy()}
+        return {
+            "utility": self._utility.copy(),
+            "seen": self._seen.copy(),
+            "staleness": self._staleness.copy(),
+            "outliers": self._outliers.state_dict(),
+        }
 
     def load_state_dict(self, state: State) -> None:
         self._utility[:], self._seen[:] = state["utility"], state["seen"]
         self._staleness[:] = state["staleness"]
+        self._outliers.load_state_dict(state["outliers"])

@@ -46,7 +46,7 @@ TABLES: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RankingParameters:
-    """How tiers are ranked where that is adaptive. Raises ValueError for a value outside its range."""
+    """How tiers are ranked where that is adaptive, and filled up. Raises ValueError for a value outside its range."""
 
     interval: Annotated[int | None, Doc("Adaptive: I, rounds between rankings (absent: as many as tiers).")] = None
     credits: Annotated[int | None, Doc("Adaptive: how often each tier can be selected; absent: without limit.")] = None
@@ -59,6 +59,13 @@ class RankingParameters:
         Doc("Adaptive: tiers are ranked by the accuracy that clients are asked for, or by losses that came with updates."),
     ] = "accuracy"
     tested: Annotated[int | None, Doc("Adaptive: clients of each tier that are asked at a ranking; absent: all.")] = None
+    fill: Annotated[
+        bool,
+        Doc(
+            "Whether the next slower tiers, then faster ones, fill up one with fewer than m selectable clients (the paper does not "
+            "say); otherwise fewer are selected, of the next tier only where it has none."
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         for name, value in {"interval": self.interval, "credits": self.credits, "tested": self.tested}.items():
@@ -71,7 +78,10 @@ class RankingParameters:
 
 
 class Tifl(AsksNobody):
-    """Selects m clients of the tier drawn for the round; where it has too few, the next slower ones fill up, then faster ones."""
+    """Selects m clients of the tier drawn for the round; where it has too few, the next slower ones fill up, then faster ones.
+
+    Without `fill` fewer are selected.
+    """
 
     needs_updates = False
     needs_losses: bool = False
@@ -111,7 +121,7 @@ class Tifl(AsksNobody):
         self._clients, self._per_round, self._tiers = clients, per_round, tiers
         self._timeout_s, self._sync_rounds, self._split = timeout_s, sync_rounds, split
         self._adaptive = probabilities == "adaptive"
-        self._by_losses, self._tested = ranking.measure == "loss", ranking.tested
+        self._by_losses, self._tested, self._fill = ranking.measure == "loss", ranking.tested, ranking.fill
         self.needs_losses = self._adaptive and self._by_losses
         self._interval = tiers if ranking.interval is None else ranking.interval
         self._shifted = ranking.weights == "shifted"
@@ -166,7 +176,7 @@ class Tifl(AsksNobody):
         chosen: list[IntArray] = []
         missing = self._per_round
         for other in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
-            if missing:
+            if missing and (self._fill or missing == self._per_round):
                 chosen.append(uniform_draws(able & (self.tier_of == other), missing, rng))
                 missing -= len(chosen[-1])
         self._last_tier = tier

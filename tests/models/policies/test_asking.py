@@ -231,7 +231,7 @@ def test_forecasts_of_random_presence_are_its_expectation() -> None:
 # TiFL.
 
 
-RANKING = ("interval", "credits", "weights", "measure", "tested")
+RANKING = ("interval", "credits", "weights", "measure", "tested", "fill")
 
 
 def tifl(clients: int = 10, per_round: int = 2, **keywords: Any) -> Tifl:
@@ -287,6 +287,11 @@ def test_static_probabilities_and_the_mean_round() -> None:
     assert fast.tier_of[fast.select(view(1, able))].tolist() == [0, 1]
     slow = profiled(tifl(tiers=5, probabilities="slow"), np.repeat(np.arange(1.0, 6.0), 2))
     assert slow.tier_of[slow.select(view(1, np.arange(10) < 9))].tolist() == [3, 4]
+    # Or fewer are selected; where it has nobody, those of the next slower tier.
+    few = profiled(tifl(tiers=5, probabilities="fast", fill=False), np.repeat(np.arange(1.0, 6.0), 2))
+    assert few.select(view(1, np.ones(10))).tolist() == [0, 1]
+    assert few.select(view(2, able)).tolist() == [1]
+    assert few.select(view(3, np.arange(10) > 2)).tolist() == [3]
     assert all(sum(table) == pytest.approx(1.0) and len(table) == 5 for table in TABLES.values())
     # One tier is a selection at random.
     one = profiled(tifl(4, 2, tiers=1), np.arange(1.0, 5.0))

@@ -12,6 +12,7 @@ from models.policies.bsfl import Bsfl
 from models.policies.oort import clipped_and_scaled
 from models.policies.oort_pacer import PercentilePacer, SecondsPacer
 from models.policies.oort_parameters import PRESETS, OortParameters
+from models.policies.outliers import OutlierParameters, Outliers, noise
 from models.policies.pause import Pause
 from models.policies.pause_parameters import PauseParameters, SpeedAndGeneralization
 from models.policies.pisces import Pisces
@@ -168,3 +169,60 @@ def test_bsfl_is_pause_without_privacy() -> None:
         assert picks[0].tolist() == picks[1].tolist()
         for policy, chosen in zip(both, picks, strict=True):
             policy.observe(outcome(t, chosen.tolist(), latency_s=0.1 + chosen / 10))
+
+
+def test_noise_by_hand() -> None:
+    # 1.0, 1.2 and 1.4 are near each other; 1.9 is near one that has three near it; 3 and 3.2 are two only.
+    values = np.array([3.0, 1.0, 1.2, 1.4, 1.9, 3.2, 9.0])
+    assert noise(values, 0.5, 3).tolist() == [True, False, False, False, False, True, True]
+    assert noise(values, 0.5, 2).tolist() == [False] * 6 + [True]
+    assert noise(values, 0.5, 4).tolist() == [True, False, False, False, False, True, True]
+    assert noise(values, 0.5, 5).tolist() == [True] * 7
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_that_of_the_clustering(seed: int) -> None:
+    cluster = pytest.importorskip("sklearn.cluster")
+    rng = np.random.default_rng(seed)
+    # Multiples of 1/8, so that some are exactly as far apart as the radius.
+    values, least = np.round(rng.normal(size=40) * 24) / 8, int(rng.integers(1, 12))
+    labels = cluster.DBSCAN(eps=0.5, min_samples=least).fit(values.reshape(-1, 1)).labels_
+    assert noise(values, 0.5, least).tolist() == (labels == -1).tolist()
+
+
+def test_who_is_an_outlier_loses_credits_and_is_banned() -> None:
+    # Six losses are compared at least, and three make a cluster. Client 5 has a loss of its own.
+    found = Outliers(8, OutlierParameters(compared=6, credits=2))
+    losses = np.array([1.0, 1.1, 1.2, 1.3, 1.4, 9.0, 1.1, 1.2])
+    found.observe(np.arange(5), losses[:5], np.zeros(5, np.int64))
+    assert found.credits.tolist() == [2] * 8
+    found.observe(np.array([5]), losses[5:6], np.array([1]))
+    assert found.credits.tolist() == [2, 2, 2, 2, 2, 1, 2, 2]
+    # Of an update from a version more than four later nobody else is near in time.
+    found.observe(np.array([6]), losses[6:7], np.array([6]))
+    assert found.credits[5] == 1
+    # Nor is a loss compared with one of a later version.
+    found.observe(np.array([7]), losses[7:], np.array([4]))
+    assert found.credits.tolist() == [2, 2, 2, 2, 2, 0, 2, 2]
+    assert found.banned.tolist() == [False] * 5 + [True, False, False]
+
+
+def test_pisces_selects_no_outlier_unless_there_is_nobody_else() -> None:
+    def made() -> Pisces:
+        parameters = OutlierParameters(compared=4, credits=1)
+        return Pisces(clients=4, per_round=2, data_sizes=np.ones(4), exploration=0.0, least_exploration=0.0, outliers=parameters)
+
+    policy = made()
+    policy.observe(outcome(1, [0, 1, 2, 3], rms=[1.0, 1.1, 1.2, 8.0]))
+    # The greatest loss would come first.
+    assert policy.select(view(2, [True] * 4)).tolist() == [1, 2]
+    assert policy.select(view(2, [False, False, False, True])).tolist() == [3]
+    resumed = made()
+    resumed.load_state_dict(policy.state_dict())
+    assert resumed.select(view(2, [True] * 4)).tolist() == [1, 2]
+    off = Pisces(clients=4, per_round=2, data_sizes=np.ones(4), exploration=0.0, least_exploration=0.0)
+    off.observe(outcome(1, [0, 1, 2, 3], rms=[1.0, 1.1, 1.2, 8.0]))
+    assert off.select(view(2, [True] * 4)).tolist() == [2, 3]
+    for name, value in {"compared": 1, "radius": 0.0, "credits": 0}.items():
+        with pytest.raises(ValueError, match=f"{name} = {value}: must be"):
+            OutlierParameters(**{name: value})
