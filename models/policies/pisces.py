@@ -2,8 +2,8 @@
 
 Score of a client that has delivered: V_k = U_k / (sbar_k + 1)^0.5 with U_k = n_k sqrt(mean of its squared losses) and sbar_k the
 mean of its last five values of staleness; speed has no term of its own. Binomial(n, e) of n clients are explored, uniformly among
-those that have delivered nothing yet; the others are those of the greatest score, ties at random. Clients whose losses are outliers
-may be banned (`outliers.py`).
+those that have delivered nothing yet; the others are those of the greatest score, ties at random. Clients whose losses are
+outliers may be banned (`outliers.py`).
 """
 
 from __future__ import annotations

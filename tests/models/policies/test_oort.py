@@ -207,6 +207,18 @@ def test_who_is_an_outlier_loses_credits_and_is_banned() -> None:
     assert found.banned.tolist() == [False] * 5 + [True, False, False]
 
 
+def test_losses_are_compared_within_five_versions() -> None:
+    # Seven are compared at least; client 5 alone has a loss of its own.
+    found = Outliers(8, OutlierParameters(compared=7))
+    found.observe(np.arange(6), np.array([1.0, 1.1, 1.2, 1.3, 1.4, 9.0]), np.zeros(6, np.int64))
+    # Of version 6 there is one loss in time, of version 4 there are seven.
+    found.observe(np.array([6, 7]), np.array([1.1, 1.2]), np.array([6, 4]))
+    assert found.credits.tolist() == [5, 5, 5, 5, 5, 4, 5, 5]
+    # Up to version 1 there are six.
+    found.observe(np.array([0]), np.array([1.0]), np.array([1]))
+    assert found.credits.tolist() == [5, 5, 5, 5, 5, 4, 5, 5]
+
+
 def test_pisces_selects_no_outlier_unless_there_is_nobody_else() -> None:
     def made() -> Pisces:
         parameters = OutlierParameters(compared=4, credits=1)
