@@ -62,8 +62,8 @@ class RankingParameters:
     fill: Annotated[
         bool,
         Doc(
-            "Whether the next slower tiers, then faster ones, fill up one with fewer than m selectable clients (the paper does not "
-            "say); otherwise fewer are selected, of the next tier only where it has none."
+            "Whether the next slower tiers, then faster ones, fill up one with fewer than m selectable clients (the paper does "
+            "not say); otherwise fewer are selected, of the next tier only where it has none."
         ),
     ] = True
 
