@@ -44,8 +44,8 @@ class OortParameters:
     alpha: Annotated[float, Doc("Exponent of T/D_k, for clients slower than T; 0: time does not matter.")] = 2.0
     counted: Annotated[
         Literal["held", "trained"],
-        Doc("Samples by which a client's utility is multiplied: those it holds, or those it trained on (Oort's code)."),
-    ] = "held"
+        Doc("Samples by which a client's utility is multiplied: those it trained on, each once, or those it holds."),
+    ] = "trained"
     norm: Annotated[
         bool, Doc("Utilities are scaled to about [0, 1] by the least and the greatest seen, as in all public implementations.")
     ] = True

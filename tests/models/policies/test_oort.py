@@ -34,10 +34,10 @@ def test_utility_and_penalty_by_hand(target_s: float, score: float) -> None:
     assert free.scores(np.array([True, False]), 2) == pytest.approx([5.196], abs=5e-4)
 
 
-def test_a_utility_may_count_the_samples_that_were_trained_on() -> None:
+def test_a_utility_counts_the_samples_that_were_trained_on_or_those_held() -> None:
     # 100 samples held; 40, 300 (three passes) and an unknown number trained on.
-    for counted, expected in (("held", [200, 200, 200]), ("trained", [80, 200, 200])):
-        policy = oort(3, 1, [100, 100, 100], pacer="none", counted=counted)
+    for counted, expected in (({"counted": "held"}, [200, 200, 200]), ({}, [80, 200, 200])):
+        policy = oort(3, 1, [100, 100, 100], pacer="none", **counted)
         policy.observe(outcome(1, [0, 1, 2], rms=[2.0, 2.0, 2.0], samples=[40, 300, -1]))
         assert policy.utility.tolist() == expected
 
