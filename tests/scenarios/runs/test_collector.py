@@ -24,6 +24,14 @@ def test_what_there_is_is_passed_over_within_the_block_alone() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_what_was_set_aside_is_not_counted_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[None] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(counted) if counted.append(None) else 0)
+    with freed_at_the_end(), long_lived():
+        pass
+    assert len(counted) == 1
+
+
 class Circle:
     """Refers to itself."""
 
