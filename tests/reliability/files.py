@@ -220,8 +220,10 @@ def fine_grained() -> Iterator[None]:
     yield
 
 
-def attacked(name: str, stage: Stage, templates: Path, say: Callable[[str], None], step: int = 1) -> tuple[int, list[str]]:
-    """Let every `step`-th operation of an attack's command fail, both ways; how many did, and what was wrong."""
+def attacked(
+    name: str, stage: Stage, templates: Path, say: Callable[[str], None], step: int = 1, first: int = 1
+) -> tuple[int, list[str]]:
+    """Let every `step`-th operation of a command fail, from the `first` on, both ways; how many did, and what was wrong."""
     attack, found, tried = ATTACKS[name], [], 0
     template = None
     if attack.before:
@@ -239,7 +241,7 @@ def attacked(name: str, stage: Stage, templates: Path, say: Callable[[str], None
         assert stage.run(attack.further).code == 0
     expected = attack.result(stage.folder)
     for how in FAILURES:
-        n = 1
+        n, before = first, tried
         while True:
             stage.reset(template)
             ended = stage.run(attack.command, n, how)
@@ -249,8 +251,10 @@ def attacked(name: str, stage: Stage, templates: Path, say: Callable[[str], None
             for told in problems(attack, stage, expected, template, ended):
                 found.append(f"{name}, operation {n} ({how}): {told}")
                 say(found[-1])
+            if (tried - before) % 100 == 0:
+                say(f"{name}, {how}: up to operation {n} of {whole.operations}")
             n += step
-        say(f"{name}, {how}: {(n - 1) // step} operations failed, {len(found)} problems so far")
+        say(f"{name}, {how}: {tried - before} operations failed, {len(found)} problems so far")
     return tried, found
 
 
@@ -273,6 +277,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.reliability.files")
     parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"of {', '.join(ATTACKS)}; default: all")
     parser.add_argument("--step", type=int, default=1, help="every STEP-th operation only")
+    parser.add_argument("--first", type=int, default=1, help="from this one on")
     given = parser.parse_args()
     names = given.commands or list(ATTACKS)
     # As a job in the background it may have been told to ignore interrupts; the commands that it interrupts must not.
@@ -284,17 +289,17 @@ def main() -> None:
         if os.environ.get("LD_PRELOAD") is None:
             environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
             sys.exit(subprocess.run([sys.executable, "-m", "tests.reliability.files", *sys.argv[1:]], env=environment).returncode)
-        report(names, Path(scratch), Path(os.environ["LD_PRELOAD"]), given.step)
+        report(names, Path(scratch), Path(os.environ["LD_PRELOAD"]), given.step, given.first)
 
 
-def report(names: list[str], scratch: Path, library: Path, step: int) -> None:
+def report(names: list[str], scratch: Path, library: Path, step: int, first: int) -> None:
     """Attack, and print what was found."""
     stage = Stage(scratch / "stage", library)
     count, found = 0, []
     warm_up(stage, names)
     with fine_grained():
         for name in names:
-            tried, wrong = attacked(name, stage, scratch, lambda text: print(text, flush=True), step)
+            tried, wrong = attacked(name, stage, scratch, lambda text: print(text, flush=True), step, first)
             count, found = count + tried, found + wrong
     print(f"{count} operations failed, {len(found)} problems")
     sys.exit(bool(found))
