@@ -1,7 +1,6 @@
 """The commands that look at what is finished: report, compare, replay, trace."""
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -246,6 +245,7 @@ def trace(
     """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace
     from scenarios.runs.folders import add_files
+    from scenarios.runs.scratch import temporary_folder
 
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
     if match is None or int(match[1]) > int(match[2]):
@@ -256,9 +256,9 @@ def trace(
         if out is not None:
             path, count = out, write_trace(open_run(folder), out, first=first, last=last)
         else:
-            with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
-                count = write_trace(open_run(folder), Path(scratch) / name, first=first, last=last)
-                (path,) = add_files(folder, Path(scratch))
+            with temporary_folder() as scratch:
+                count = write_trace(open_run(folder), scratch / name, first=first, last=last)
+                (path,) = add_files(folder, scratch)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     out_console.print(f"trace: {path} ({count} events; open it at ui.perfetto.dev)", soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,14 +119,15 @@ def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) ->
 
     from scenarios.runs.folders import add_files
     from scenarios.runs.replay import WHAT_IFS
+    from scenarios.runs.scratch import temporary_folder
     from scenarios.runs.what_if.answers import every_client, table_of
 
     upto = int(run.summary["rounds"]) if last is None else last
     with progress({"rounds": upto}, quiet) as advance, located(str(folder)):
         answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
-    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
-        pq.write_table(table_of(answers), Path(scratch) / WHAT_IFS, compression="zstd")
-        add_files(folder, Path(scratch))
+    with temporary_folder() as scratch:
+        pq.write_table(table_of(answers), scratch / WHAT_IFS, compression="zstd")
+        add_files(folder, scratch)
 
 
 def _seconds(told: Any, name: str) -> Table:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.runs.folders import add_files
+from scenarios.runs.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
@@ -27,8 +27,7 @@ def add_comparison(
     from analysis.figures.runs import save_all
     from analysis.figures.settings import FigureSettings
 
-    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
-        made = Path(scratch)
+    with temporary_folder() as made:
         drawn = save_all(done, made / "figures", figures or FigureSettings(), formats) if formats else []
         drawn = [path.relative_to(made) for path in drawn]
         write_comparison(done, made / "comparison.parquet", comparison=comparison)

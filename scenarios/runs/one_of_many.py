@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from scenarios.runs.moved import receive, sent_back
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.plan import Planned
 from scenarios.runs.run import go_on, simulate
+from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.runs.waiting import Watch, watched
 from scenarios.runs.wall_limit import WallLimit
@@ -70,8 +70,8 @@ class OneRun:
                 refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
             if self.out is not None:
                 return self._simulate(self.out, board, wall)
-            with tempfile.TemporaryDirectory(prefix="netsim-", dir=board.scratch()) as scratch:
-                folder = Path(scratch) / "run"
+            with temporary_folder(board.scratch()) as scratch:
+                folder = scratch / "run"
                 done = self._simulate(folder, board, wall)
                 return done if done.stopped or done.error else Done(files=sent_back(folder))
         except KeyboardInterrupt:

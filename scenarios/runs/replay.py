@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from scenarios.runs.folders import SCENARIO, begun, ended, read_summary
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
+from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -42,8 +42,8 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
     Raises UserError.
     """
     scenario = finished(folder)
-    with tempfile.TemporaryDirectory(prefix="netsim-") as scratch:
-        again = Path(scratch) / "run"
+    with temporary_folder() as scratch:
+        again = scratch / "run"
         try:
             summary = run(scenario, again, after_round=after_round)
         except UserError as error:
@@ -51,7 +51,7 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
                 raise
             # That folder is gone as this is read.
             reason = error.__cause__.strerror or error.__cause__
-            where = f"cannot be run again in {Path(scratch).parent} ({reason})"
+            where = f"cannot be run again in {scratch.parent} ({reason})"
             raise UserError(f"{where}; make room there, or name another folder in TMPDIR, and try again") from error
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt

@@ -1,10 +1,29 @@
-"""A temporary folder that is gone with the process that made it, however that ends."""
+"""Temporary folders, which are gone as their block ends or, at the latest, with the process that made them."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def temporary_folder(parent: str | None = None) -> Iterator[Path]:
+    """A folder for as long as the block lasts, in `parent`; None: where the system has its temporary files.
+
+    Where it cannot be removed, a warning names it: what the block has found out is as good.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="netsim-", dir=parent))
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            warnings.warn(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself", stacklevel=3)
 
 
 @contextmanager
@@ -15,9 +34,9 @@ def scratch_folder() -> Iterator[str]:
     """
     from joblib.externals.loky.backend import resource_tracker
 
-    with tempfile.TemporaryDirectory(prefix="netsim-") as folder:
-        resource_tracker.register(folder, "folder")
+    with temporary_folder() as folder:
+        resource_tracker.register(str(folder), "folder")
         try:
-            yield folder
+            yield str(folder)
         finally:
-            resource_tracker.unregister(folder, "folder")
+            resource_tracker.unregister(str(folder), "folder")

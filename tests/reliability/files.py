@@ -92,7 +92,12 @@ ATTACKS = {
     "report": Attack(REPORT, before=(RUN,), further=REPORT, result=files),
     "trace": Attack(("trace", "out"), before=(RUN,), further=("trace", "out"), result=tables),
     "compare": Attack(("compare", "out", "--out", "figures"), before=(SWEEP,), further=("compare", "out", "--out", "figures")),
-    "replay": Attack(("replay", "out", "--quiet"), before=(RUN,), further=("replay", "out", "--quiet")),
+    "replay": Attack(
+        ("replay", "out", "--quiet"),
+        before=(RUN,),
+        further=("replay", "out", "--quiet"),
+        result=lambda folder: tables(folder / "out"),  # a temporary folder that could not be removed stays
+    ),
 }
 
 
