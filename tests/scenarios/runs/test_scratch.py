@@ -27,7 +27,7 @@ def test_one_that_cannot_be_removed_is_named_and_nothing_else_fails(tmp_path: Pa
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(shutil, "rmtree", fails)
-    with pytest.warns(UserWarning, match=r"netsim-\w+: cannot be removed \(Input/output error\); remove it yourself"):
-        with temporary_folder(str(tmp_path)) as folder:
-            pass
+    told = r"netsim-\w+: cannot be removed \(Input/output error\); remove it yourself"
+    with pytest.warns(UserWarning, match=told), temporary_folder(str(tmp_path)) as folder:
+        pass
     assert folder.is_dir()
