@@ -60,12 +60,13 @@ def sweep(
     with opened(machines, runs=planned.most_runs, modules=modules) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
-        with made(folder), locked(folder):
+        # What the folder of a sweep holds from the beginning, it gets whole, or Ctrl-C finds none.
+        with made(folder), locked(folder), stop_requests() as stop:
             check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
             under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)
             workers.require(folder)
             under_way.open(earlier)
-            with stop_requests() as stop, watching(workers, progress, stop):
+            with watching(workers, progress, stop):
                 try:
                     under_way.simulate(stop, machines.retries)
                     while not stop.asked and under_way.add_seeds(earlier):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import open_run
+from scenarios.runs import sweep as sweeps
 from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.marker import Marker
 from scenarios.runs.reading import load
@@ -158,6 +159,20 @@ def test_a_sweep_names_the_runs_that_a_warning_is_about(shell):
     code, _, err = shell("sweep", shell.file, "--set", late, "--seeds", "1..3", "--out", folder, "--quiet", "--no-figures")
     told = "warning: random, seeds 1..3: clients: no update of any client was ever delivered\n"
     assert (code, err.count(told)) == (0, 1)
+
+
+def test_a_sweep_that_is_interrupted_as_its_folder_is_opened_can_go_on(shell, monkeypatch):
+    opens = sweeps.open_sweep
+
+    def interrupted(*given):
+        os.kill(os.getpid(), signal.SIGINT)
+        opens(*given)
+
+    monkeypatch.setattr(sweeps, "open_sweep", interrupted)
+    code, _, err = shell("sweep", shell.file, "--out", shell.folder / "s", "--quiet", "--no-figures", "--jobs", "1")
+    assert (code, "interrupted; 0 of 4 runs are complete" in err) == (130, True)
+    monkeypatch.setattr(sweeps, "open_sweep", opens)
+    assert shell("sweep", shell.file, "--out", shell.folder / "s", "--quiet", "--no-figures", "--resume")[0] == 0
 
 
 def test_check_counts_one_run_in_words(shell):
