@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,22 @@ def same(first: Any, second: Any) -> bool:
     if isinstance(first, np.ndarray):
         return first.dtype == second.dtype and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
     return type(first) is type(second) and (first == second or (first != first and second != second))
+
+
+def taken_up(make: Callable[[], tuple[Any, Any]], after: int) -> tuple[Any, Any]:
+    """Assert that a simulation goes on from its state after round `after` as if it had not been interrupted.
+
+    `make`: a simulation and what it records, new each time. Returns the records of the whole one, and that state.
+    """
+    whole, expected = make()
+    whole.run()
+    first, _ = make()
+    first.run(until_round=after)
+    state = first.state_dict()
+    second, records = make()
+    second.load_state_dict(copied(state))
+    assert same(second.state_dict(), state)
+    second.run()
+    assert repr(records.rounds) == repr(expected.rounds[after:])
+    assert same(second.state_dict(), whole.state_dict())
+    return expected, state

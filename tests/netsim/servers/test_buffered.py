@@ -16,7 +16,7 @@ from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from tests.helpers.buffered_worlds import Noting, tables
-from tests.helpers.random_worlds import built, copied, same, watch
+from tests.helpers.random_worlds import built, copied, taken_up, watch
 from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED
 
 
@@ -163,18 +163,8 @@ def test_nothing_is_made_or_lost_at_any_event(seed: int) -> None:
 
 @pytest.mark.parametrize("after", [1, 17, 40])
 def test_state_taken_out_in_mid_run_goes_on(after: int) -> None:
-    whole, expected = built(BUFFERED)
-    whole.run()
-    first, _ = built(BUFFERED)
-    first.run(until_round=after)
-    state = first.state_dict()
+    _, state = taken_up(lambda: built(BUFFERED), after)
     assert state["server"]["loop"]["pool"]["alive"]
-    second, records = built(BUFFERED)
-    second.load_state_dict(copied(state))
-    assert same(second.state_dict(), state)
-    second.run()
-    assert repr(records.rounds) == repr(expected.rounds[after:])
-    assert same(second.state_dict(), whole.state_dict())
 
 
 @pytest.mark.parametrize(("concurrency", "fresh"), [(1, True), (3, False)])

@@ -13,7 +13,7 @@ from netsim.servers.step_groups import Group, StepScheduler
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from tests.helpers.random_worlds import copied, same
+from tests.helpers.random_worlds import taken_up
 
 SMALL: dict[str, Any] = {
     "name": "compass",
@@ -238,18 +238,8 @@ def test_a_member_that_leaves_is_not_waited_for(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("after", [1, 9, 30])
 def test_state_taken_out_in_mid_run_goes_on(after: int) -> None:
-    whole, expected = built(ROUGH)
-    whole.run()
+    expected, _ = taken_up(lambda: built(ROUGH), after)
     assert {row.outcome for row in expected.updates} >= {"delivered", "lost", "aborted"}
-    first, _ = built(ROUGH)
-    first.run(until_round=after)
-    state = first.state_dict()
-    second, records = built(ROUGH)
-    second.load_state_dict(copied(state))
-    assert same(second.state_dict(), state)
-    second.run()
-    assert repr(records.rounds) == repr(expected.rounds[after:])
-    assert same(second.state_dict(), whole.state_dict())
 
 
 def test_the_books_balance() -> None:

@@ -12,7 +12,7 @@ from netsim.servers.pacing import LatencyPacing
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from tests.helpers.buffered_worlds import Noting, tables
-from tests.helpers.random_worlds import built, copied, same
+from tests.helpers.random_worlds import built, taken_up
 
 PACED = {"kind": "buffered", "concurrency": 2, "pacing": "latency", "unknown_latency_s": 6.0}
 ROUGH: dict[str, Any] = {
@@ -138,17 +138,7 @@ def test_every_model_is_made_as_soon_as_it_is_due_and_not_before() -> None:
 @pytest.mark.parametrize("check_every_s", [None, 0.5])
 def test_state_taken_out_in_mid_run_goes_on(after: int, check_every_s: float | None) -> None:
     scenario = override(ROUGH, {} if check_every_s is None else {"server.check_every_s": check_every_s})
-    whole, expected = built(scenario)
-    whole.run()
-    first, _ = built(scenario)
-    first.run(until_round=after)
-    state = first.state_dict()
-    second, records = built(scenario)
-    second.load_state_dict(copied(state))
-    assert same(second.state_dict(), state)
-    second.run()
-    assert repr(records.rounds) == repr(expected.rounds[after:])
-    assert same(second.state_dict(), whole.state_dict())
+    taken_up(lambda: built(scenario), after)
 
 
 def test_it_goes_with_a_bound_on_staleness() -> None:

@@ -11,7 +11,7 @@ from netsim.records.sinks import MemoryRecorder
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from tests.helpers.random_worlds import copied, same
+from tests.helpers.random_worlds import taken_up
 
 SMALL: dict[str, Any] = {
     "name": "semi",
@@ -111,19 +111,9 @@ def test_models_are_made_of_what_arrived_whichever_version_it_started_from() -> 
 
 @pytest.mark.parametrize("after", [1, 9, 30])
 def test_state_taken_out_in_mid_run_goes_on(after: int) -> None:
-    whole, expected = built(ROUGH)
-    whole.run()
+    expected, state = taken_up(lambda: built(ROUGH), after)
     assert {row.outcome for row in expected.updates} >= {"delivered", "lost", "aborted"}
-    first, _ = built(ROUGH)
-    first.run(until_round=after)
-    state = first.state_dict()
     assert state["server"]["loop"]["pool"]["alive"]
-    second, records = built(ROUGH)
-    second.load_state_dict(copied(state))
-    assert same(second.state_dict(), state)
-    second.run()
-    assert repr(records.rounds) == repr(expected.rounds[after:])
-    assert same(second.state_dict(), whole.state_dict())
 
 
 def test_the_books_balance() -> None:

@@ -13,7 +13,7 @@ from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from tests.helpers.random_worlds import copied, same
+from tests.helpers.random_worlds import taken_up
 
 # Passes of 10 steps and 1 s at the fast clients; client 3 takes 10 s for each of its 4 passes.
 SMALL: dict[str, Any] = {
@@ -151,17 +151,7 @@ def test_with_notices_none_is_older_than_the_bound_and_what_was_aggregated_in_on
 @pytest.mark.parametrize("after", [1, 9, 30])
 def test_state_taken_out_in_mid_run_goes_on(after: int, urgent: bool) -> None:
     tables = override(ROUGH, {"server.urgent_notices": urgent, **({"server.notice_s": 0.7} if urgent else {})})
-    whole, expected = built(tables)
-    whole.run()
-    first, _ = built(tables)
-    first.run(until_round=after)
-    state = first.state_dict()
-    second, records = built(tables)
-    second.load_state_dict(copied(state))
-    assert same(second.state_dict(), state)
-    second.run()
-    assert repr(records.rounds) == repr(expected.rounds[after:])
-    assert same(second.state_dict(), whole.state_dict())
+    taken_up(lambda: built(tables), after)
 
 
 def test_shorter_training_draws_less_energy() -> None:
