@@ -199,13 +199,16 @@ def _planned(
     grid: Mapping[str, Sequence[Any]],
     seeds: Iterable[int] | None,
     *,
+    variants: Iterable[str] | None,
     strict: bool,
 ) -> Plan:
     keys, name = _tables(scenario)
     keys |= _scripted(script)
     wanted = None if seeds is None else [int(seed) for seed in seeds]
     values = {key: list(each) for key, each in grid.items()}
-    planned = written_sweep.plan(written_sweep.with_grid(keys, values, wanted), name, strict=strict)
+    asked = written_sweep.with_grid(keys, values, wanted)
+    chosen = written_sweep.with_variants(asked, None if variants is None else list(variants), name)
+    planned = written_sweep.plan(chosen, name, strict=strict)
     _warn(planned.cautions)
     return planned
 
@@ -216,6 +219,7 @@ def sweep(
     *,
     grid: Mapping[str, Sequence[Any]] | None = None,
     seeds: Iterable[int] | None = None,
+    variants: Iterable[str] | None = None,
     script: ScriptSource | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
@@ -233,16 +237,17 @@ def sweep(
 ) -> Sweep:
     """Run variants of a scenario with the same seeds and return them; `grid` and `seeds` are added to its `[sweep]` table.
 
-    `grid`: keys with lists of values, of which every combination is a variant. `out` None: in memory; else the folder, with the
-    comparison and (`figures`) the figures, as `netsim sweep` writes it; `resume`: complete what an earlier attempt left there.
-    `jobs`: processes, default all cores. `scheduler`: the address of a Dask scheduler, whose workers are used in their place, or
-    "local:N"; its workers share the folder `out`, or with `send_back` their results travel back (docs/cluster.md).
+    `grid`: keys with lists of values, of which every combination is a variant. `variants`: of `[[sweep.variants]]` only these.
+    `out` None: in memory; else the folder, with the comparison and (`figures`) the figures, as `netsim sweep` writes it;
+    `resume`: complete what an earlier attempt left there. `jobs`: processes, default all cores. `scheduler`: the address of a
+    Dask scheduler, whose workers are used in their place, or "local:N"; its workers share the folder `out`, or with `send_back`
+    their results travel back (docs/cluster.md).
     `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run; `wall_limit_s`: a run that takes
     longer fails, and the others go on. The rest as for `run`. Raises ScenarioError, a ValueError.
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
-    planned = _planned(scenario, script, grid or {}, seeds, strict=strict)
+    planned = _planned(scenario, script, grid or {}, seeds, variants=variants, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
     def tell(standing: Standing) -> None:

@@ -202,6 +202,9 @@ def sweep(
         list[str] | None, typer.Option("--grid", metavar="KEY=[V, ..]", help="Sweep a key over values; may be repeated.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds, such as 1,2,3 or 1..10.")] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Of sweep.variants only these, such as random,all; default: all.")
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
     scheduler: Scheduler = None,
     send_back: Annotated[
@@ -226,12 +229,13 @@ def sweep(
     from scenarios.runs.earlier import told_until
     from scenarios.runs.how import Earlier, Limits, Machines
     from scenarios.runs.reading import read
-    from scenarios.runs.sweep import later_cautions, plan, with_grid
+    from scenarios.runs.sweep import later_cautions, plan, with_grid, with_variants
     from scenarios.runs.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
     grids = dict(map(_values, grid or ()))
-    tables = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
+    asked = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
+    tables = with_variants(asked, None if variants is None else variants.split(","), scenario)
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.warned)
     folder = out or Path("runs") / planned.name

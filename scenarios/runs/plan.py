@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,3 +215,24 @@ def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: l
     if seeds is not None:
         changes["sweep.seeds"] = seeds
     return override(tables, changes)
+
+
+def with_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> dict[str, Any]:
+    """A scenario's tables with these of `[[sweep.variants]]` only, in the order of the file; None: with all.
+
+    If the baseline is not among them, the first that is left is. Raises UserError for a name that no variant has.
+    """
+    if names is None:
+        return dict(tables)
+    offered = [variant.name for variant in parse(tables, source).sweep.variants]
+    if not offered:
+        raise UserError(f"variants {', '.join(names)}: {source} has no sweep.variants to choose from; leave them out")
+    for name in names:
+        if name not in offered:
+            raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, offered)}")
+    section = dict(tables["sweep"])
+    section["variants"] = [variant for variant in section["variants"] if variant["name"] in names]
+    found = override(tables, {"sweep": section})
+    if section.get("baseline") not in variants_of(parse(found, source), source):
+        found["sweep"].pop("baseline", None)
+    return found

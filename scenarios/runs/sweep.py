@@ -24,12 +24,12 @@ from scenarios.runs.marker import Marker
 from scenarios.runs.moved import move_run
 from scenarios.runs.one_of_many import Done, OneRun, Trial
 from scenarios.runs.own_code import own_code
-from scenarios.runs.plan import Plan, Planned, further, plan, with_grid
+from scenarios.runs.plan import Plan, Planned, further, plan, with_grid, with_variants
 from scenarios.runs.workers import Killed, Standing, Workers
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
 
-__all__ = ["Plan", "Planned", "later_cautions", "plan", "sweep", "with_grid"]
+__all__ = ["Plan", "Planned", "later_cautions", "plan", "sweep", "with_grid", "with_variants"]
 
 
 def sweep(

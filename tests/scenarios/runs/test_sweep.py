@@ -19,7 +19,7 @@ from scenarios.cli.output import summary_table, sweep_progress
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan, sweep, with_grid
+from scenarios.runs.sweep import plan, sweep, with_grid, with_variants
 from scenarios.runs.workers import Standing
 from scenarios.schema.errors import UserError
 from tests.helpers.commands import LONG, contents, living, start, tables
@@ -63,6 +63,32 @@ def test_a_grid_is_crossed_with_the_variants():
     assert paths(found) == ["a+rounds=2/seed-5", "a+rounds=3/seed-5", "b+rounds=2/seed-5", "b+rounds=3/seed-5"]
     assert [p.label for p in found.runs] == ["a, rounds=2", "a, rounds=3", "B, rounds=2", "B, rounds=3"]
     assert [(p.scenario.server.per_round, p.scenario.rounds) for p in found.runs] == [(2, 2), (2, 3), (3, 2), (3, 3)]
+
+
+def test_some_of_the_variants_are_what_they_are_among_all():
+    every = with_grid(small_tables("sweep.baseline=pause"), {"rounds": [2, 3]}, [5])
+    tables = {**every, "sweep": {**every["sweep"], "baseline": "pause+rounds=3"}}
+    among_all = plan(tables, "small.toml")
+    for names in (["pause"], ["random"], ["random", "pause"]):
+        found = plan(with_variants(tables, names, "small.toml"), "small.toml")
+        assert found.runs == [p for p in among_all.runs if p.variant.split("+")[0] in names]
+        assert found.baseline == ("pause+rounds=3" if "pause" in names else "random+rounds=2")
+    assert plan(with_variants(tables, None, "small.toml"), "small.toml") == among_all
+
+
+def test_variants_are_named_on_the_command_line(shell):
+    assert shell.sweep("--variants", "random", "--seeds", "3")[0] == 0
+    assert listed(shell.out) == ["random/seed-3"]
+    before = contents(shell.out)
+    refused = {
+        ("--variants", "randon"): "small.toml; did you mean 'random'?",
+        ("--variants", "random,"): "variants: '' is none of sweep.variants",
+        ("--variants", "random", "--set", "sweep.variants=[]"): "small.toml has no sweep.variants to choose from",
+    }
+    for given, told in refused.items():
+        code, _, err = shell.sweep("--overwrite", *given)
+        assert (code, told in err, err.startswith("variants")) == (2, True, True), err
+        assert contents(shell.out) == before
 
 
 def test_a_grid_alone_makes_the_variants():
