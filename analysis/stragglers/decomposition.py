@@ -75,6 +75,11 @@ def decompose(run: Served) -> pd.DataFrame:
     return told
 
 
+def within(table: pd.DataFrame, rounds: tuple[int, int] | None) -> pd.DataFrame:
+    """The rows of `table` that are about the first to the second of `rounds`, both included; None: all of them."""
+    return table if rounds is None else table[table["round"].between(*rounds)]
+
+
 def totals(decomposed: pd.DataFrame, by: Literal["round", "client", "group"]) -> pd.DataFrame:
     """`decompose` added up: indexed by round, client or group, with rounds (how many rows were added), `PHASES` and length_s."""
     if by not in ("round", "client", "group"):

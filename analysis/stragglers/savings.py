@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path, path_totals
-from analysis.stragglers.decomposition import decompose, totals
+from analysis.stragglers.decomposition import decompose, totals, within
 from analysis.stragglers.served import Served, served
 
 if TYPE_CHECKING:
@@ -41,17 +41,25 @@ def savings(run: Run) -> pd.DataFrame:
     )
 
 
-def client_table(run: Run, view: Served | None = None) -> pd.DataFrame:
+def saved_rounds(run: Run) -> tuple[int, int]:
+    """The first and the last round that `savings` are of. ValueError as there."""
+    rounds = run.arrow("what_ifs", ["round"]).column("round").to_numpy()
+    return (int(rounds.min()), int(rounds.max())) if rounds.size else (0, 0)
+
+
+def client_table(run: Run, view: Served | None = None, *, rounds: tuple[int, int] | None = None) -> pd.DataFrame:
     """What the tables of a run say of each client, whatever its server: indexed by client.
+
+    `rounds`: of these alone, the first and the last included; None: of all.
 
     Columns: rounds, the seconds of `PHASES` added up, last (rounds that it alone closed), stretch_s (by how much all the others
     had ended earlier there), path_s (its seconds on the critical path). ValueError: no records of single clients.
     """
     view = served(run) if view is None else view
-    told = totals(decompose(view), "client").drop(columns="length_s")
-    closed = closers(view).dropna(subset="client")
+    told = totals(within(decompose(view), rounds), "client").drop(columns="length_s")
+    closed = within(closers(view), rounds).dropna(subset="client")
     by_client = closed.groupby(closed["client"].astype("int64"))["stretch_s"]
     told["last"] = by_client.size().reindex(told.index, fill_value=0)
     told["stretch_s"] = by_client.sum().reindex(told.index, fill_value=0.0)
-    told["path_s"] = path_totals(critical_path(view))["seconds"].reindex(told.index, fill_value=0.0)
+    told["path_s"] = path_totals(within(critical_path(view), rounds))["seconds"].reindex(told.index, fill_value=0.0)
     return told.astype({"stretch_s": np.float64, "path_s": np.float64})

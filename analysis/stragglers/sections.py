@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.report.blocks import Block, Section, Table, Text
 from analysis.report.tables import format_number
 from analysis.stragglers.critical_path import critical_path
-from analysis.stragglers.savings import client_table, savings
+from analysis.stragglers.savings import client_table, saved_rounds, savings
 from analysis.stragglers.served import served
 
 if TYPE_CHECKING:
@@ -31,13 +31,20 @@ def straggler_sections(run: Run) -> list[Section]:
     )
     told = client_table(run, view)
     exact = run.source.has("what_ifs")
-    note = "Seconds, added up over rounds; path: on the critical path; last: rounds that the client alone closed."
+    note = (
+        "Seconds, added up over rounds; path: on the critical path; last: rounds that the client alone closed; by: by how much "
+        "all others had ended earlier in these."
+    )
     if exact:
         told = told.join(savings(run)[["saved_s"]])
-        note += " Saved: by how much earlier rounds would have closed without the client, each by itself (netsim stragglers)."
+        first, last = saved_rounds(run)
+        some = "" if (first, last) == (1, len(view.rounds)) else f" {first} to {last}"
+        note += f" Saved: by how much earlier rounds{some} would have closed without the client, each by itself"
+        note += " (netsim stragglers)."
     worst = told.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable").head(_SHOWN)
-    columns = ["rounds", "last", *_PHASES, "path_s", *(["saved_s"] if exact else [])]
-    header = ["client", *(name.removesuffix("_s") + (" (s)" if name.endswith("_s") else "") for name in columns)]
+    columns = ["rounds", "last", "stretch_s", *_PHASES, "path_s", *(["saved_s"] if exact else [])]
+    titles = ["by_s" if name == "stretch_s" else name for name in columns]
+    header = ["client", *(name.removesuffix("_s") + (" (s)" if name.endswith("_s") else "") for name in titles)]
     rows = [
         [str(client), *(format_number(row[name]) if name.endswith("_s") else f"{int(row[name]):,}" for name in columns)]
         for client, row in worst.iterrows()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from analysis import Run
     from analysis.breakpoints.changes import Unit
     from analysis.figures.settings import Look
+
+MOST_LETTERS = 20
+"""Of the words of a variant's label that are kept in one row of a table, at most."""
 
 
 @drawing
@@ -45,8 +48,11 @@ def breakpoints(
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")
         header, rows = told.cells
         table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+        # Numbers wrap where the terminal is narrow; of what variants are called no letter is lost.
+        longest = max(len(word) for row in rows for word in row[0].split() or [""])
         for place, name in enumerate(header):
-            table.add_column(name, justify="right" if place else "left")
+            justify: Literal["right", "left"] = "right" if place else "left"
+            table.add_column(name, justify=justify, overflow="fold", min_width=None if place else min(longest, MOST_LETTERS))
         for row in rows:
             table.add_row(*row)
         out_console.print(table)

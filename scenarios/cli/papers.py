@@ -58,15 +58,18 @@ def reproduce(
 
 
 def _list() -> None:
-    from rich.table import Table
+    from rich.padding import Padding
+    from rich.text import Text
 
     from scenarios.papers.registry import REPRODUCTIONS
 
-    table = Table("name", "what it shows", *(size.value for size in Size), box=None, header_style="bold")
+    # No table: the names have to be typed, and beside five columns a terminal would cut them short.
     for one in REPRODUCTIONS.values():
-        also = f" (also {', '.join(one.aliases)})" if one.aliases else ""
-        table.add_row(one.name, f"{one.paper}. {one.shows}{also}", *(one.sizes[size].cost for size in Size))
-    out_console.print(table)
+        also = f"  (also {', '.join(one.aliases)})" if one.aliases else ""
+        out_console.print(Text.assemble((one.name, "bold"), also), soft_wrap=True)
+        costs = "; ".join(f"{size.value}: {one.sizes[size].cost}" for size in Size)
+        for words in (f"{one.paper}. {one.shows}.", f"{costs}."):
+            out_console.print(Padding(words, (0, 0, 0, 4)), highlight=False)
 
 
 def _show(document: "Document") -> None:

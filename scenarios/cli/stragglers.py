@@ -83,38 +83,56 @@ def stragglers(
     """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
     from analysis import open_run
     from analysis.stragglers.critical_path import critical_path
-    from analysis.stragglers.decomposition import decompose, totals
+    from analysis.stragglers.decomposition import decompose, totals, within
     from analysis.stragglers.savings import client_table, savings
     from analysis.stragglers.served import served
 
-    match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
-    if match is None:
-        raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
+    only = _range(rounds)
     try:
         run = open_run(folder)
         view = served(run)
-        told = client_table(run, view)
+        _check_range(only, view.rounds["round"], folder)
+        told = client_table(run, view, rounds=only)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     if exact:
-        first, last = (int(match[1]), int(match[2])) if rounds is not None else (1, None)
-        _write(folder, run, first, last, quiet)
+        _write(folder, run, only, quiet)
         told = told.join(savings(run)[["saved_s"]])
-    by_group = totals(decompose(view), "group")
+    by_group = totals(within(decompose(view), only), "group")
     if len(by_group):
         out_console.print(_seconds(by_group, "group"))
         out_console.print()
     out_console.print(_seconds(told.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable"), "client"))
-    path = critical_path(view)
+    path = within(critical_path(view), only)
     shares = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
     words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())
-    out_console.print(f"\ncritical path, {float(shares.sum()):.2f} s up to the last close: {words}", soft_wrap=True)
+    where = "up to the last close" if only is None else f"in rounds {only[0]} to {only[1]}"
+    out_console.print(f"\ncritical path, {float(shares.sum()):.2f} s {where}: {words}", soft_wrap=True)
+    words = "Columns are seconds, but for rounds and times last; by: by how much all others had ended earlier where it was last"
+    words += ", added up"
     if exact:
-        words = "saved: by how much earlier rounds would have closed without the client, each round by itself, added up."
-        out_console.print(f"Columns are seconds, but for rounds and times last; {words} {_FIXED}", soft_wrap=True)
+        words += "; saved: by how much earlier rounds would have closed without the client, each round by itself, added up"
+    out_console.print(f"{words}. {_FIXED}" if exact else f"{words}.", soft_wrap=True)
 
 
-def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) -> None:
+def _range(rounds: str | None) -> tuple[int, int] | None:
+    """What --rounds names; None: all."""
+    if rounds is None:
+        return None
+    match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds)
+    if match is None:
+        raise UserError(f"--rounds {rounds!r}: must be a range such as 1..50")
+    return int(match[1]), int(match[2])
+
+
+def _check_range(only: tuple[int, int] | None, numbers: Any, folder: Path) -> None:
+    """Raise UserError unless the run has all rounds of `only`."""
+    last = int(numbers.max()) if len(numbers) else 0
+    if only is not None and not 1 <= only[0] <= only[1] <= last:
+        raise UserError(f"{folder}: --rounds {only[0]}..{only[1]}: must lie in 1..{last}, the rounds of {folder}")
+
+
+def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) -> None:
     import pyarrow.parquet as pq
 
     from scenarios.runs.folders import add_files
@@ -122,6 +140,7 @@ def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) ->
     from scenarios.runs.scratch import temporary_folder
     from scenarios.runs.what_if.answers import every_client, table_of
 
+    first, last = (1, None) if only is None else only
     upto = int(run.summary["rounds"]) if last is None else last
     with progress({"rounds": upto}, quiet) as advance, located(str(folder)):
         answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
@@ -133,14 +152,21 @@ def _write(folder: Path, run: Run, first: int, last: int | None, quiet: bool) ->
 def _seconds(told: Any, name: str) -> Table:
     """A table by client or group, in seconds but for counts of rounds; the first 20 of them."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
 
-    named = [column for column in ("rounds", "last", *_PHASES, "path_s", "saved_s") if column in told]
+    named = [column for column in ("rounds", "last", "stretch_s", *_PHASES, "path_s", "saved_s") if column in told]
     columns = [column for column in named if column != "resend_s" or told[column].any()]
-    for column in (name, *columns):
-        table.add_column(column.removesuffix("_s"), justify="right", no_wrap=True)
+    table.add_column(name, justify="right", overflow="fold")
+    for column in columns:
+        cells = [_cell(column, value) for value in told[column].head(20)]
+        title = "by" if column == "stretch_s" else column.removesuffix("_s")
+        table.add_column(title, justify="right", no_wrap=True, min_width=max(map(len, [title, *cells])))
     for entry, row in told.head(20).iterrows():
-        cells = [f"{row[column]:.1f}" if column.endswith("_s") else f"{int(row[column])}" for column in columns]
-        table.add_row(str(entry), *cells)
+        table.add_row(Text(str(entry)), *(_cell(column, row[column]) for column in columns))
     return table
+
+
+def _cell(column: str, value: float) -> str:
+    return f"{value:.1f}" if column.endswith("_s") else f"{int(value)}"

@@ -108,6 +108,11 @@ def sweep_of_three(tmp_path: Path) -> Any:
     return netsim.sweep(tables, grid=grid, seeds=[1, 2, 3], out=tmp_path / "sweep", jobs=1, figures=False)
 
 
+def narrow_labels(out: str) -> str:
+    """The first column of a table, its rows joined: labels that wrap in a narrow terminal are whole again."""
+    return "".join(line[: line.find(" ")] for line in out.splitlines())
+
+
 def test_a_sweep_is_answered_for_with_figures_and_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +137,9 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
     code, out, _ = shell("breakpoints", tmp_path / "sweep", "--window", "20", "--out", tmp_path / "drawn")
     assert code == 0
     assert "restricted means" in out
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = narrow_labels(shell("breakpoints", tmp_path / "sweep", "--window", "20")[1])
+    assert all(label in narrow for label in groups)
     names = {path.name for path in (tmp_path / "drawn").iterdir()}
     assert names == {"breakpoints.csv", "breakpoints.png", "answered.png", "course.png"}
     # The first failure to be censored lies on the line of its share.

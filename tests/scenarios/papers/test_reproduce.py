@@ -134,8 +134,18 @@ def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     assert "netsim reproduce --list" in capsys.readouterr().err
     assert netsim(monkeypatch, "reproduce", tmp_path) == 2
     assert "netsim replay" in capsys.readouterr().err
+
+
+def test_the_list_has_every_name_whole_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert netsim(monkeypatch, "reproduce", "--list") == 0
-    assert "pause_fig2_3" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    words = told.replace(",", " ").replace(")", " ").split()
+    assert {name for one in REPRODUCTIONS.values() for name in (one.name, *one.aliases)} <= set(words)
+    assert max(map(len, told.splitlines())) <= 80 + max(len(str(one.aliases)) for one in REPRODUCTIONS.values())
+    assert all(one.sizes[size].cost in " ".join(told.split()) for one in REPRODUCTIONS.values() for size in Size)
 
 
 def test_the_cost_of_searches_is_judged_by_its_growth() -> None:

@@ -326,6 +326,32 @@ def test_the_commands_answer_and_keep_what_they_found_out(shell: Shell) -> None:
     assert out.count(str(other_one)) >= 1
 
 
+def test_rounds_restrict_every_table_of_the_command(shell: Shell) -> None:
+    shell.run()
+    run = netsim.open_run(shell.out)
+    _, whole, _ = shell("stragglers", shell.out, "--quiet", "--no-exact")
+    _, some, _ = shell("stragglers", shell.out, "--quiet", "--no-exact", "--rounds", "3..4")
+    total_s = run.rounds["end_s"].iloc[-1]
+    both_s = run.rounds["end_s"].iloc[3] - run.rounds["end_s"].iloc[1]
+    assert f"critical path, {total_s:.2f} s up to the last close" in whole
+    assert f"critical path, {both_s:.2f} s in rounds 3 to 4" in some
+    two = client_table(run, rounds=(3, 4))
+    selected = run.clients[run.clients["round"].isin([3, 4])]
+    assert two["rounds"].sum() == len(selected) < client_table(run)["rounds"].sum()
+    assert set(two.index) == set(selected["client"])
+    # What the last of a round cost the others, by hand: with its end taken away the round's last end is the next one.
+    ends = selected.groupby("round")["outcome_s"].apply(lambda one: one.nlargest(2).diff())
+    assert two["stretch_s"].sum() == pytest.approx(-ends.sum())
+    assert "by: by how much all others had ended earlier" in some
+    code, _, error = shell("stragglers", shell.out, "--no-exact", "--rounds", "4..9", "--quiet")
+    assert code == 2
+    assert "--rounds 4..9: must lie in 1..6" in error
+    # A report says of which rounds its savings are.
+    shell("stragglers", shell.out, "--quiet", "--rounds", "3..4")
+    (section,) = straggler_sections(netsim.open_run(shell.out))
+    assert "earlier rounds 3 to 4 would have closed" in section.blocks[1].note  # type: ignore[union-attr]
+
+
 def test_a_report_says_who_held_the_run_up(shell: Shell) -> None:
     shell.run()
     run = netsim.open_run(shell.out)
