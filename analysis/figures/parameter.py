@@ -18,8 +18,13 @@ LOGARITHMIC = 10.0
 """An axis is logarithmic where its values are positive and span this ratio."""
 
 
-def parameter_figure(study: AgainstOne, *, confidence: float = 0.95, look: Look = PLAIN) -> ShownFigure | None:
-    """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values."""
+def parameter_figure(
+    study: AgainstOne, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
+) -> ShownFigure | None:
+    """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values.
+
+    `restricted`: of what these are means where not of the metric itself, such as min(time, 20 s).
+    """
     one = metric(study.metric)
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
         return None
@@ -44,7 +49,8 @@ def parameter_figure(study: AgainstOne, *, confidence: float = 0.95, look: Look 
         _value_axis(axes, every)
         axes.set(xlabel=study.axis, ylabel=one.heading)
         counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
-        note = f"mean over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
+        what = f"mean of {restricted}" if restricted else "mean"
+        note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
         if any(line.best is not None for line in study.lines):
             note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
         headline(
@@ -53,8 +59,13 @@ def parameter_figure(study: AgainstOne, *, confidence: float = 0.95, look: Look 
     return figure
 
 
-def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, look: Look = PLAIN) -> ShownFigure | None:
-    """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value."""
+def heat_figure(
+    study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
+) -> ShownFigure | None:
+    """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value.
+
+    `restricted`: as of `parameter_figure`.
+    """
     one = metric(study.metric)
     means = study.means * one.scale
     finite = means[np.isfinite(means)]
@@ -81,7 +92,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, look: Look = PLA
         axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
         axes.set(xlabel=with_unit(study.columns), ylabel=with_unit(study.rows))
         figure.colorbar(image, ax=axes, label=one.heading)
-        note = "mean over seeds"
+        note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
         headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [], look=look)

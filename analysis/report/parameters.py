@@ -8,7 +8,7 @@ from analysis.figures.settings import PLAIN, Look
 from analysis.metrics.registry import METRICS, metric
 from analysis.report.blocks import Block, Bullets, Picture, Section, Table
 from analysis.report.comparison import TARGETS, Comparison
-from analysis.report.tables import format_cost, format_interval, format_percent, heading, horizon_of
+from analysis.report.tables import format_cost, format_percent, heading, horizon_of, restricted_words, value_cell
 from analysis.studies.parameters import (
     AgainstOne,
     Settings,
@@ -18,6 +18,7 @@ from analysis.studies.parameters import (
     check_key,
     numeric_keys,
     settings_of,
+    tied,
 )
 from analysis.sweeps import Sweep
 
@@ -59,7 +60,7 @@ def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
 
 def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str], list[list[str]]]:
     """A row for each value of the key: the metric of each line, with a star where it may be the best of its line."""
-    one = metric(study.metric)
+    by_variant = {row.variant: row for row in comparison.rows}
     title = heading(comparison, study.metric)
     header = [study.axis, *(f"{line.label}: {title}" if line.label else title for line in study.lines)]
     values = sorted({value for line in study.lines for value in line.at.tolist()})
@@ -71,17 +72,33 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
             if place is None:
                 cells.append("")
                 continue
-            star = "" if line.best is None or not line.best.members[place] else " *"
-            cells.append(format_interval(line.intervals[place], scale=one.scale) + star)
+            star = "" if line.best is None or not line.best.members[place] or tied(line) else " *"
+            cells.append(value_cell(by_variant[line.variants[place]], comparison, study.metric) + star)
         rows.append(cells)
     return header, rows
 
 
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
-    """For each line of a study the best value of the key and its set of best, as sentences."""
+    """For each line of a study the best value of the key and its set of best, as sentences; where all are alike, that."""
     title = heading(comparison, study.metric)
-    told = [(line.label, best_words(study, line, comparison.confidence)) for line in study.lines]
+    told = []
+    for line in study.lines:
+        words = best_words(study, line, comparison.confidence)
+        if tied(line):
+            words = f"the same at all values of {study.key}"
+            if _nowhere_reached(comparison, study.metric, line.variants):
+                words = f"no run was at the target by {_limit(comparison, study.metric)}"
+        told.append((line.label, words))
     return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in told if words]
+
+
+def _limit(comparison: Comparison, name: str) -> str:
+    return format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
+
+
+def _nowhere_reached(comparison: Comparison, name: str, variants: Sequence[str]) -> bool:
+    """Whether the metric is what a target costs, and none of the variants has a run that was there."""
+    return name in TARGETS and not any(row.reached[name] for row in comparison.rows if row.variant in variants)
 
 
 def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
@@ -94,11 +111,15 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
     for study in studies:
         name = f"{study.metric}-against-{study.key}".replace(".", "-").replace("_", "-")
         title = heading(comparison, study.metric)
-        figure = parameter_figure(study, confidence=comparison.confidence, look=look)
+        shown = [variant for line in study.lines for variant in line.variants]
+        restricted = restricted_words(comparison, study.metric) if study.metric in TARGETS else ""
+        figure = None
+        if not _nowhere_reached(comparison, study.metric, shown):
+            figure = parameter_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)
         if figure is not None:
             blocks.append(Picture(name, f"{title} against {study.axis}", figure))
         note = f"Mean ± half-width of the {level} interval over seeds."
-        if any(line.best is not None for line in study.lines):
+        if any(line.best is not None and not tied(line) for line in study.lines):
             note += (
                 f" *: may be the best of its column ({level} set of best: multiple comparisons with the best on paired seeds, "
                 "Bonferroni)."
@@ -112,8 +133,7 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
 def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
     """To what a target's cost is restricted here: to one horizon, so that every number can be compared with every other."""
     name = study.metric
-    limit = format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
-    words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
+    words = f"Every run counts with at most {_limit(comparison, name)}, to which all runs of the whole sweep come, so that all numbers compare."
     shown = {variant for line in study.lines for variant in line.variants}
     never = sum(row.reached[name] == 0 for row in comparison.rows if row.variant in shown)
     if never:
@@ -131,7 +151,10 @@ def _maps(
     blocks: list[Block] = []
     for name in names:
         study = against_two(comparison, settings, name, keys[0], keys[1])
-        figure = None if study is None else heat_figure(study, confidence=comparison.confidence, look=look)
+        if study is None or _nowhere_reached(comparison, name, [row.variant for row in comparison.rows]):
+            continue
+        restricted = restricted_words(comparison, name) if name in TARGETS else ""
+        figure = heat_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)
         if figure is not None:
             file = f"{name}-against-both".replace("_", "-")
             blocks.append(Picture(file, f"{heading(comparison, name)} against {keys[0]} and {keys[1]}", figure))

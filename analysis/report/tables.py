@@ -61,7 +61,7 @@ def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = Non
     """The comparison as text; `metrics` None: those that `Comparison.shown` names."""
     shown = comparison.shown() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name) for name in shown)]
-    return header, [[row.label, *(_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
+    return header, [[row.label, *(value_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
 
 
 def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
@@ -78,7 +78,8 @@ def heading(comparison: Comparison, name: str) -> str:
     return aoi_regret_title(comparison.oracles) if name == "aoi_regret" else metric(name).heading
 
 
-def _cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    """What all tables show of a metric of one variant: mean ± half-width, and of a target how many runs were there."""
     if name in TARGETS:
         return _target_cell(row, comparison, name)
     if name == "max_leak" and math.isinf(row[name].mean):
@@ -155,20 +156,26 @@ def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -
     metrics = comparison.shown() if metrics is None else metrics
     if len(comparison.servers) > 1:
         words.append(f"servers of different kinds ({', '.join(comparison.servers)}): a round of one is not a round of another")
-    if "target_s" in metrics and comparison.has("target_s"):
-        smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
-        words.append(f"{_target_title(comparison)}: mean of min(time, {format_seconds(comparison.horizon_s)}){smooth}")
-    for name, amount in (("target_bytes", "bytes"), ("target_j", "energy")):
+    for name in TARGETS:
         if name in metrics and comparison.has(name):
-            cost = TARGETS[name]
-            title = _target_title(comparison, cost)
-            words.append(f"{title}: mean of min({amount}, {format_cost(horizon_of(comparison, cost), cost)})")
+            smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
+            title = _target_title(comparison, TARGETS[name])
+            words.append(f"{title}: mean of {restricted_words(comparison, name)}{smooth if name == 'target_s' else ''}")
     if "final_accuracy" in metrics and comparison.has("final_accuracy"):
         where = f"by {format_seconds(comparison.until.time_s)}"
         if comparison.equal == "bytes":
             where = f"within the first {comparison.until.sent_bytes:,.0f} bytes sent"
         words.append(f"final accuracy: mean of the last {comparison.last} evaluations {where}")
     return words
+
+
+_AMOUNTS: dict[Cost, str] = {"seconds": "time", "bytes": "bytes", "joules": "energy"}
+
+
+def restricted_words(comparison: Comparison, name: str) -> str:
+    """What tables and figures average of a target's cost: never more than its horizon."""
+    cost = TARGETS[name]
+    return f"min({_AMOUNTS[cost]}, {format_cost(horizon_of(comparison, cost), cost)})"
 
 
 def cut_short(comparison: Comparison) -> str:

@@ -197,6 +197,12 @@ def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
     return ", ".join(shared) or labels[0]
 
 
+def tied(line: Line) -> bool:
+    """Whether the metric is the same at every value, so that none is better: none is to be called the best."""
+    means = [interval.mean for interval in line.intervals]
+    return line.best is not None and len(means) > 1 and all(mean == means[0] for mean in means)
+
+
 def best_words(study: AgainstOne, line: Line, confidence: float) -> str:
     """The best value of the key, and which others may be: "deadline 5 s; 95 % set of best: 4 to 6 s". Empty: none is better."""
     if line.best is None or line.best.index < 0:

@@ -65,7 +65,7 @@ def _cifar(smoke: int, laptop: int, time_s: str, cost: str) -> dict[Size, Setup]
         Size.LAPTOP: Setup(
             seeds=(1, 2),
             settings=(f"time_limit_s={time_s}", rate, f"learner.data.samples={laptop}", "learner.data.test_samples=1000"),
-            cost="an hour of one core",
+            cost="12 minutes of one core",
         ),
         Size.PAPER: Setup(seeds=(1, 2, 3), cost=cost),
     }

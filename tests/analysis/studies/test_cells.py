@@ -11,10 +11,11 @@ import pytest
 
 from analysis.figures.best import NONE_COLOUR, best_figure, cell_words
 from analysis.inference import set_of_best
-from analysis.report.blocks import Table
+from analysis.report.blocks import Bullets, Picture, Table
 from analysis.report.cells import best_words, cell_sections, differences_table, means_table
 from analysis.report.comparison import Comparison, compare
 from analysis.report.parameters import parameter_sections
+from analysis.report.tables import comparison_cells
 from analysis.statistics import mean_interval
 from analysis.studies.cells import CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.studies.parameters import settings_of
@@ -130,6 +131,30 @@ def test_no_run_that_reaches_the_target_shows_no_difference(tmp_path: Path) -> N
     study = cells_of(sweep, comparison, settings_of(sweep), KEYS[:1])
     assert study is not None
     assert [one.winners for one in best_in_cells(study, "target_s")] == [(), ()]
+
+
+def test_of_a_target_that_nobody_reaches_no_value_is_called_the_best(tmp_path: Path) -> None:
+    never = {(1.0, 2.0): [[np.inf] * 3, [], []], (2.0, 2.0): [[np.inf] * 3, [], []]}
+    sweep, comparison = study_of(tmp_path / "never", never, dict.fromkeys(never, 100.0))
+    (section,) = parameter_sections(sweep, comparison, against=["value_s"])
+    sentences, *rest = section.blocks
+    assert isinstance(sentences, Bullets)
+    assert "seconds to 80 %: no run was at the target by 100 s." in sentences.items
+    assert "final accuracy (%): the same at all values of compute.delay.value_s." in sentences.items
+    assert not [block for block in rest if isinstance(block, Picture) and block.name.startswith("target-s")]
+    (table,) = [block for block in rest if isinstance(block, Table) and block.name.startswith("target-s")]
+    assert table.cells[1] == [["1", "not by 100 s"], ["2", "not by 100 s"]]
+    assert "*" not in table.note
+    # One value at which the target is reached is the best; the figure says of what its numbers are means, as tables do.
+    once = {**never, (2.0, 2.0): [[20.0, 21.0, np.inf], [], []]}
+    sweep, comparison = study_of(tmp_path / "once", once, dict.fromkeys(once, 100.0))
+    (section,) = parameter_sections(sweep, comparison, against=["value_s"])
+    (picture,) = [block for block in section.blocks if isinstance(block, Picture) and block.name.startswith("target-s")]
+    assert "mean of min(time, 100 s) over 3 seeds" in picture.figure.note
+    (table,) = [block for block in section.blocks if isinstance(block, Table) and block.name.startswith("target-s")]
+    of_variants = comparison_cells(comparison, ["target_s"])[1]
+    assert [row[1].removesuffix(" *") for row in table.cells[1]] == [row[1] for row in of_variants]
+    assert of_variants[1][1].endswith("(2 of 3)")
 
 
 def test_the_tables_have_a_row_for_each_cell(four: tuple[Sweep, Comparison]) -> None:
