@@ -4,13 +4,14 @@
 
 Prints for local processes and for a Dask scheduler with two workers each: seconds until the workers have started, seconds a task
 of no work (the rate at which a scheduler and the main process see to runs), and how much longer than ideal tasks take that sleep
-a second; and for two scenarios seconds, peak memory and bytes of a run. `netsim scale` plans with these.
+a second; for two scenarios seconds, peak memory and bytes of a run; and the memory of the plan. `netsim scale` plans with these.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from scenarios.runs.attempts import attempt_all
 from scenarios.runs.cluster import opened
 from scenarios.runs.how import Machines
 from scenarios.runs.interrupts import StopRequest
-from scenarios.runs.reading import load
+from scenarios.runs.plan import plan, with_grid
+from scenarios.runs.reading import load, read
 from scenarios.runs.run import run
 from scenarios.runs.workers import Board, Workers
 
@@ -66,6 +68,17 @@ def of_a_run(name: str, changes: list[str]) -> dict[str, float]:
     return {"wall_s": summaries[1]["wall_time_s"], "cpu_s": machine["cpu_time_s"], "peak": peak, "bytes": size, "files": files}
 
 
+def of_the_plan(name: str, seeds: int = 10_000) -> float:
+    """Bytes of the main process that one run takes in the plan of a sweep of so many seeds."""
+    tables = read(name, [])
+    plan(with_grid(tables, {}, [1]), name)
+    tracemalloc.start()
+    planned = plan(with_grid(tables, {}, list(range(seeds))), name)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return used / len(planned.runs)
+
+
 def main() -> None:
     """Measure and print."""
     for kind in KINDS:
@@ -81,6 +94,7 @@ def main() -> None:
             f"{title} ({name}, {', '.join(changes)}): {cost['wall_s']:.2f} s ({cost['cpu_s']:.2f} s of processor), "
             f"{cost['peak'] / 2**20:.0f} MiB, {cost['bytes']:,} bytes in {cost['files']} files"
         )
+    print(f"plan of a sweep of {SCENARIOS['training'][0]}: {of_the_plan(SCENARIOS['training'][0]):,.0f} bytes a run")
 
 
 if __name__ == "__main__":
