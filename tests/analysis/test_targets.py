@@ -17,7 +17,7 @@ from analysis.gathered import gather
 from analysis.groups import group_runs
 from analysis.report.comparison import compare, write_comparison
 from analysis.report.report import write_report
-from analysis.report.tables import comparison_cells, cut_short, difference_cells
+from analysis.report.tables import common_words, comparison_cells, cut_short, difference_cells
 from analysis.results import open_run
 from analysis.statistics import mean_interval, paired_differences, restricted_mean
 from analysis.sweeps import Sweep, open_sweep
@@ -303,3 +303,17 @@ def test_paired_differences_are_covered_as_often_as_stated() -> None:
         covered += found.difference.low <= truth <= found.difference.high
     # Binomial(1000, 0.95): standard deviation 6.9.
     assert abs(covered - 950) < 3 * 6.9
+
+
+def test_the_common_time_is_named_where_time_passes(tmp_path: Path) -> None:
+    told = {}
+    for latency_s in (0.0, 2.0):
+        runs = {name: {1: rounds(latency_s, [0.1, 0.5])} for name in ("slow", "fast")}
+        path = tmp_path / str(latency_s)
+        write_sweep(path, runs, baseline="slow")
+        comparison = compare(open_sweep(path))
+        told[latency_s] = [words for words in common_words(comparison) if words.startswith("final accuracy")]
+    assert told == {
+        0.0: ["final accuracy: mean of the last 10 evaluations (nothing in these runs takes time)"],
+        2.0: ["final accuracy: mean of the last 10 evaluations by 4 s"],
+    }
