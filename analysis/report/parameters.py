@@ -133,7 +133,8 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
 def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
     """To what a target's cost is restricted here: to one horizon, so that every number can be compared with every other."""
     name = study.metric
-    words = f"Every run counts with at most {_limit(comparison, name)}, to which all runs of the whole sweep come, so that all numbers compare."
+    limit = _limit(comparison, name)
+    words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
     shown = {variant for line in study.lines for variant in line.variants}
     never = sum(row.reached[name] == 0 for row in comparison.rows if row.variant in shown)
     if never:

@@ -162,7 +162,8 @@ def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -
             title = _target_title(comparison, TARGETS[name])
             words.append(f"{title}: mean of {restricted_words(comparison, name)}{smooth if name == 'target_s' else ''}")
     if "final_accuracy" in metrics and comparison.has("final_accuracy"):
-        where = f"by {format_seconds(comparison.until.time_s)}" if comparison.until.time_s else "(nothing in these runs takes time)"
+        until_s = comparison.until.time_s
+        where = f"by {format_seconds(until_s)}" if until_s else "(nothing in these runs takes time)"
         if comparison.equal == "bytes":
             where = f"within the first {comparison.until.sent_bytes:,.0f} bytes sent"
         words.append(f"final accuracy: mean of the last {comparison.last} evaluations {where}")

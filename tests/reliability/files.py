@@ -72,9 +72,11 @@ class Attack:
 
 
 def tables(folder: Path) -> dict[str, bytes]:
-    """The tables of runs below `folder`."""
-    found = (*folder.rglob("*.parquet"), *folder.rglob("scenario.toml"))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found) if "unfinished" not in path.parts}
+    """The tables of complete runs below `folder`, without what could not be removed of temporary folders."""
+    found = sorted((*folder.rglob("*.parquet"), *folder.rglob("scenario.toml")))
+    names = [path.relative_to(folder) for path in found]
+    return {str(name): (folder / name).read_bytes() for name in names if not {"tmp", "unfinished"} & set(name.parts)}
+
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -96,7 +98,6 @@ ATTACKS = {
         ("replay", "out", "--quiet"),
         before=(RUN,),
         further=("replay", "out", "--quiet"),
-        result=lambda folder: tables(folder / "out"),  # a temporary folder that could not be removed stays
     ),
 }
 
