@@ -72,6 +72,9 @@ class Breakpoints:
             raise ParameterError("breakpoints", breakpoints, "give either breakpoints or starts")
         if unit not in ("rounds", "seconds"):
             raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
+        if self.min_spacing and (starts is not None or self.spread == "even"):
+            where = "starts is given" if starts is not None else "spread = 'even'"
+            raise ParameterError("min_spacing", self.min_spacing, f"has no meaning where {where}")
         horizon = float(rounds) if unit == "rounds" else seconds
         if starts is not None:
             if horizon is not None and starts and max(starts) > horizon:

@@ -26,6 +26,7 @@ from models.policies.protocols import (
     check_round,
     check_share,
     check_sizes,
+    losses_of_arrived,
 )
 
 
@@ -116,7 +117,8 @@ class ActiveFl(AsksNobody):
         return kept
 
     def observe(self, outcome: Outcome) -> None:
-        self._learn(outcome.clients, outcome.reports.loss)
+        arrived = ~outcome.censored
+        self._learn(outcome.clients[arrived], losses_of_arrived(outcome.reports.loss[arrived]))
 
     def _learn(self, clients: IntArray, loss: FloatArray) -> None:
         told = ~np.isnan(loss)

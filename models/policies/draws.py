@@ -15,7 +15,8 @@ from models.policies.protocols import BoolArray, FloatArray, IntArray
 def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
     """At most `size` distinct clients of `able` (K,), drawn one after the other with weights exp(`log_weights`) (K,); ascending.
 
-    A weight of -inf: never, so that there may be fewer; but where all of those able have it, all are equally likely.
+    A weight of -inf: never, so that there may be fewer; but where all of those able have it, all are equally likely. Those with
+    a weight of inf come before all others, equally likely among themselves.
     """
     u = rng.random(len(log_weights))
     usable = able & (log_weights > -np.inf)
@@ -26,8 +27,14 @@ def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: n
         return clients
     if size < 1:
         return clients[:0]
+    weights = log_weights[clients]
     with np.errstate(divide="ignore"):  # u = 0 is the last to be drawn
-        keys = log_weights[clients] - np.log(-np.log(u[clients]))
+        gumbel = -np.log(-np.log(u[clients]))
+    boundless = weights == np.inf
+    if boundless.any():
+        order = np.lexsort((np.where(boundless, 0.0, weights) + gumbel, boundless))
+        return np.sort(clients[order[len(order) - size :]])
+    keys = weights + gumbel
     return np.sort(clients[np.argpartition(keys, len(keys) - size)[len(keys) - size :]])
 
 

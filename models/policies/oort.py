@@ -27,6 +27,7 @@ from models.policies.protocols import (
     View,
     check_round,
     check_sizes,
+    losses_of_arrived,
 )
 
 _MOST_BLACKLISTED = 0.3
@@ -117,8 +118,9 @@ class Oort(AsksNobody):
         target_s = self._pacer.target_s(self._duration_s)
         if target_s is None or self._with.alpha == 0:
             return score
-        slower: FloatArray = np.where(duration_s > target_s, (target_s / duration_s) ** self._with.alpha, 1.0)
-        return score * slower
+        slower, late = np.ones(len(score)), duration_s > target_s
+        slower[late] = (target_s / duration_s[late]) ** self._with.alpha
+        return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
         if not size:
@@ -129,7 +131,12 @@ class Oort(AsksNobody):
         rank = np.partition(values, len(values) - size)[len(values) - size]
         near = seen & (score >= self._with.of("cut_off") * rank)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
+            drawn = successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
+        if len(drawn) < size:
+            # A score of 0, as a T of 0 makes of them: after all others, but sooner than nobody.
+            near[drawn] = False
+            drawn = np.concatenate((drawn, uniform_draws(near, size - len(drawn), rng)))
+        return drawn
 
     def _explore(self, unseen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
         # The first round is uniform.
@@ -145,7 +152,7 @@ class Oort(AsksNobody):
         held, trained = self._sizes[came], outcome.reports.samples[arrived]
         # In several passes a client trains on more than it holds.
         counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._with.counted == "trained" else held
-        self.utility[came] = counted * outcome.reports.loss_rms[arrived]
+        self.utility[came] = counted * losses_of_arrived(outcome.reports.loss_rms[arrived])
         self._duration_s[came] = outcome.latency_s[arrived]
         self._duration_s[cut] = np.fmax(self._duration_s[cut], outcome.latency_s[~arrived])
         self._count[came] += 1

@@ -83,6 +83,8 @@ class OortParameters:
             raise ParameterError("explore", self.explore, "must be speed, size or uniform")
         if self.pacer not in ("percentile", "seconds", "none"):
             raise ParameterError("pacer", self.pacer, "must be percentile, seconds or none")
+        if self.pacer != "percentile" and self.percentile is not None:
+            raise ParameterError("percentile", self.percentile, f"must be left out, with pacer {self.pacer}")
         if not 0 <= self.of("percentile") <= 100:
             raise ParameterError("percentile", self.percentile, "must be between 0 and 100")
         for name in ("target_s", "step_s"):

@@ -27,6 +27,7 @@ from models.policies.protocols import (
     check_round,
     check_share,
     check_sizes,
+    losses_of_arrived,
 )
 
 _LAST = 5
@@ -91,7 +92,7 @@ class Pisces(AsksNobody):
     def observe(self, outcome: Outcome) -> None:
         reports, arrived = outcome.reports, ~outcome.censored
         came = outcome.clients[arrived]
-        self._utility[came] = self._sizes[came] * reports.loss_rms[arrived]
+        self._utility[came] = self._sizes[came] * losses_of_arrived(reports.loss_rms[arrived])
         self._seen[came] = True
         self._staleness[1:, came] = self._staleness[:-1, came]
         self._staleness[0, came] = reports.staleness[arrived]

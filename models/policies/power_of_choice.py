@@ -15,7 +15,18 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.policies.draws import largest, successive_draws, uniform_draws
-from models.policies.protocols import AsksNobody, BoolArray, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+from models.policies.protocols import (
+    AsksNobody,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Outcome,
+    State,
+    View,
+    check_round,
+    check_sizes,
+    losses_of_arrived,
+)
 
 Variant = Literal["pow-d", "rpow-d", "adapow-d"]
 
@@ -104,9 +115,8 @@ class PowerOfChoice(AsksNobody):
         return among
 
     def observe(self, outcome: Outcome) -> None:
-        loss = outcome.reports.loss
-        told = ~np.isnan(loss)
-        self._last[outcome.clients[told]] = loss[told]
+        arrived = ~outcome.censored
+        self._last[outcome.clients[arrived]] = losses_of_arrived(outcome.reports.loss[arrived])
 
     def state_dict(self) -> State:
         return {"last": self._last.copy()}

@@ -150,6 +150,14 @@ def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
     return shares
 
 
+def losses_of_arrived(losses: FloatArray) -> FloatArray:
+    """`losses` (n,) that came with updates which arrived; 0 where none did: their clients took no step, and have none to sum up.
+
+    That is a client of a single sample, where batch normalisation leaves batches of one sample out.
+    """
+    return np.where(np.isnan(losses), 0.0, losses)
+
+
 def check_share(name: str, value: float) -> None:
     """Raise ValueError, naming the parameter, unless 0 <= `value` <= 1."""
     if not 0 <= value <= 1:

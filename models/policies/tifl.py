@@ -75,6 +75,8 @@ class RankingParameters:
             raise ParameterError("measure", self.measure, "must be accuracy or loss")
         if self.weights not in ("paper", "shifted"):
             raise ParameterError("weights", self.weights, "must be paper or shifted")
+        if self.tested is not None and self.measure == "loss":
+            raise ParameterError("tested", self.tested, "has no meaning where measure = 'loss': nobody is asked")
 
 
 class Tifl(AsksNobody):
@@ -121,6 +123,8 @@ class Tifl(AsksNobody):
         self._clients, self._per_round, self._tiers = clients, per_round, tiers
         self._timeout_s, self._sync_rounds, self._split = timeout_s, sync_rounds, split
         self._adaptive = probabilities == "adaptive"
+        if not self._adaptive:
+            _refuse_adaptive(ranking)
         self._by_losses, self._tested, self._fill = ranking.measure == "loss", ranking.tested, ranking.fill
         self.needs_losses = self._adaptive and self._by_losses
         self._interval = tiers if ranking.interval is None else ranking.interval
@@ -176,7 +180,8 @@ class Tifl(AsksNobody):
         chosen: list[IntArray] = []
         missing = self._per_round
         for other in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
-            if missing and (self._fill or missing == self._per_round):
+            # Who was silent in profiling fills up no tier: such clients come where there is nobody else.
+            if missing and ((self._fill and other >= 0) or missing == self._per_round):
                 chosen.append(uniform_draws(able & (self.tier_of == other), missing, rng))
                 missing -= len(chosen[-1])
         self._last_tier = tier
@@ -238,6 +243,15 @@ class Tifl(AsksNobody):
         self.tier_of = np.array(state["tier_of"], np.int64)
         self._share, self._credits = np.array(state["share"]), np.array(state["credits"])
         self._before = np.array(state["before"])
+
+
+def _refuse_adaptive(ranking: RankingParameters) -> None:
+    """Refuse what is of adaptive probabilities only."""
+    default = RankingParameters()
+    for name in ("interval", "credits", "weights", "measure", "tested"):
+        value = getattr(ranking, name)
+        if value != getattr(default, name):
+            raise ParameterError(name, value, "has no meaning unless probabilities = 'adaptive'")
 
 
 def _answers(view: View) -> tuple[IntArray, FloatArray]:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_SMALLEST_NORM = 1e-32
+"""2^20 levels over a smaller norm are beyond float32."""
+
+
 class Qsgd:
     """Each number x_i becomes |x| sign(x_i) l/s, l one of the two whole numbers beside s |x_i|/|x| at random: the mean is x_i.
 
@@ -63,8 +67,8 @@ class Qsgd:
 def _quantised(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
     """`values` (n, d) at levels between minus and plus each row's norm; `uniforms` (n, d) in [0, 1)."""
     norms = values.double().square().sum(1, keepdim=True).sqrt().to(values.dtype)
-    # A row of zeros is sent as such.
-    exact = values.abs() * (levels / norms.masked_fill(norms == 0, 1.0))
+    # A row of zeros is sent as such, and one by whose norm float32 cannot divide the levels comes to zeros likewise.
+    exact = values.abs() * (levels / norms.masked_fill(norms < _SMALLEST_NORM, 1.0))
     below = exact.floor()
     level = (below + (uniforms < exact - below)).clamp(max=levels)
     return level * values.sign() * (norms / levels)

@@ -108,6 +108,8 @@ def test_qsgd_by_hand():
     assert abs(float(error.mean()) - 10) < 4 * float(error.std()) / math.sqrt(4000)
     # Zeros stay zeros, without a division by their norm.
     assert Qsgd(levels=2).compress(torch.zeros(2, 3), [3], generators()).tolist() == [[0.0] * 3] * 2
+    # Nor is there one where a norm is so small that the levels over it are beyond float32.
+    assert Qsgd(levels=4).compress(torch.tensor([[1e-40, 0.0]]), [2], generators()).tolist() == [[0.0, 0.0]]
     # A vector of one number is its norm.
     assert Qsgd(levels=3).compress(torch.tensor([[-7.0]]), [1], generators()).tolist() == [[-7.0]]
 

@@ -61,6 +61,8 @@ def test_what_is_drawn_is_uniform_and_follows_the_generator_alone() -> None:
         ({"breakpoints": -1}, "breakpoints = -1: must be >= 0"),
         ({"breakpoints": 100, "spread": "even"}, "breakpoints = 100: do not fit"),
         ({"breakpoints": 9, "min_spacing": 50}, "breakpoints = 9: "),
+        ({"breakpoints": 2, "spread": "even", "min_spacing": 5}, "min_spacing = 5.*no meaning where spread = 'even'"),
+        ({"starts": [4], "min_spacing": 5.0}, "min_spacing = 5.0: has no meaning where starts is given"),
         ({"breakpoints": 1, "unit": "seconds"}, "breakpoints = 1: without a time limit"),
         ({"breakpoints": 1, "spread": "odd"}, "spread = 'odd'"),
         ({"breakpoints": 1, "unit": "hours"}, "unit = 'hours'"),

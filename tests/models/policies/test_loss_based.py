@@ -183,6 +183,30 @@ def test_reported_losses_in_place_of_probes() -> None:
 
 # What all have in common.
 
+
+def test_weights_without_bound_come_first_and_are_equally_likely() -> None:
+    weights, rng = np.array([math.inf, 0.0, math.inf, 5.0, math.inf, -math.inf]), np.random.default_rng(2)
+    counts = np.zeros(6)
+    for _ in range(3000):
+        counts[successive_draws(weights, np.ones(6, np.bool_), 2, rng)] += 1
+    assert frequencies_agree(counts[[0, 2, 4]], np.full(3, 2000.0))
+    assert counts.sum() == 6000 == counts[[0, 2, 4]].sum()
+    assert successive_draws(weights, np.ones(6, np.bool_), 5, rng).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_update_that_took_no_step_counts_as_a_loss_of_0() -> None:
+    # A client of one sample, where batch normalisation leaves batches of one sample out, has no losses to report.
+    arrived = outcome(1, [0, 1, 2], rms=[1.0, 2.0, np.nan], loss=[1.0, 2.0, np.nan])
+    guided, greedy = oort(3, 3), Pisces(clients=3, per_round=3, data_sizes=np.ones(3))
+    reported, valued = choice(np.ones(3), per_round=1, candidates=3, variant="rpow-d"), active(3, 1, np.ones(3), unseen="first")
+    for policy in (guided, greedy, reported, valued):
+        policy.observe(arrived)
+    assert guided.utility.tolist() == [1.0, 2.0, 0.0]
+    assert greedy.scores().tolist() == [1.0, 2.0, 0.0]
+    assert valued.valuations.tolist() == [1.0, 2.0, 0.0]
+    assert guided.select(view(2, np.ones(3))).tolist() == greedy.select(view(2, np.ones(3))).tolist() == [0, 1, 2]
+    assert reported.select(view(2, np.ones(3))).tolist() == [1]
+
 EVERY: dict[str, Any] = {
     "active-fl": lambda: active(12, 4, np.arange(1, 13)),
     "oort": lambda: oort(12, 4, np.arange(1, 13)),
@@ -246,6 +270,7 @@ def test_state_continues(name: str) -> None:
         (lambda: OortParameters(pacer="seconds"), "target_s"),
         (lambda: OortParameters(target_s=1.0), "target_s"),
         (lambda: OortParameters(percentile=101.0), "percentile"),
+        (lambda: OortParameters(percentile=30.0, pacer="none"), "percentile"),
         (lambda: OortParameters(window=0), "window"),
         (lambda: OortParameters(blacklist_after=0), "blacklist_after"),
         (lambda: OortParameters(preset="mine"), "preset"),  # type: ignore[arg-type]

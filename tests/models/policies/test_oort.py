@@ -95,6 +95,19 @@ def test_the_fast_are_explored_first_and_lost_updates_teach_no_utility() -> None
     assert credited.last_round.tolist() == [5.0, 5.0, 5.0, 0.0]
 
 
+def test_scores_of_0_are_drawn_after_all_others_and_not_never() -> None:
+    # T, the tenth percentile of the durations, is 0: clients 2 to 4, slower, have scores of 0.
+    policy = oort(5, 3)
+    policy.observe(outcome(1, [0, 1, 2, 3, 4], rms=np.ones(5), latency_s=[0.0, 0.0, 1.0, 1.0, 1.0]))
+    third = np.zeros(5)
+    for t in range(2, 1202):
+        chosen = policy.select(view(t, np.ones(5)))
+        assert len(chosen) == 3
+        assert chosen[:2].tolist() == [0, 1]
+        third[chosen[2]] += 1
+    assert frequencies_agree(third[2:], np.full(3, 400.0))
+
+
 def test_pacers_by_hand() -> None:
     seconds = SecondsPacer(2, 10.0, 5.0)
     for t, utility in enumerate([10.0, 9.0, 5.0, 4.0, 4.0, 5.0], 1):

@@ -82,6 +82,12 @@ def test_static_probabilities_and_the_mean_round() -> None:
     assert np.all(np.abs(counts - 200) < 5 * np.sqrt(1200 * 5 / 36))
 
 
+def test_who_was_silent_in_profiling_fills_up_no_tier() -> None:
+    policy = profiled(tifl(4, 3, tiers=2, timeout_s=10.0), [1.0, 2.0, 3.0, np.nan])
+    assert policy.select(view(1, [True, False, True, True])).tolist() == [0, 2]
+    assert policy.select(view(2, [False, False, False, True])).tolist() == [3]
+
+
 def test_adaptive_probabilities_by_hand() -> None:
     assert adaptive_shares(5, shifted=False).tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
     assert adaptive_shares(3, shifted=True).tolist() == pytest.approx([3 / 6, 2 / 6, 1 / 6])
@@ -199,6 +205,12 @@ def test_state_of_tifl_continues() -> None:
         (lambda: tifl(sync_rounds=0), "sync_rounds"),
         (lambda: tifl(interval=0), "interval"),
         (lambda: tifl(credits=0), "credits"),
+        (lambda: tifl(credits=3), "credits"),
+        (lambda: tifl(interval=3), "interval"),
+        (lambda: tifl(weights="shifted"), "weights"),
+        (lambda: tifl(measure="loss"), "measure"),
+        (lambda: tifl(tested=2), "tested"),
+        (lambda: tifl(probabilities="adaptive", measure="loss", tested=2), "tested"),
         (lambda: tifl(split="even"), "split"),
         (lambda: tifl(weights="mine"), "weights"),
         (lambda: tifl(probabilities="quick"), "probabilities"),
