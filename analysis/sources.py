@@ -180,6 +180,9 @@ class RunSource(Protocol):
     def open(self, table: TableName) -> AbstractContextManager[OpenTable]:
         """A table that there is, open within the block."""
 
+    def damages(self) -> list[str]:
+        """What is wrong with what it left, in a line each; all of it is read."""
+
 
 class RunFolder:
     """The folder that a run was written to.
@@ -251,6 +254,10 @@ class RunFolder:
 
     def damages(self) -> list[str]:
         """What is wrong with the run's files, in a line each; all of them are read."""
+        try:
+            self.summary()
+        except ValueError as error:
+            return [str(error)]
         found = []
         for name in self._digests or ():
             try:
@@ -291,6 +298,9 @@ class RunInMemory:
     @contextmanager
     def open(self, table: TableName) -> Iterator[OpenTable]:
         yield TableInMemory(self.tables[table])
+
+    def damages(self) -> list[str]:
+        return []
 
 
 class _TableFile:

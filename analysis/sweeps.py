@@ -242,12 +242,9 @@ def open_sweep(path: str | Path) -> Sweep:
 
 
 def _damages(entry: SweepEntry) -> list[str]:
-    """What is wrong with the files of a run; nothing in memory."""
-    if entry.source is not None:
-        return []
+    """What is wrong with a run, in a line each."""
     try:
-        _open_entry(entry)
-        return RunFolder(entry.path).damages()
+        return _open_entry(entry).source.damages()
     except ValueError as error:
         return [str(error)]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from analysis.sources import read_json
+from analysis.sources import RunFolder, read_json
 from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import MANIFEST, begun, ended, read_summary
@@ -70,6 +70,8 @@ def _id(out: Path) -> str | None:
         told = read_summary(out)
     except UserError:
         return None
+    if RunFolder(out).damages():
+        return None
     return None if told["ended"] == BY_EVENTS else told.get("run_id")
 
 
@@ -95,14 +97,21 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit:
     if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):
         return "nothing"
     if told.get("run_id") == wanted.id:
-        return "complete"
+        return _whole(out)
     by = told.get("versions", {}).get("netsim")
     if by != version():
         raise ChangedError(f"{out}: was simulated by netsim {by}, this is {version()}; name another folder, or give --overwrite")
     noted = told.get("own_code", [])
     _refuse_code(out, latest(noted), wanted.code, allow_changed_code)
     # What is left are files that the scenario names; a run that is of two versions of the code has no identity.
-    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else "complete"
+    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else _whole(out)
+
+
+def _whole(out: Path) -> Found:
+    damages = RunFolder(out).damages()
+    if damages:
+        raise UserError("\n".join(damages))
+    return "complete"
 
 
 class ChangedError(UserError):

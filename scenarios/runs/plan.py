@@ -183,13 +183,31 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
         if full_label in labels:
             both = f"{labels[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
-        changes = changes | {key: value for key, value, _ in setting}
+        lost = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
+        if lost:
+            why = "which sweep.grid varies as well; leave it out of one of them"
+            raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {why}")
+        changes = _kinds_first(changes | {key: value for key, value, _ in setting})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
         if shared:
             raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
         named[full_name] = (full_label, changes)
         labels[full_label] = full_name
     return named
+
+
+def _kinds_first(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes of a variant in order, but each `x.kind` before other keys of x, so that it drops none of these."""
+    ordered: list[str] = []
+    for key in changes:
+        above, _, last = key.rpartition(".")
+        place = len(ordered)
+        for i in reversed(range(len(ordered) if last == "kind" and above else 0)):
+            if key.startswith(f"{ordered[i]}."):
+                break  # a table that holds it
+            place = i if ordered[i].startswith(f"{above}.") else place
+        ordered.insert(place, key)
+    return {key: changes[key] for key in ordered}
 
 
 def _short(keys: list[str]) -> dict[str, str]:
@@ -227,6 +245,8 @@ def with_variants(tables: Mapping[str, Any], names: Collection[str] | None, sour
     offered = [variant.name for variant in parse(tables, source).sweep.variants]
     if not offered:
         raise UserError(f"variants {', '.join(names)}: {source} has no sweep.variants to choose from; leave them out")
+    if not names:
+        raise UserError(f"variants: names none; name some of sweep.variants of {source} ({', '.join(offered)}), or leave it out")
     for name in names:
         if name not in offered:
             raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, offered)}")

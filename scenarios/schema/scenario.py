@@ -106,7 +106,8 @@ class Variant(Section):
     label: str = ""
     """What tables and figures call it; absent: its name."""
     set: dict[str, Any] = {}
-    """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x."""
+    """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x, but for
+    those that are set beside it or vary in the grid."""
 
 
 class Until(Section):

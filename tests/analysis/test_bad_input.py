@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.cli.main import main
-from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
+from tests.helpers.result_folders import ROUNDS, edit_summary, write_run, write_sweep
 from tests.helpers.small_scenario import Shell
 
 
@@ -51,12 +51,6 @@ def half_a_table(path: Path) -> list[str]:
     return [str(run)]
 
 
-def a_run_of_a_sweep_is_gone(path: Path) -> list[str]:
-    made = sweep(path / "sweep")
-    (made / "b" / "seed-2" / "rounds.parquet").unlink()
-    return [str(made)]
-
-
 def a_list_without_runs(path: Path) -> list[str]:
     made = sweep(path / "sweep")
     (made / "sweep.json").write_text(json.dumps({"format": 1, "name": "study"}))
@@ -86,7 +80,6 @@ CASES: dict[Callable[[Path], list[str]], str] = {
     no_summary: "summary.json is missing",
     half_a_summary: "not JSON",
     half_a_table: "rounds.parquet",
-    a_run_of_a_sweep_is_gone: "seed-2",
     a_list_without_runs: "sweep.json",
     a_metric_that_is_none: "did you mean 'final_accuracy'",
     a_key_that_is_not_varied: "make a grid",
@@ -118,6 +111,30 @@ def test_one_message_and_exit_code_2(
     assert len(said.err.strip().splitlines()) == 1
     assert "Traceback" not in said.err
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+@pytest.mark.parametrize("file", ["summary.json", "rounds.parquet", "rounds.parquet is gone"])
+def test_a_damaged_run_of_a_sweep_is_left_out_with_a_warning(
+    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = sweep(tmp_path / "sweep")
+    run = made / "b" / "seed-2"
+    edit_summary(run, files={"rounds.parquet": ""})
+    name, _, gone = file.partition(" ")
+    if gone:
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes((run / name).read_bytes()[:-3])
+    for options, code in ([], 0), (["--strict"], 2):
+        monkeypatch.setattr(sys, "argv", ["netsim", command, str(made), *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr().err
+        assert ended.value.code == code, said
+        assert said.count("warning") == 2 - len(options)
+        assert f"warning: {run}" in said
+        assert "1 of 4 planned runs are not complete: b, seed 2" in said
 
 
 def test_runs_of_different_worlds_are_not_compared(

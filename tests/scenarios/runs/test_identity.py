@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from analysis import open_sweep
 from scenarios.runs.folders import write_json
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.identity import run_id, study_digest
@@ -91,3 +92,19 @@ def test_a_damaged_run_does_not_end_a_sweep(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         sweep(more, out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert len(made(out)) == 5
+
+
+def test_a_run_of_which_a_table_is_damaged_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
+    file = out / "random" / "seed-1" / "clients.parquet"
+    file.write_bytes(file.read_bytes()[:-1])
+    more = plan(with_grid(small_tables(), {}, [1, 2, 3]), "small")
+    with pytest.raises(UserError, match=r"clients.parquet: is damaged .*--overwrite\n1 run failed; the others are complete"):
+        sweep(more, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds", "clients"])
+    assert [(label, seed) for label, seed in open_sweep(out).missing] == [("random", 1)]
+    assert len(open_sweep(out)) == 5
+    # Nor is it taken for that of a variant of another name.
+    renamed = plan(small_tables("sweep.variants=[{name='other',set={'policy.kind'='random'}}]"), "small")
+    sweep(renamed, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["clients"])
+    assert [run.source.damages() for run in open_sweep(out)] == [[], []]

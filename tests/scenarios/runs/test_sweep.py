@@ -91,6 +91,27 @@ def test_variants_are_named_on_the_command_line(shell):
         assert contents(shell.out) == before
 
 
+def test_a_new_kind_drops_nothing_that_a_variant_or_the_grid_sets_beside_it():
+    alphas, kinds = {"policy.alpha": [1.0, 2.0]}, {"policy.kind": ["pause", "sa-pause"]}
+    for grid in (alphas | kinds, kinds | alphas):
+        found = planned("sweep.variants=[]", grid=grid, seeds=[1])
+        told = {(p.scenario.policy.kind, p.scenario.policy.alpha) for p in found.runs}
+        assert told == {(kind, alpha) for kind in kinds["policy.kind"] for alpha in alphas["policy.alpha"]}
+    within = "sweep.variants=[{name='a',set={'policy.alpha'=3.0,rounds=2,'policy.kind'='sa-pause'}}]"
+    (first,) = planned(within, seeds=[1]).runs
+    assert (first.scenario.policy.kind, first.scenario.policy.alpha) == ("sa-pause", 3.0)
+    with pytest.raises(UserError, match=r"policy.alpha = 1.0: unknown key"):
+        planned("sweep.variants=[]", grid={"policy.alpha": [1.0], "policy.kind": ["random"]})
+
+
+@pytest.mark.parametrize("key", ["policy.kind", "policy"])
+def test_a_variant_may_not_set_what_the_grid_varies(key):
+    grid = {key: ["random"] if key == "policy.kind" else [{"kind": "random"}]}
+    told = r"sweep.variants: 'random' sets policy.kind, which sweep.grid varies as well; leave it out of one of them"
+    with pytest.raises(UserError, match=told):
+        planned(grid=grid)
+
+
 def test_a_grid_alone_makes_the_variants():
     found = planned("sweep.variants=[]", grid={"policy.kind": ["pause", "random"], "server.per_round": [1]}, seeds=[1])
     assert paths(found) == ["kind=pause+per_round=1/seed-1", "kind=random+per_round=1/seed-1"]
