@@ -196,7 +196,8 @@ def paired_differences(
 
     `table` has columns variant, seed and `metric`, a row a run. Runs share their random numbers at a seed, so the differences
     scatter less than the runs. Seeds where either figure does not exist give no difference; how many there are is reported.
-    With a `horizon`, which all runs reach, the metric is a time, and differences are of min(time, horizon).
+    With a `horizon`, which all runs reach, the metric is a time, and differences are of min(time, horizon); where neither variant
+    reached the target by then at any seed the difference is 0 and has no interval, as of `restricted_mean`.
     ValueError: unknown baseline or metric.
     """
     if metric not in table.columns:
@@ -219,18 +220,16 @@ def paired_differences(
     values[np.isinf(values)] = math.nan
     base = variants.index(baseline)
     both = run & run[:, [base]]
-    return [
-        PairedDifference(
-            variant=name,
-            metric=metric,
-            difference=mean_interval(values[both[:, one], one] - values[both[:, one], base], confidence),
-            seeds=int(both[:, one].sum()),
-            reached=int(reached[both[:, one], one].sum()),
-            baseline_reached=int(reached[both[:, one], base].sum()),
-        )
-        for one, name in enumerate(variants)
-        if one != base
-    ]
+
+    def to_baseline(one: int) -> PairedDifference:
+        seeds = both[:, one]
+        interval = mean_interval(values[seeds, one] - values[seeds, base], confidence)
+        count, base_count = int(reached[seeds, one].sum()), int(reached[seeds, base].sum())
+        if horizon is not None and count == base_count == 0:
+            interval = Interval(interval.mean, math.nan, interval.count)
+        return PairedDifference(variants[one], metric, interval, int(seeds.sum()), count, base_count)
+
+    return [to_baseline(one) for one in range(len(variants)) if one != base]
 
 
 def mean_curve(

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.inference import simultaneous_interval
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Block, Bullets, Picture, Section, Table, Text
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.parameters import metrics_shown
-from analysis.report.sureness import paired
-from analysis.report.tables import MISSING, format_interval, format_percent, heading
+from analysis.report.sureness import comparable, simultaneous_difference
+from analysis.report.tables import MISSING, difference_cell, format_interval, format_percent, heading
 from analysis.studies.cells import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.studies.parameters import Settings, check_key, settings_of, with_unit
 from analysis.sweeps import Sweep
@@ -97,14 +96,17 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
     rows = []
     for cell in study.cells:
         cells = [f"{value:g}" for value in cell.at]
+        by_variant = {row.variant: row for row in cell.comparison.differences}
         for index in others:
-            variant = cell.variants[index]
-            if variant is None:
+            row = by_variant.get(cell.variants[index] or "")
+            if row is None:
                 cells.append(MISSING)
                 continue
-            differences = paired(cell.comparison, variant, name)
-            interval = simultaneous_interval(differences, together, study.confidence)
-            shown = bool(np.isfinite(interval.half_width)) and (interval.low > 0.0 or interval.high < 0.0)
+            interval = simultaneous_difference(cell.comparison, row, name, together=together)
+            if np.isnan(interval.half_width) or not comparable(row, name):
+                cells.append(difference_cell(row, name))
+                continue
+            shown = interval.low > 0.0 or interval.high < 0.0
             cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if shown else ""))
         rows.append(cells)
     level = format_percent(study.confidence)

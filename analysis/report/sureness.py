@@ -11,7 +11,7 @@ from analysis.inference import Bounds, bootstrap_interval, simultaneous, simulta
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Table
 from analysis.report.comparison import Comparison, DifferenceRow
-from analysis.report.tables import MISSING, baseline_label, format_interval, format_number, format_percent, heading
+from analysis.report.tables import MISSING, baseline_label, difference_cell, format_number, format_percent, heading
 from analysis.statistics import FloatArray, Interval
 from analysis.studies.parameters import values_of
 
@@ -45,9 +45,16 @@ def paired(comparison: Comparison, variant: str, name: str) -> FloatArray:
     return np.asarray(differences[~np.isnan(differences)], np.float64)
 
 
-def simultaneous_difference(comparison: Comparison, row: DifferenceRow, name: str) -> Interval:
-    """The interval of a difference that holds together with those of all other variants, by this metric."""
-    return simultaneous_interval(paired(comparison, row.variant, name), len(comparison.differences), comparison.confidence)
+def simultaneous_difference(comparison: Comparison, row: DifferenceRow, name: str, *, together: int | None = None) -> Interval:
+    """The interval of a difference that holds together with those of all other variants, by this metric, or of so many.
+
+    It has none where the difference by itself has none.
+    """
+    alone = row[name].difference
+    if math.isnan(alone.half_width):
+        return alone
+    count = len(comparison.differences) if together is None else together
+    return simultaneous_interval(paired(comparison, row.variant, name), count, comparison.confidence)
 
 
 def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
@@ -62,7 +69,7 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
         return None
     if len(names) * len(comparison.differences) > MOST_ROWS:
         names = [name for name in names if name in margins]
-    rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if _comparable(row, name)]
+    rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if comparable(row, name)]
     if not rows:
         return None
     level = format_percent(comparison.confidence)
@@ -81,7 +88,8 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
     return Table("intervals", caption, (header, rows), note=note, words=(0, 1, 7))
 
 
-def _comparable(row: DifferenceRow, name: str) -> bool:
+def comparable(row: DifferenceRow, name: str) -> bool:
+    """Whether a difference says anything: regrets to different oracles have none."""
     return name != "aoi_regret" or row.same_oracle
 
 
@@ -89,7 +97,7 @@ def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping
     scale, difference = metric(name).scale, row[name].difference
     bounds = bootstrap_interval(paired(comparison, row.variant, name), comparison.confidence)
     together = simultaneous_difference(comparison, row, name)
-    cells = [heading(comparison, name), row.label, format_interval(difference, scale=scale, signed=True)]
+    cells = [heading(comparison, name), row.label, difference_cell(row, name)]
     cells += [_ends(one, scale) for one in (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))]
     if not margins:
         return cells

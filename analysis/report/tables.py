@@ -68,7 +68,7 @@ def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = Non
     """The paired differences as text; `metrics` None: those that `Comparison.shown` names."""
     shown = comparison.shown() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name).replace("accuracy (%)", "accuracy (points)") for name in shown)]
-    return header, [[row.label, *(_difference_cell(row, name) for name in shown)] for row in comparison.differences]
+    return header, [[row.label, *(difference_cell(row, name) for name in shown)] for row in comparison.differences]
 
 
 def heading(comparison: Comparison, name: str) -> str:
@@ -89,7 +89,8 @@ def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
     return f"{text} ({row.oracle})" if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle else text
 
 
-def _difference_cell(row: DifferenceRow, name: str) -> str:
+def difference_cell(row: DifferenceRow, name: str) -> str:
+    """A difference to the baseline as text, or why there is none."""
     if name == "aoi_regret" and not row.same_oracle:
         return "another oracle"
     if name in TARGETS and row[name].reached == row[name].baseline_reached == 0:

@@ -1,8 +1,8 @@
 """How long the consensus phase of clients takes, how far they agree, and what it costs (footnote 4 of Tong et al. 2024).
 
 Of a sweep over servers of kind "fl-da", such as `bp_ucb_timing`: every variant's times, agreement and regret. Where it varies the
-message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with theirs at equal latency and seed, the
-ratios are named up to which the assumption of zero message time holds, and they are drawn.
+message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with theirs of the same task, latency and
+seed, the ratios are named up to which the assumption of zero message time holds, and they are drawn.
 
 The assumption is taken to hold at a latency if it costs neither time nor regret: the upper end of the 95 % interval of the share
 of a slot spent in the consensus phase is below 5 %, and the paired 95 % interval of the difference in regret lies within a margin
@@ -36,6 +36,8 @@ MOST_CONSENSUS = 0.05
 """The share of a slot that the consensus phase may take."""
 MARGIN = 0.005
 """The regret a slot that may be lost, or gained, and still counts as none: half a point of the average opinion."""
+_NO_TASK = ("seed", "name", "description", "output", "sweep", "slots", "peers", "belief", "gossip")
+"""Tables of a scenario in which runs may differ whose regrets are compared: how clients come to decide, and when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +140,21 @@ def timing_study(sweep: Sweep) -> list[Point]:
     """A point a variant, in the order of the sweep; ValueError where a run is not one of clients that decide among themselves."""
     timings: dict[str, dict[int, Timing]] = {}
     zero: dict[str, bool] = {}
+    tasks: dict[str, str] = {}
     for run in sweep:
         timings.setdefault(run.variant, {})[run.seed] = run_timing(run)
         zero[run.variant] = run.scenario["slots"]["start"] == "zero"
-    reference = {(t.latency_s, seed): t.regret for name in timings if zero[name] for seed, t in timings[name].items()}
+        tasks[run.variant] = repr({name: table for name, table in run.scenario.items() if name not in _NO_TASK})
+    reference: dict[tuple[str, float, int], list[float]] = {}
+    for name in (name for name in timings if zero[name]):
+        for seed, t in timings[name].items():
+            reference.setdefault((tasks[name], t.latency_s, seed), []).append(t.regret)
     points = []
     for name, by_seed in timings.items():
         runs = list(by_seed.values())
-        pairs = [(t.regret, reference.get((t.latency_s, seed), math.nan)) for seed, t in by_seed.items()]
+        # Of several in zero time none is the one to compare with.
+        found = [[t.regret] if zero[name] else reference.get((tasks[name], t.latency_s, seed), []) for seed, t in by_seed.items()]
+        pairs = [(t.regret, theirs[0] if len(theirs) == 1 else math.nan) for t, theirs in zip(runs, found, strict=True)]
         averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
         points.append(
             Point(

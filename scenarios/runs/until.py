@@ -26,6 +26,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
     `runs`: those planned so far, in the order of seeds within a variant; `places`: the folders of the complete ones, by path.
     """
     from analysis.metrics.facts import Settings
+    from analysis.metrics.registry import metric
     from analysis.results import Run
     from analysis.sequential import always_valid_interval, paired_difference
 
@@ -39,7 +40,8 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
         pairs = [(Run(at[variant, seed]), Run(at[rule.against, seed])) for seed in seeds]
         values = [paired_difference(mine, theirs, rule.metric, settings) for mine, theirs in pairs]
         interval = always_valid_interval(values, rule.confidence)
-        known = math.isfinite(interval.half_width)
+        # Where neither has reached the target in any pair, that all differences are 0 says little of the next one.
+        known = math.isfinite(interval.half_width) and (metric(rule.metric).cost is None or any(values))
         found.append(
             {
                 "variant": variant,

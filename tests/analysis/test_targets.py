@@ -17,6 +17,7 @@ from analysis.gathered import gather
 from analysis.groups import group_runs
 from analysis.report.comparison import compare, write_comparison
 from analysis.report.report import write_report
+from analysis.report.sureness import sureness_table
 from analysis.report.tables import common_words, comparison_cells, cut_short, difference_cells
 from analysis.results import open_run
 from analysis.statistics import mean_interval, paired_differences, restricted_mean
@@ -123,7 +124,15 @@ def test_runs_that_never_got_there_count_with_the_horizon(study: Sweep) -> None:
     assert (header[1], rows[0][1]) == ("seconds to 70 %", "not by 6 s")
     assert rows[1][1] == "3.7 ± 5.2 (2 of 3)"
     assert difference_cells(found)[1][0][1] == "-2.3 ± 5.2"
-    assert difference_cells(compare(study, target_accuracy=0.99))[1][0][1] == "neither"
+    never = compare(study, target_accuracy=0.99, metrics=["target_s"])
+    assert difference_cells(never)[1][0][1] == "neither"
+    # That both always missed it shows no equivalence: there is no interval.
+    (row,) = never.differences
+    assert (row["target_s"].difference.mean, row["target_s"].difference.count) == (0.0, 3)
+    assert math.isnan(row["target_s"].difference.half_width)
+    table = sureness_table(never, {"target_s": 1.0})
+    assert table is not None
+    assert table.cells[1][0][2:] == ["neither", "—", "—", "—", "1.00", "open"]
 
 
 def test_a_horizon_may_be_given_up_to_the_end_of_the_shortest_run(study: Sweep) -> None:

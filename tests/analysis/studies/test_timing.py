@@ -164,6 +164,20 @@ def test_a_comparison_tells_of_agreement(
     assert "(1/s)" not in printed
 
 
+def test_regret_is_compared_with_that_of_the_same_task_in_zero_time(tmp_path: Path) -> None:
+    tables = read_file("bp_ucb_timing")
+    few = [variant for variant in tables["sweep"]["variants"] if variant["name"] in ("zero", "deadline-5")]
+    grid = {"server.per_round": [3, 5], "peers.delay.mean_excess_s": [0.05]}
+    planned = plan({**tables, "rounds": 3, "sweep": {"seeds": [1, 2], "variants": few, "grid": grid}}, "timing")
+    made = open_sweep(sweep(planned, tmp_path / "sweep", machines=Machines(jobs=1)))
+    points = dict(zip(made.variants, timing_study(made), strict=True))
+    for several in (3, 5):
+        zero, late = (f"{name}+per_round={several}+mean_excess_s=0.05" for name in ("zero", "deadline-5"))
+        expected = [run_timing(made.run(late, seed)).regret - run_timing(made.run(zero, seed)).regret for seed in (1, 2)]
+        assert points[zero].regret_difference.mean == 0.0
+        assert points[late].regret_difference.mean == pytest.approx(sum(expected) / 2)
+
+
 def test_without_zero_time_there_is_no_answer(study: Sweep) -> None:
     alone = [point for point in timing_study(study) if not point.zero_time]
     assert timing_figure(alone) is None

@@ -15,9 +15,10 @@ from analysis.sequential import always_valid_interval, paired_difference
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.plan import plan
 from scenarios.runs.sweep import sweep
-from scenarios.runs.until import seeds_to_add
+from scenarios.runs.until import differences, seeds_to_add
 from scenarios.schema.errors import UserError
 from tests.helpers.commands import tables
+from tests.helpers.result_folders import ROUNDS, write_run
 from tests.helpers.small_scenario import small_tables
 
 RULE = {"metric": "mean_round_s", "half_width": 0.06, "at_most": 60}
@@ -49,6 +50,19 @@ def test_seeds_are_added_until_the_interval_is_small_enough(tmp_path: Path) -> N
     interval = always_valid_interval(values)
     assert (entry["difference"], entry["half_width"], entry["count"]) == (interval.mean, interval.half_width, found["seeds"])
     assert entry["half_width"] <= 0.06
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_targets_that_nobody_reaches_are_never_known_well_enough(reached: bool, tmp_path: Path) -> None:
+    found = wanted("sweep.target_accuracy=0.7", "sweep.seeds=[1,2,3,4,5,6]", metric="target_s", half_width=10.0)
+    planned = plan(found, "small")
+    never = {**ROUNDS, "accuracy": [0.2, None, 0.6, 0.4, 0.5]}
+    once = {**ROUNDS, "accuracy": [0.2, None, 0.8, 0.4, 0.5]} if reached else never  # at 6 s of 15
+    places = {p.path: write_run(tmp_path / p.path, once if p.path == "random/seed-6" else never) for p in planned.runs}
+    (entry,) = differences(planned, planned.runs, places)
+    assert entry["count"] == 6
+    assert (entry["half_width"] is None) is not reached
+    assert seeds_to_add(planned, 6, [entry]) == (0 if reached else 6)
 
 
 def test_workers_and_interruptions_do_not_change_where_it_stops(tmp_path: Path) -> None:
