@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.lines import abscissa, round_columns
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.style import ShownFigure, drawable, headline, new_figure
 from analysis.groups import Groups
 from analysis.results import Run
 from analysis.statistics import FloatArray
@@ -73,6 +73,8 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     with look.applied():
         size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
+        # Of the width, a panel has its share less what stands beside the panels.
+        letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, last)) in zip(panels, maps.items(), strict=False):
             image = axes.imshow(
                 _coarse(age).T,
@@ -84,7 +86,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
                 extent=(0.0, last, -0.5, age.shape[1] - 0.5),
                 interpolation="nearest",
             )
-            axes.set_title(label, fontsize="medium", loc="left")
+            axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
             axes.xaxis.set_major_locator(MaxNLocator(nbins=5))

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thinned
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import AXIS, FAINT, INK, ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import AXIS, FAINT, INK, LETTERS, ShownFigure, drawable, headline, line_style, new_figure, row_in
 from analysis.groups import Bound, Groups
 from analysis.report.detections import Cause, DetectionScore, run_detections
 from analysis.results import Run
@@ -153,7 +153,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
     along = abscissa(groups, over)
     edges = {label: round_edges(groups[label][0], along) for label in shown}
     with look.applied():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + 0.42 * len(shown)), look=look)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_in(shown, 0.42) * len(shown)), look=look)
         for place, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
@@ -164,7 +164,8 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
                 at = told[[found == cause for found in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
-        axes.set_yticks(range(len(shown)), [f"{label}\n{_counts(scores[label])}" for label in shown], fontsize="small")
+        names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
+        axes.set_yticks(range(len(shown)), names, fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)
         along.label(axes)
         axes.set_xlim(0.0, max(float(edge[-1]) for edge in edges.values()))

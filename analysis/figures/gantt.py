@@ -70,12 +70,13 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         legend.append((Line2D([], [], color=INK, linewidth=1.4), "close of the round"))
         axes.set_yticks(range(order.size), [f"{int(client)}" for client in columns["client"][order]], fontsize="small")
         axes.set(xlabel="time since the clients were selected (s)", ylabel="client")
-        axes.set_xlim(left=0.0)
+        # Marks at the last end are whole.
+        axes.set_xlim(0.0, 1.02 * (max(last_s, close) - begin))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")
         left_out = len(outcomes) - order.size
-        note = f"{run.label}, seed {run.seed}" + ("; the round of median length" if round is None else "")
+        note = f"seed {run.seed}, {run.label}" + ("; the round of median length" if round is None else "")
         note += f"; {left_out} attempts that ended before these are left out" if left_out else ""
         headline(figure, f"Round {chosen:,}, client by client", note, legend, look=look)
     return figure

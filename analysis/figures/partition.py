@@ -32,5 +32,5 @@ def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
         figure.colorbar(image, ax=axes, label="training samples", pad=0.015)
         sizes = counts.sum(0)
         spread = f"{sizes.min():,.0f} to {sizes.max():,.0f} samples a client"
-        headline(figure, "Who holds which training samples", f"{run.label}, seed {run.seed}; {spread}", [], look=look)
+        headline(figure, "Who holds which training samples", f"seed {run.seed}, {run.label}; {spread}", [], look=look)
     return figure

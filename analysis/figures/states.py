@@ -53,7 +53,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
         label = "true mean of the state" if true else "share of transmissions that found it Good"
         figure.colorbar(image, ax=axes, label=label, pad=0.015)
         changes = run_detections(run).changes or ()
-        note = f"{run.label}, seed {run.seed}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
+        note = f"seed {run.seed}, {run.label}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
         headline(figure, "States of the sub-channels", note, legend, look=look)
         figure.described = (
             f"A map of {means.shape[0]} sub-channels over {number.size:,} rounds, with {len(changes)} true changes and "

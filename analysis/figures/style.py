@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from io import BytesIO, StringIO
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from matplotlib import mathtext
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -58,12 +61,38 @@ RC: Any = {
 }
 _USUAL_LEGEND_IN = 0.9
 """Height of a title with two rows of a legend."""
+LETTERS = 28
+"""Of what is called beside an axis, in one row: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
     "pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
 }
 """What Matplotlib would write into a file of itself and of the time, by format."""
+
+
+def drawable(text: str, letters: int | None = None) -> str:
+    """`text` as Matplotlib can draw it: between dollars mathematics where it is any, else the dollars themselves.
+
+    `letters`: of more it goes on in a further row.
+    """
+    rows = text if letters is None else fill(text, letters)
+    return "\n".join(map(_drawable_row, rows.split("\n")))
+
+
+@cache
+def _drawable_row(text: str) -> str:
+    if is_math_text(text):
+        try:
+            mathtext.MathTextParser("path").parse(text)
+        except ValueError:
+            return text.replace("$", r"\$")
+    return text
+
+
+def row_in(labels: Iterable[str], least: float) -> float:
+    """Inches from one label beside an axis to the next, such that none of `labels` runs into another; `least` or more."""
+    return max(least, *(0.06 + 0.17 * (1 + drawable(label, LETTERS).count("\n")) for label in labels))
 
 
 def surface_style(index: int) -> dict[str, Any]:
@@ -121,9 +150,11 @@ def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[A
     The note also names lines that are drawn over one another. Call it last: it reads what was drawn.
     """
     figure.heading = title
-    shown = title if look.title is None else look.title
+    shown = drawable(title if look.title is None else look.title)
     figure.described = described(figure, lines)
-    handles, labels = [line for line, _ in lines], [label for _, label in lines]
+    # Letters are somewhat more than half as wide as they are high; beside them stands the handle.
+    letters = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
+    handles, labels = [line for line, _ in lines], [drawable(label, letters) for _, label in lines]
     if handles or shown:
         _legend(figure, handles, labels, shown, look)
     if look.width_in is not None:
@@ -166,7 +197,7 @@ def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
     if look.notes and figure.note:
         # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.
         letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
-        text = fill(figure.note, max(20, letters))
+        text = drawable(figure.note, max(20, letters))
         if look.height_in is None:
             more = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
             figure.set_figheight(figure.get_figheight() + max(0, more) * look.points(1.0) / 72.0)

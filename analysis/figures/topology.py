@@ -70,7 +70,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         ring = Line2D([], [], marker="o", ls="none", mfc="white", mec=INK, mew=2.0, ms=8.0)
         lines = [(ring, "takes part"), (Line2D([], [], color=AXIS, lw=0.8), "neighbours")]
         left_out = len(links) - MOST_LINKS
-        note = f"{run.label}, seed {run.seed}; {beliefs.shape[1]:,} clients, {len(links):,} links"
+        note = f"seed {run.seed}, {run.label}; {beliefs.shape[1]:,} clients, {len(links):,} links"
         note += f"; the first {MOST_LINKS:,} links are drawn" if left_out > 0 else ""
         headline(figure, "Beliefs on the graph of the clients", note, lines, look=look)
         told = [

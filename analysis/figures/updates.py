@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from analysis.figures.by_client import client_lines
 from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thinned, time_axis
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import AXIS, ShownFigure, headline, line_style, new_figure, surface_style
+from analysis.figures.style import AXIS, LETTERS, ShownFigure, drawable, headline, line_style, new_figure, row_in, surface_style
 from analysis.groups import Groups
 from analysis.metrics.facts import Facts
 from analysis.results import OUTCOMES, Run
@@ -70,7 +70,7 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
     seeds = max(len(runs) for runs in groups.values())
     note = f"shares of attempts begun{f', mean over {seeds} seeds' if seeds > 1 else ''}"
     with look.applied():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + 0.36 * len(shares)), look=look)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(shares, 0.36) * len(shares)), look=look)
         legend = _stacked(axes, {label: share.tolist() for label, share in shares.items()}, names)
         axes.set(xlabel="share of attempts", xlim=(0.0, 1.0))
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
@@ -94,7 +94,7 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         return None
     names = list(_PHASE_NAMES.values())
     with look.applied():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + 0.36 * len(found)), look=look)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(found, 0.36) * len(found)), look=look)
         legend = _stacked(axes, found, names)
         axes.set(xlabel="mean of a client's round (s)")
         axes.set_xlim(left=0.0)
@@ -121,7 +121,7 @@ def _stacked(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequence[st
         left += width
         if width.any():
             legend.append((Patch(**style), name))
-    axes.set_yticks(range(len(bars)), list(bars))
+    axes.set_yticks(range(len(bars)), [drawable(label, LETTERS) for label in bars])
     axes.invert_yaxis()
     axes.grid(visible=False)
     return legend

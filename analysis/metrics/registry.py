@@ -166,8 +166,8 @@ _LISTED = (
     ),
     Metric(
         "max_leak", "largest leak", "ε", "lower",
-        "What all updates of one client together give away, in units of ε, for the client that gave away most; the guarantee "
-        "says what this protects. Unprotected: updates were sent as they are.",
+        "What all updates of one client together give away up to the close of the last round, in units of ε, for the client "
+        "that gave away most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
         measures.max_leak, "learning", tells=_limited,
     ),
     Metric(

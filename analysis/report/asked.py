@@ -95,6 +95,10 @@ def _server(server: Mapping[str, Any]) -> str:
     }
     if server.get("pacing") == "latency":
         words["buffer"] = "models paced by latency"
+    if server.get("per_round") == 1:
+        words["per_round"] = "one client a round"
+    if server.get("buffer") == 1:
+        words["buffer"] = "a model of every update"
     told = [text.format(server[key]) for key, text in words.items() if isinstance(server.get(key), int | float)]
     return ", ".join([str(server.get("kind", "")), *told]) if server else ""
 

@@ -120,9 +120,9 @@ def _findings(comparison: Comparison) -> list[str]:
             if not math.isfinite(interval.half_width):
                 continue
             if interval.low > 0.0 or interval.high < 0.0:
-                sides["more" if interval.low > 0.0 else "less"].append(f"{row.label} ({cells[column]})")
+                sides["more" if interval.low > 0.0 else "less"].append(f"{_named(row.label)} ({cells[column]})")
             else:
-                sides["no difference shown"].append(row.label)
+                sides["no difference shown"].append(_named(row.label))
         if not sides["more"] and not sides["less"]:
             without += [header[column]] if sides["no difference shown"] else []
             continue
@@ -131,6 +131,11 @@ def _findings(comparison: Comparison) -> list[str]:
     if without:
         sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
     return sentences
+
+
+def _named(label: str) -> str:
+    """A variant in a list of several: in quotes where its own comma would make two of it."""
+    return f'"{label}"' if "," in label else label
 
 
 def _first(names: Sequence[str], most: int) -> str:

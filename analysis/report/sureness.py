@@ -16,7 +16,7 @@ from analysis.statistics import FloatArray, Interval
 from analysis.studies.parameters import values_of
 
 MOST_ROWS = 150
-"""A longer table is left out unless margins were asked for: nobody reads it."""
+"""Of a longer table the first metrics are left, one at least, and those that margins were asked for: nobody reads more."""
 
 
 def margins_of(texts: Sequence[str]) -> dict[str, float]:
@@ -67,8 +67,10 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
     names += [name for name in margins if name not in names and name in comparison.metrics]
     if not comparison.differences or max((row.seeds for row in comparison.rows), default=0) < 2:
         return None
-    if len(names) * len(comparison.differences) > MOST_ROWS:
-        names = [name for name in names if name in margins]
+    there = len(names)
+    if there * len(comparison.differences) > MOST_ROWS:
+        most = max(1, MOST_ROWS // len(comparison.differences))
+        names = [name for place, name in enumerate(names) if place < most or name in margins]
     rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if comparable(row, name)]
     if not rows:
         return None
@@ -76,10 +78,14 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
     several = len(comparison.differences)
     together = f"{level} together: intervals of all {several} variants hold together by this metric, each at "
     together += f"{format_percent(round(simultaneous(comparison.confidence, several), 6))} (Bonferroni)."
+    if several == 1:
+        together = f"{level} together: as Student's, since one variant is compared."
     note = (
         f"{level} t: Student's interval of the paired differences. Bootstrap: studentised (Efron and Tibshirani 1993), of five "
         f"seeds or more. {together}"
     )
+    if len(names) < there:
+        note += f" Of {there} metrics {len(names)} are here; the others: --metric NAME."
     if margins:
         note += " Equivalent: the t interval lies within the margin (two one-sided tests); different: outside of it; else open."
     header = ["metric", "variant", "difference", f"{level} t", f"{level} bootstrap", f"{level} together"]

@@ -61,29 +61,39 @@ class Looks:
 
     def refuse_unused(self, remedy: str, *, formats: bool = False) -> None:
         """Raise UserError where an option is given that only figures use, and none is drawn; `formats`: some are named, too."""
-        hints = get_type_hints(type(self), include_extras=True)
         drawn = [field for field in fields(self) if field.name not in _OF_TABLES]
         given = [field.name for field in drawn if getattr(self, field.name) != field.default]
-        # In an annotation typer keeps the name of an option as its default.
-        named = [hints[name].__metadata__[0].default.strip(" /") for name in given] + (["--figures"] if formats else [])
+        named = [self._option(name) for name in given] + (["--figures"] if formats else [])
         if named:
             raise UserError(f"{', '.join(named)}: no figure is drawn; {remedy}")
+
+    def _option(self, field: str) -> str:
+        """What a field is called on the command line: in an annotation typer keeps the name of an option as its default."""
+        option: str = get_type_hints(type(self), include_extras=True)[field].__metadata__[0].default
+        return option.strip(" /")
 
     def look(self) -> Look:
         """What analysis calls it; raises UserError for a size that is none, and for what this machine cannot draw."""
         from analysis.figures.settings import Look
 
-        given: dict[str, Any] = {"font": self.font, "font_size": self.font_size}
-        given = {name: value for name, value in given.items() if value is not None}
+        options: dict[str, dict[str, Any]] = {}
+        if self.font is not None:
+            options[self._option("font")] = {"font": self.font}
+        if self.font_size is not None:
+            options[self._option("font_size")] = {"font_size": self.font_size}
         if self.figure_size is not None:
             match = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", self.figure_size)
             if match is None:
                 raise UserError(f"{self.figure_size!r}: the size of figures must be width x height in inches, such as 3.5x2.6")
-            given |= {"width_in": float(match[1]), "height_in": float(match[2])}
-        try:
-            return Look(title=self.title, notes=self.note, **given)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+            size = {"width_in": float(match[1]), "height_in": float(match[2])}
+            options[f"{self._option('figure_size')} {self.figure_size}"] = size
+        for option, values in options.items():
+            try:
+                Look(**values)
+            except ValueError as error:
+                raise UserError(f"{option}: {error}") from error
+        given = {name: value for values in options.values() for name, value in values.items()}
+        return Look(title=self.title, notes=self.note, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

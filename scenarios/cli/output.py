@@ -188,6 +188,8 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
     from analysis.report.tables import terminal_table
 
     table = sureness_table(comparison, margins_of(equivalent))
+    if equivalent and table is None:
+        complain("warning: --equivalent: no verdict; that takes two variants, and two seeds or more")
     if table is not None:
         out_console.print(terminal_table(table.caption, table.note, table.cells))
 

@@ -112,6 +112,14 @@ def open_run(out: Path, files: Iterable[str]) -> Marker:
     return marker
 
 
+def not_a_run(folder: Path) -> UserError:
+    """What is wrong with a folder that should be a run's, and which one to name."""
+    remedy = "name one that netsim run has left" if folder.is_dir() else "there is no such folder"
+    if (folder / MANIFEST).is_file():
+        remedy = f"this is a sweep: name one of its runs, as {folder}/VARIANT/seed-SEED"
+    return UserError(f"{folder}: is not the folder of a run; {remedy}")
+
+
 def begun_run(out: Path) -> Marker:
     """The marker of a run that is to go on in `out`; raises UserError where it has none or its files are not plain files."""
     marker = Marker.read(out)

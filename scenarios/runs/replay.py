@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from analysis.sources import RunFolder
 from netsim.simulation import Simulation
-from scenarios.runs.folders import SCENARIO, begun, ended, read_summary
+from scenarios.runs.folders import SCENARIO, begun, ended, not_a_run, read_summary
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
@@ -26,7 +26,7 @@ WHAT_IFS = "what_ifs.parquet"
 def finished(folder: Path) -> Scenario:
     """The scenario of the run in `folder`; raises UserError where there is none that came to its end."""
     if not folder.is_dir() or begun(folder) is None:
-        raise UserError(f"{folder}: is not the folder of a run")
+        raise not_a_run(folder)
     if ended(folder) in (None, INTERRUPTED):
         raise UserError(f"{folder}: the run has not come to its end; netsim resume {folder} goes on with it")
     damages = RunFolder(folder).damages()

@@ -26,7 +26,7 @@ from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.collector import long_lived
 from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
-from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, open_run, write_json
+from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
 from scenarios.runs.given_tables import NAMES, given_tables
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
@@ -137,7 +137,7 @@ def go_on(
     """
     folder = Path(out)
     if not folder.is_dir():
-        raise UserError(f"{folder}: is not the folder of a run")
+        raise not_a_run(folder)
     with stop_requests() as stop, (wall or WallLimit()).over(stop), locked(folder):
         scenario, state = unfinished(folder)
         if script:

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, begun_run, ended, read_summary
+from scenarios.runs.folders import SCENARIO, begun_run, ended, not_a_run, read_summary
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -38,7 +38,7 @@ def unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
     if how not in (None, INTERRUPTED):
         raise UserError(f"{out}: the run has come to its end ({how}); there is nothing to go on with")
     if not (out / SCENARIO).is_file():
-        raise UserError(f"{out}: is not the folder of a run")
+        raise not_a_run(out)
     listed = begun_run(out).files
     if not checkpoint.exists(out) and (how is None or checkpoint.FILE not in listed):
         return load(str(out / SCENARIO)), None

@@ -169,4 +169,10 @@ def test_only_a_finished_run_is_reproduced(tmp_path: Path, monkeypatch: Any, cap
     run(small(), tmp_path / "cut", after_round=cut)
     assert netsim(monkeypatch, "replay", tmp_path / "cut") == 2
     assert "has not come to its end; netsim resume" in capsys.readouterr().err.replace("\n", " ")
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "sweep.json").write_text("{}", encoding="utf-8")
+    for command in ("replay", "resume"):
+        assert netsim(monkeypatch, command, tmp_path / "several") == 2
+        told = capsys.readouterr().err
+        assert "several: is not the folder of a run; this is a sweep: name one of its runs" in "".join(told.splitlines())
     assert netsim(monkeypatch, "replay", tmp_path) == 2

@@ -119,6 +119,8 @@ def test_a_round_client_by_client(tmp_path: Path) -> None:
     bars = {(round(bar.get_y() + 0.36), bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()}
     # Client 1: 0.5 s down, 1.5 s of training, 1 s up; client 2: 1, 14, 10 s. The round began at 5 s.
     assert bars == {(0, 0.0, 0.5), (0, 0.5, 1.5), (0, 2.0, 1.0), (1, 0.0, 1.0), (1, 1.0, 14.0), (1, 15.0, 10.0)}
+    # The mark at the last end, 25 s, is whole.
+    assert axes.get_xlim() == pytest.approx((0.0, 1.02 * 25.0))
     close = next(line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2)
     assert close.get_xdata()[0] == 4.0
     told = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -191,6 +193,31 @@ def test_of_many_variants_some_are_drawn_and_that_is_said(tmp_path: Path) -> Non
     drawn = [text.get_text() for text in figure.legends[0].get_texts()]
     assert (len(drawn), drawn[0], drawn[-1]) == (MOST_VARIANTS, "v0", "v14")
     assert "12 of 15 variants" in texts(figure)
+
+
+def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
+    names = ["$\\bad{$", "cost $5 and \\frac $6", r"$\beta = 2$", "b"]
+    names.append("an Update of a Client with a Name of more than sixty Letters, äöü")
+    names.append(names[-1].upper())
+    groups = {name: [run_of(tmp_path / f"{n}", BOUNDS, clients=PARTS)] for n, name in enumerate(names)}
+    for figure in (latency_figure(groups), ages_figure(groups), phases_figure(groups), gantt_figure(groups)):
+        assert figure is not None
+        image_of(figure, "png")
+    legend = [text.get_text() for text in latency_figure(groups).legends[0].get_texts()]  # type: ignore[union-attr]
+    assert legend[0] == "\\$\\bad{\\$"
+    assert legend[2] == names[2]
+    # No name beside a bar, and none above a panel, runs into another.
+    bars, panels = phases_figure(groups), ages_figure(groups)
+    assert bars is not None and panels is not None  # noqa: PT018
+    for figure, texts in (
+        (bars, bars.axes[0].get_yticklabels()),
+        (panels, [axes._left_title for axes in panels.axes if axes.get_title(loc="left")]),  # type: ignore[attr-defined]
+    ):
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in texts]
+        assert len(boxes) == len(names)
+        assert not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
+        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
 
 
 def test_a_look_is_what_it_says(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from analysis.inference import bootstrap_interval, simultaneous_interval
 from analysis.report.comparison import compare
 from analysis.report.questions import Questions
 from analysis.report.report import write_report
-from analysis.report.sureness import margins_of, sureness_table
+from analysis.report.sureness import MOST_ROWS, margins_of, sureness_table
 from analysis.sweeps import Sweep, open_sweep
 from tests.helpers.result_folders import write_sweep
 
@@ -55,6 +55,41 @@ def test_what_is_said_in_words_is_decided_together(sweep: Sweep, tmp_path: Path)
     assert "- updates a second (1/s): more: far (+0.525 ± 0.080); no difference shown: near." in text
     assert "Intervals of the differences to base" in text
     assert "--equivalent updates_per_s=0.05" in text
+
+
+def test_of_many_variants_the_first_metrics_are_left_and_that_is_said(tmp_path: Path) -> None:
+    runs = {f"v{n:02}": {seed: rounds(1.0 + 0.1 * n + 0.01 * seed) for seed in (1, 2)} for n in range(81)}
+    comparison = compare(open_sweep(write_sweep(tmp_path / "many", runs, baseline="v00")))
+    shown = [name for name in comparison.shown() if name != "simulated_s"]
+    kept = MOST_ROWS // 80
+    assert len(shown) > kept
+    table = sureness_table(comparison)
+    assert table is not None
+    assert len(table.cells[1]) == kept * 80
+    assert f"Of {len(shown)} metrics {kept} are here" in table.note
+    last = sureness_table(comparison, {shown[-1]: 0.1})
+    assert last is not None
+    assert len(last.cells[1]) == (kept + 1) * 80
+    assert "all 80 variants hold together" in table.note
+
+
+def test_with_one_variant_to_compare_no_interval_holds_for_several(tmp_path: Path) -> None:
+    runs = {name: {seed: rounds(rate + 0.01 * seed) for seed in (1, 2, 3)} for name, rate in (("a", 1.0), ("b", 2.0))}
+    table = sureness_table(compare(open_sweep(write_sweep(tmp_path / "two", runs, baseline="a"))))
+    assert table is not None
+    assert all(row[3] == row[5] for row in table.cells[1])
+    assert "together: as Student's, since one variant is compared" in table.note
+
+
+def test_labels_with_commas_are_told_apart_in_sentences(tmp_path: Path) -> None:
+    signs = {"a": 0, "b": 1, "c": -1}
+    runs = {name: {seed: rounds(1.0 + 0.1 * seed * sign) for seed in (1, 2, 3)} for name, sign in signs.items()}
+    runs["d"] = {seed: rounds(3.0 + 0.001 * seed) for seed in (1, 2, 3)}
+    labels = {"b": "all, with privacy", "d": "fast, far"}
+    sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="a", **labels))
+    text = write_report(sweep.path, tmp_path / "r.md", questions=Questions(metrics=["updates_per_s"])).read_text()
+    assert 'more: "fast, far" (+2.00' in text
+    assert 'no difference shown: "all, with privacy", c.' in text
 
 
 def test_margins_are_in_the_unit_that_tables_show() -> None:

@@ -74,7 +74,10 @@ def test_a_comparison_draws_its_figures_as_it_is_told(shell: Shell) -> None:
     assert "--font: no figure is drawn" in shell("breakpoints", shell.out, "--font", "DejaVu Serif")[2]
     code, _, error = shell("compare", shell.out, "--out", shell.folder / "none", "--font-size", "1")
     assert code == 2
-    assert "font_size = 1.0: must be from 3 to 40" in error
+    assert error.startswith("--font-size: font_size = 1.0: must be from 3 to 40")
+    for command, option in (("compare", "--size"), ("reproduce", "--figure-size")):
+        code, _, error = shell(command, shell.out, "--out", shell.folder / "none", option, "0x3")
+        assert (code, error.strip()) == (2, f"{option} 0x3: width_in = 0.0: must be from 1 to 40")
     assert not (shell.folder / "none").exists()
 
 
