@@ -31,6 +31,9 @@ from models.policies.protocols import (
     check_share,
 )
 
+_THROUGHOUT = 1.0 - 1e-9
+"""Shares of an interval are differences of times, which rounding takes off 1."""
+
 
 class Refl(AsksNobody):
     """Selects those who will soon be away; who has not answered the request is not selected, unless nobody has."""
@@ -51,8 +54,8 @@ class Refl(AsksNobody):
         priority: Annotated[
             bool,
             Doc(
-                "As the authors' code does: only who is present throughout the next mu seconds and away throughout the mu after "
-                "them comes first, the others at random."
+                "As the authors' code does: only who is present throughout the next mu seconds, and not throughout the mu after "
+                "them, comes first, the others at random."
             ),
         ] = False,
         adaptive: Annotated[
@@ -110,7 +113,7 @@ class Refl(AsksNobody):
         later = self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s)
         if not self._priority:
             return later
-        leaves: BoolArray = (self._presence.forecast(now_s, now_s + mean_s) == 1.0) & (later == 0.0)
+        leaves: BoolArray = (self._presence.forecast(now_s, now_s + mean_s) >= _THROUGHOUT) & (later < _THROUGHOUT)
         return np.where(leaves, 0.0, 1.0)
 
     def observe(self, outcome: Outcome) -> None:

@@ -115,9 +115,26 @@ def test_who_will_be_away_comes_first() -> None:
     for seed in range(3000):
         counts[policy.select(view(1, np.ones(3), everyone, seed))] += 1
     assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(3000 * 2 / 9))
-    # As the code does: there now, and away after it.
-    coded = Refl(clients=3, per_round=1, presence=Forecast([0.0, 0.0, 0.3], [0.5, 1.0, 1.0]), round_s=10.0, priority=True)
+    # As the code does: there throughout the next slot, and not throughout the one after it.
+    coded = Refl(clients=3, per_round=1, presence=Forecast([0.0, 0.3, 1.0], [0.5, 1.0, 1.0]), round_s=10.0, priority=True)
     assert {int(coded.select(view(1, np.ones(3), everyone, seed))[0]) for seed in range(30)} == {1}
+
+
+def test_who_leaves_by_a_trace_that_repeats_has_priority(tmp_path: Path) -> None:
+    # Client 0 leaves in the slot after the next, client 1 in the next, client 2 stays. By rounding they are there for all but
+    # 1e-14 of the next slot.
+    period_s, hour_s, slot_s = 47208.59, 1567.84, 35.63
+    ends = [hour_s + slots * slot_s for slots in (1.5, 0.5, 3.0)]
+    lines = [f"{client},66.25,702.12\n{client},{hour_s - 1},{end}" for client, end in enumerate(ends)]
+    path = tmp_path / "trace.csv"
+    path.write_text("\n".join(["client,start_s,end_s", *lines]))
+    presence = Trace(clients=3, path=str(path), repeat_s=period_s)
+    now_s = 5 * period_s + hour_s
+    presence.advance(now_s, Streams(1)["presence"])
+    assert presence.forecast(now_s, now_s + slot_s)[0] < 1.0
+    policy = Refl(clients=3, per_round=1, presence=presence, round_s=slot_s, priority=True)
+    everyone = answers(np.arange(3))
+    assert {int(policy.select(view(1, np.ones(3), everyone, seed, now_s))[0]) for seed in range(30)} == {0}
 
 
 class InOrder:
