@@ -39,6 +39,11 @@ def _row(one: Answered) -> list[str]:
     return [one.label, f"{one.changes:,}", *told, jamming, *recovery]
 
 
+def recovery_is_known(row: list[str]) -> bool:
+    """Whether a row of the table says how long recovery took."""
+    return row[-1] != MISSING
+
+
 def breakpoint_sections(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> list[Section]:
     """The section, or none where no run went through a change."""
     table = breakpoint_table(groups, window=window, unit=unit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from scenarios.cli.drawing import Formats, Looks, drawing, formats_of
-from scenarios.cli.output import out_console
+from scenarios.cli.output import complain, opened_sweep, out_console
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,19 +34,21 @@ def breakpoints(
     """Say how soon changes were declared, and what was missed. And how long it took to recover."""
     from rich.table import Table
 
-    from analysis import group_runs, is_sweep, open_run, open_sweep
-    from analysis.breakpoints.sections import breakpoint_table
+    from analysis import group_runs, is_sweep, open_run
+    from analysis.breakpoints.sections import breakpoint_table, recovery_is_known
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:
         look = drawing.look()
         if out is None:
             drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
-        groups = group_runs(open_sweep(folder) if is_sweep(folder) else open_run(folder))
+        groups = group_runs(opened_sweep(folder) if is_sweep(folder) else open_run(folder))
         told = breakpoint_table(groups, window=window, unit=unit)
         if told is None:
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")
         header, rows = told.cells
+        if not any(map(recovery_is_known, rows)):
+            complain(f"warning: --window {window}: no change is followed by so many rounds; nothing can be said of recovery")
         table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
         # Numbers wrap where the terminal is narrow; of what variants are called no letter is lost.
         longest = max(len(word) for row in rows for word in row[0].split() or [""])

@@ -150,10 +150,16 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
         marks = [line for line in axes.lines if line.get_marker() == "|"]
         for step, mark in zip(steps, marks, strict=True):
             assert set(np.asarray(mark.get_ydata())) <= set(np.asarray(step.get_ydata()))
+    assert "no change is followed by so many rounds" in shell("breakpoints", tmp_path / "sweep", "--window", "99999")[2]
     look = ("--figures", "svg", "--size", "4x3", "--font-size", "8", "--out", tmp_path / "small")
     assert shell("breakpoints", tmp_path / "sweep", *look)[0] == 0
     assert 'width="288pt"' in (tmp_path / "small" / "course.svg").read_text(encoding="utf-8")
     assert shell("breakpoints", tmp_path / "sweep", "--size", "4")[0] == 2
+    # A run that is not whole is left out, and that is said, as by all commands.
+    next((tmp_path / "sweep").glob("*/seed-1/rounds.parquet")).unlink()
+    code, out, error = shell("breakpoints", tmp_path / "sweep", "--window", "20")
+    assert (code, "seed-1" in error) == (0, True)
+    assert "restricted means" in out
     assert "95 % intervals" in breakpoint_sections(groups)[0].blocks[0].note  # type: ignore[union-attr]
 
 
