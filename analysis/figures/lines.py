@@ -76,6 +76,12 @@ class Abscissa:
             time_axis(axes)
 
 
+def kinds_of_servers(groups: Groups) -> set[str]:
+    """The kinds of servers of the variants, as their first runs have them."""
+    firsts = [runs[0] for runs in groups.values() if runs]
+    return {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
+
+
 def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
     """Rounds where a round is the same for all variants; else seconds, the one clock that they share. `over` decides otherwise.
 
@@ -85,7 +91,7 @@ def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
     if over is not None:
         return Abscissa(over)
     firsts = [runs[0] for runs in groups.values() if runs]
-    kinds = {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
+    kinds = kinds_of_servers(groups)
     if len(kinds) > 1 or kinds & {"buffered", "compass", "safa", "semi-synchronous"}:
         return Abscissa("seconds")
     return Abscissa("seconds" if kinds == {"asynchronous"} and not _same_lengths(firsts) else "rounds")

@@ -16,6 +16,7 @@ from analysis.figures.channels import aoi_regret_figure, aoi_variance_figure, de
 from analysis.figures.course import latency_figure, leak_figure, loss_figure, regret_figure
 from analysis.figures.gantt import gantt_figure
 from analysis.figures.leaks import client_leaks_figure
+from analysis.figures.lines import kinds_of_servers
 from analysis.figures.partition import partition_figure
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat
 from analysis.figures.states import states_figure
@@ -43,6 +44,8 @@ __all__ = [
 
 _OF_VARIANTS = frozenset({"accuracy_bytes"})
 """Figures that say something new only where variants are compared."""
+_OF_ROUNDS = frozenset({"latency", "phases", "ages"})
+"""Figures that measure in rounds, or a round: what that is differs between kinds of servers."""
 
 
 Maker = Callable[[Groups, FigureSettings], ShownFigure | None]
@@ -197,6 +200,8 @@ def _draw(name: str, groups: Groups, its: FigureSettings) -> ShownFigure | None:
     drawn = _MAKERS[name][1](shown, its)
     if drawn is not None and len(shown) < len(groups):
         add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=its.look)
+    if drawn is not None and name in _OF_ROUNDS and len(kinds_of_servers(shown)) > 1:
+        add_note(drawn, "servers of different kinds: a round of one is not a round of another", look=its.look)
     return drawn
 
 

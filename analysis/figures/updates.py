@@ -168,8 +168,11 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
             for name in names
         ]
         at = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
+        means = np.array([value.mean for value in values])
         halves = np.nan_to_num([value.half_width for value in values])
-        axes.bar(at, [value.mean for value in values], width * 0.92, color=style["color"], yerr=halves, ecolor=AXIS, capsize=2.0)
+        # Nobody is selected less than never.
+        reach = (np.nan_to_num(np.minimum(halves, means)), halves)
+        axes.bar(at, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
     axes.set_xticks(range(len(names)), names, rotation=0 if len(names) < 4 else 30, ha="center" if len(names) < 4 else "right")
     axes.set(xlabel="group", ylabel="times, mean of a group's clients")
     axes.grid(visible=True, axis="y")

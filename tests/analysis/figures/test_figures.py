@@ -334,6 +334,24 @@ def test_panels_keep_their_height_below_many_rows_of_a_legend(tmp_path: Path) ->
     assert '"a variant with a name of many words, number 4" on 7 more' in fixed.note
 
 
+def test_no_bar_of_a_group_reaches_below_never(tmp_path: Path) -> None:
+    counted = [{"near": {"clients": 1, "selected": n, "delivered": 1}, "far": {"clients": 2, "selected": 3}} for n in (1, 8)]
+    runs = [run_of(tmp_path / f"{n}", BOUNDS, clients=PARTS, seed=n, groups=one) for n, one in enumerate(counted)]
+    figure = selections_figure({"a": runs})
+    assert figure is not None
+    (near, _) = next(bars for bars in figure.axes[0].containers if hasattr(bars, "errorbar")).errorbar.lines[2][0].get_segments()
+    assert near[0][1] == 0.0
+    assert near[1][1] > 4.5
+
+
+def test_rounds_of_several_kinds_of_servers_are_said_to_differ(tmp_path: Path) -> None:
+    one, two = (run_of(tmp_path / kind, BOUNDS, f'kind = "{kind}"', clients=PARTS) for kind in ("synchronous", "buffered"))
+    for name in ("latency", "phases", "ages"):
+        assert "a round of one is not a round of another" in draw([one, two], name).note
+        assert "a round of one" not in draw([one], name).note
+    assert "a round of one" not in draw([one, two], "delivered").note
+
+
 def test_no_interval_reaches_beyond_what_can_be(tmp_path: Path) -> None:
     # Three runs of 15 s: one gets to the target after 1 s, one after 6 s, one never. That is 7.3 s on average, with an interval
     # that would reach below 0 and beyond 15 s.
