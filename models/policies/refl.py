@@ -31,8 +31,8 @@ from models.policies.protocols import (
     check_share,
 )
 
-_THROUGHOUT = 1.0 - 1e-9
-"""Shares of an interval are differences of times, which rounding takes off 1."""
+_DIGITS = 9
+"""Decimals of a forecast that count: as differences of times, equal shares of an interval differ in their last digits."""
 
 
 class Refl(AsksNobody):
@@ -110,10 +110,11 @@ class Refl(AsksNobody):
     def _soon(self, now_s: float) -> FloatArray:
         """(K,) by what clients are ranked, the least first."""
         mean_s = self.mean_round_s
-        later = self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s)
+        later = np.round(self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s), _DIGITS)
         if not self._priority:
             return later
-        leaves: BoolArray = (self._presence.forecast(now_s, now_s + mean_s) >= _THROUGHOUT) & (later < _THROUGHOUT)
+        sooner = np.round(self._presence.forecast(now_s, now_s + mean_s), _DIGITS)
+        leaves: BoolArray = (sooner == 1.0) & (later < 1.0)
         return np.where(leaves, 0.0, 1.0)
 
     def observe(self, outcome: Outcome) -> None:

@@ -115,6 +115,9 @@ def test_who_will_be_away_comes_first() -> None:
     for seed in range(3000):
         counts[policy.select(view(1, np.ones(3), everyone, seed))] += 1
     assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(3000 * 2 / 9))
+    # So where shares that are the same differ in their last digits.
+    policy = Refl(clients=2, per_round=1, presence=Forecast([1.0, 1.0 - 1e-14]), round_s=10.0)
+    assert {int(policy.select(view(1, np.ones(2), answers(np.arange(2)), seed))[0]) for seed in range(30)} == {0, 1}
     # As the code does: there throughout the next slot, and not throughout the one after it.
     coded = Refl(clients=3, per_round=1, presence=Forecast([0.0, 0.3, 1.0], [0.5, 1.0, 1.0]), round_s=10.0, priority=True)
     assert {int(coded.select(view(1, np.ones(3), everyone, seed))[0]) for seed in range(30)} == {1}
