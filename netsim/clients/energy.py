@@ -87,7 +87,7 @@ class Energy:
         self.catch_up: Callable[[float], None] = lambda now_s: None
         """Lets whoever works them out tell all that has happened up to now."""
         self.aborted = 0
-        """Attempts that an empty battery aborted so far."""
+        """Attempts that an empty battery aborted so far; probes are none. Counted by whoever is told of their ends."""
         clients = len(powers.idle_w)
         self._here: BoolArray = self.presence.on.copy()
         self._base_w: FloatArray = np.zeros(clients)
@@ -234,12 +234,10 @@ class Energy:
         attempt.departure_s = min(attempt.away_s, batteries.empty_s.item(client))
 
     def runs_empty(self, attempt: Drawing, now: float) -> bool:
-        """Whether it is its battery that ends `attempt` now, and not its client's departure; it is counted if so."""
+        """Whether it is its battery that ends `attempt` now, and not its client's departure."""
         if self.batteries is None or now >= attempt.away_s:
             return False
-        empty = bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
-        self.aborted += empty
-        return empty
+        return bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
 
     def resume(self, attempt: Drawing) -> None:
         """An attempt was restored from a saved state."""

@@ -148,6 +148,8 @@ class UpdateLifecycle:
 
     def drop(self, update: Update) -> None:
         """What is still being made, of no attempt at present, is lost."""
+        if self._down.carries and update.client in self._down:
+            self._down.leave(update.client)
         update.phase, update.due_s = ENDED, _EVER
         if self._energy is not None:
             self._energy.change(update, IDLE, self.clock.now)
@@ -175,8 +177,10 @@ class UpdateLifecycle:
 
     def _due(self, update: Update) -> None:
         now = self.clock.now
-        if update.due_s != now:
-            return  # the call of a wait that ended, or of an attempt that was cut
+        # The call of a wait that ended, of a step that was timed again, or of an attempt that was cut: should another step end at
+        # that very time, it does so in the order of its own call.
+        if update.due_s != now or update.order != self.clock.calling:
+            return
         if now == update.departure_s:
             self._leave(update, now)
         elif update.phase == UPLOAD:

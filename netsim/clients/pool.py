@@ -310,6 +310,8 @@ class ClientPool(Tallies):
         self.busy[client] = False
         if update.phase == ENDED:
             del self.alive_now[client]
+        if update.cause == "battery" and self.energy is not None:
+            self.energy.aborted += 1
         if not update.censored:
             self.last_delivery[client] = update.round
             self.last_delivery_s[client] = update.outcome_s
@@ -359,10 +361,13 @@ class ClientPool(Tallies):
     def state_dict(self) -> State:
         """Presence, ages, counts and every update that is alive with what it does next."""
         updates = updates_state(self.alive.values())
+        precede = [update for update in self.alive.values() if not self.medium.access.precedes(update.order)]
         return {
             **self.tallies_state(),
             **{name: getattr(self.life, name) for name in ("uploads", "bytes_down", "bytes_up")},
             **updates,
+            "precede_access": len(precede),
+            "in_flight": list(self._in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
             "energy": None if self.energy is None else self.energy.state_dict(),
@@ -380,12 +385,18 @@ class ClientPool(Tallies):
         self.accountant.load_state_dict(state["accountant"])
         self.alive_now, self._in_flight = {}, {}
         self.life.sending = 0
-        for update in restored_updates(self.medium, state):
+        for place, update in enumerate(restored_updates(self.medium, state)):
+            if place == state["precede_access"]:
+                self.medium.access.arm()
             self.alive_now[update.client] = update
             self.life.resume(update)
             if not update.outcome:
                 self._in_flight[update.client] = update
                 self.busy[update.client] = True
                 self.life.sending += update.phase == UPLOAD
+        # In the order in which they were begun, in which those are gone through that something happens to in one instant.
+        self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
+        if len(self.alive_now) == state["precede_access"]:
+            self.medium.access.arm()
         under_way = [update for update in self.alive_now.values() if update.phase == UPLOAD]
         self.medium.access.resume(under_way, [self.alive_now[client] for client in state["queue"]])

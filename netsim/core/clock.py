@@ -40,6 +40,8 @@ class Clock(Environment):
         super().__init__(initial_time=start_s)
         self.event_limit: float = float("inf")
         """So many events may be scheduled since this object was made; the next one to happen raises EventLimitError instead."""
+        self.calling = -1
+        """The number of the call that is being made, or was last."""
 
     def start_at(self, time_s: float) -> None:
         """Set the clock of a run that goes on from a saved state; raises ValueError once anything is scheduled."""
@@ -82,7 +84,7 @@ class Clock(Environment):
         """What comes next: one call or one event."""
         queue: Any = self._queue
         if queue and len(queue[0]) == _CALL:
-            self._now, _, _, fn, payload = heappop(queue)
+            self._now, _, self.calling, fn, payload = heappop(queue)
             fn(payload)
         else:
             super().step()
@@ -109,7 +111,7 @@ class Clock(Environment):
                 raise EventLimitError
             if len(entry) == _CALL:
                 heappop(queue)
-                self._now = entry[0]
+                self._now, self.calling = entry[0], entry[2]
                 entry[3](entry[4])
             else:
                 event_step()

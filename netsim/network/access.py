@@ -56,6 +56,12 @@ class UplinkAccess(Protocol[SenderT]):
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Take the state at the close of `round`; who is under way or waits is told by `resume` afterwards."""
 
+    def precedes(self, number: int) -> bool:
+        """Whether what it will do next by itself comes before a call of the clock of this number, if both are of one instant."""
+
+    def arm(self) -> None:
+        """Put that on the clock again, once the state and the calls that precede it are there."""
+
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         """Who was under way and who waited as the state was saved."""
 
@@ -94,6 +100,13 @@ class OwnLinkAccess(Generic[SenderT]):
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         return None
+
+    def precedes(self, number: int) -> bool:
+        """It does nothing by itself."""
+        return False
+
+    def arm(self) -> None:
+        """It does nothing by itself."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         return None
@@ -201,6 +214,12 @@ class AssignedAccess(Generic[SenderT]):
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         self.spectrum.load_state_dict(state["spectrum"], round, time_s)
         self.jammers.load_state_dict(state["jammers"], round)
+
+    def precedes(self, number: int) -> bool:
+        return self.jammers.call < number
+
+    def arm(self) -> None:
+        self.jammers.arm()
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         self.spectrum.resume(under_way)

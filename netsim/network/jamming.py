@@ -226,6 +226,8 @@ class Jammers:
         self._spectrum = spectrum
         self._round = 0
         self._called_s = _NEVER
+        self._number = -1
+        """Of the last call of the clock."""
 
     def __bool__(self) -> bool:
         return bool(self.all)
@@ -240,11 +242,16 @@ class Jammers:
         """Sub-channels times dwells so far, of all of them."""
         return sum(jammer.spent for jammer in self.all)
 
+    @property
+    def call(self) -> int:
+        """The number of the call of the clock by which the next dwell begins that begins at a time; -1: there is none."""
+        return self._number if self._clock.now < self.next_s < _NEVER else -1
+
     def open_round(self, round: int) -> None:
         """Let those whose dwell begins with this round decide, after whoever's time has come."""
         self._round = round
         if round == 1:
-            self._arm()
+            self.arm()
         self.catch_up()
         for jammer in self.all:
             if jammer.next_round is not None and round >= jammer.next_round:
@@ -257,7 +264,7 @@ class Jammers:
             for jammer in self.all:
                 if jammer.next_s == self.next_s:
                     jammer.decide(self._round, self.next_s, self._spectrum, self.recorder)
-            self._arm()
+            self.arm()
 
     def named(self, name: str) -> Jammer:
         """The jammer of that name; raises ValueError where there is none."""
@@ -274,7 +281,7 @@ class Jammers:
         if not jammer.allowed:
             raise ParameterError("name", name, f"this jammer has spent its budget of {jammer.budget}; give it more")
         jammer.begin(self._round + 1, self._clock.now)
-        self._arm()
+        self.arm()
         if self._round:
             self.catch_up()
 
@@ -284,13 +291,14 @@ class Jammers:
         if jammer.rests:
             raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
         jammer.rest(self._clock.now, self._spectrum, self.recorder)
-        self._arm()
+        self.arm()
 
-    def _arm(self) -> None:
+    def arm(self) -> None:
+        """Put the next dwell that begins at a time on the clock."""
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)
         if self._clock.now < self.next_s < _NEVER and self._called_s != self.next_s:
             self._called_s = self.next_s
-            self._clock.call_at(self.next_s, self._rings)
+            self._number = self._clock.call_at(self.next_s, self._rings)
 
     def _rings(self, payload: None) -> None:
         self.catch_up()
@@ -305,11 +313,10 @@ class Jammers:
         return {jammer.name: jammer.state_dict() for jammer in self.all}
 
     def load_state_dict(self, state: State, round: int) -> None:
-        """Go on from a saved state; who is next is put on the clock again."""
+        """Go on from a saved state; who is next is put on the clock by `arm`, among the ends of what is under way."""
         self._round = round
         for jammer in self.all:
             jammer.load_state_dict(state[jammer.name], self._spectrum)
         # Those who jam one sub-channel together stand there in the order in which they began.
         for jam in sorted((jam for jammer in self.all for jam in jammer.jams), key=lambda jam: jam.order):
             self._spectrum.jams[jam.channel].append(jam)
-        self._arm()

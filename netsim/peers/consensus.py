@@ -254,17 +254,25 @@ class ConsensusPhase:
 
     def state_dict(self) -> State:
         """Between the consensus phases of two slots: the links, and the jammers on them."""
-        jammed = self.links.jammed
+        jammed, jammers = self.links.jammed, self.jammers
+        flying = self.links.flying.values()
         return {
             "links": self.links.state_dict(),
+            # Their ends and the next dwell may be of one instant.
+            "before_jammers": 0 if jammers is None else sum(message.order < jammers.call for message in flying),
             "jammed": None if jammed is None else jammed.state_dict(),
-            "jammers": None if self.jammers is None else self.jammers.state_dict(),
+            "jammers": None if jammers is None else jammers.state_dict(),
         }
 
     def load_state_dict(self, state: State, slot: int) -> None:
         """Take the state at the close of `slot`."""
         if self.links.jammed is not None:
             self.links.jammed.load_state_dict(state["jammed"])
-        self.links.load_state_dict(state["links"], slot, self.links.clock.now)
         if self.jammers is not None:
             self.jammers.load_state_dict(state["jammers"], slot)
+
+        def arm(place: int) -> None:
+            if self.jammers is not None and place == state["before_jammers"]:
+                self.jammers.arm()
+
+        self.links.load_state_dict(state["links"], slot, self.links.clock.now, arm)

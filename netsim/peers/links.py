@@ -150,7 +150,7 @@ class PeerLinks:
         if self.bytes_over is not None:
             self.bytes_over[edge] += size_bytes
         self.flying[message.number] = message
-        self.clock.call_at(due_s, self._arrive, message)
+        message.order = self.clock.call_at(due_s, self._arrive, message)
 
     # Lists for one message at a time; closed forms have no use for them.
 
@@ -217,7 +217,7 @@ class PeerLinks:
             number += 1
             if jammed is not None:
                 jammed.begin(message, self._link[edge])
-            call_at(due_s, arrive, message)
+            message.order = call_at(due_s, arrive, message)
         self.sent = number
         self.sent_bytes += size_bytes * len(edges)
         if self.bytes_over is not None:
@@ -300,14 +300,20 @@ class PeerLinks:
             "flying": [{name: getattr(m, name) for name in KEPT} | {"label": list(m.label)} for m in self.flying.values()],
         }
 
-    def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
-        """Go on from a saved state; what is in flight is put on the clock again."""
+    def load_state_dict(
+        self, state: State, slot: int, time_s: float, before: Callable[[int], None] = lambda place: None
+    ) -> None:
+        """Go on from a saved state; what is in flight is put on the clock again.
+
+        `before` is told the place of each message among them before that, and last of their number.
+        """
         self.sent, self.delivered, self.lost = state["sent"], state["delivered"], state["lost"]
         self.resent, self.sent_bytes = state["resent"], state["sent_bytes"]
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
         self.cuts.load_state_dict(state["cuts"])
         self.flying = {}
-        for saved in state["flying"]:
+        for place, saved in enumerate(state["flying"]):
+            before(place)
             message = Message.__new__(Message)
             message.handler = message.content = None
             for name in KEPT:
@@ -316,4 +322,5 @@ class PeerLinks:
             self.flying[message.number] = message
             if self.jammed is not None:
                 self.jammed.under_way[self._link[message.edge]].append(message)
-            self.clock.call_at(message.due_s, self._arrive, message)
+            message.order = self.clock.call_at(message.due_s, self._arrive, message)
+        before(len(state["flying"]))

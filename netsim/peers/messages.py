@@ -87,3 +87,5 @@ class Message:
     """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
     number: int
     jammed: bool | None = False
+    order: int = -1
+    """The number of its end among the calls of the clock."""

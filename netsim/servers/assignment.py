@@ -168,9 +168,10 @@ class ScheduledAssignment:
         self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))
 
     def state_dict(self) -> State:
-        """The scheduler's, and who has which place."""
-        return {"scheduler": self.scheduler.state_dict(), "places": dict(self._place_of)}
+        """The scheduler's, who has which place, and what it has not been told of yet."""
+        return {"scheduler": self.scheduler.state_dict(), "places": dict(self._place_of), "tried": list(self._tried)}
 
     def load_state_dict(self, state: State) -> None:
         self.scheduler.load_state_dict(state["scheduler"])
         self._place_of = dict(state["places"])
+        self._tried = [(place, channel, arrived) for place, channel, arrived in state["tried"]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -66,6 +66,14 @@ class Attempt(Protocol):
     def bytes_up(self) -> int: ...
 
 
+class Sent(NamedTuple):
+    """What instruments read of an attempt that has ended; `netsim.clients.update.Update` says what each attribute means."""
+
+    channel: int | None
+    jammed: bool | None
+    collided: bool | None
+
+
 @dataclass(slots=True)
 class ClosedRound:
     """A round that is over."""
@@ -79,8 +87,9 @@ class ClosedRound:
     """Of the delivered updates, as far as it is wanted."""
     version: int | None
     """The model's before they were folded into it; None: nothing is trained."""
-    ended: Sequence[Update]
-    """All attempts that ended since the last close, whichever round they began in; where an instrument looks at them."""
+    ended: Sequence[Update | Sent]
+    """All attempts that ended since the last close, whichever round they began in; where an instrument looks at them. Those that
+    ended before a state was saved that the run goes on from are told as `Sent`."""
 
     @property
     def clients(self) -> IntArray:
@@ -229,7 +238,7 @@ class RoundLoop:
         self.is_open = False
         """Whether a round is under way."""
         self.assignment: Assignment = assignment or NoAssignment()
-        self._ends: list[Update] = []
+        self._ends: list[Update | Sent] = []
         pool.channels_of = self.assignment.channels
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
@@ -310,6 +319,8 @@ class RoundLoop:
             "close": self.close.state_dict(),
             "learner": self.learner.state_dict(),
             "instruments": [instrument.state_dict() for instrument in self.instruments],
+            # Between two records others may end than those that a round waits for.
+            "ends": [{name: getattr(end, name) for name in Sent._fields} for end in self._ends],
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -324,3 +335,4 @@ class RoundLoop:
         self.learner.load_state_dict(state["learner"])
         for instrument, saved in zip(self.instruments, state["instruments"], strict=True):
             instrument.load_state_dict(saved)
+        self._ends[:] = [Sent(**end) for end in state["ends"]]

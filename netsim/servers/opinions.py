@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -105,21 +105,31 @@ class OpinionUplink:
         limit_s = float(ready_s.max()) + self._wait_s
         sending = Sending(
             resending=self._resending,
-            draws=lambda attempt: self._draw(slot * (self._resending.max_resends + 1) + attempt, now_s),
+            draws=lambda attempt: self._draw(slot, attempt, now_s),
             outages=self._outages,
             on_sending=self.on_sending,
         )
         if carrier.carries:
             time_s, arrived = one_by_one(sending, clock, carrier, ready_s, limit_s)
         else:
-            time_s, arrived = all_at_once(sending, lambda start_s: carrier.alone_s(slot, start_s, self._everyone), ready_s)
+            time_s, arrived = all_at_once(
+                sending, lambda start_s: carrier.alone_s(slot, start_s, self._everyone), ready_s, limit_s
+            )
         end_s = min(float(time_s.max()), limit_s)
         return end_s, arrived & (time_s <= end_s)
 
-    def _draw(self, address: int, now_s: float) -> tuple[FloatArray, BoolArray]:
+    def _draw(self, slot: int, attempt: int, now_s: float) -> tuple[FloatArray, BoolArray]:
+        # Every attempt has an address of its own; the laws are those of the slot.
+        address = slot * (self._resending.max_resends + 1) + attempt
+        return self._drawn(self._delay, slot, address, now_s), self._drawn(self._channel, slot, address, now_s)
+
+    def _drawn(self, source: Durations | Survivals, slot: int, address: int, now_s: float) -> Any:
+        """(K,) what `source` has for all clients at `address`, under the law in force in `slot`."""
         everyone = self._everyone
-        delays_s = np.array(self._delay.draw(address, now_s, everyone).values_at(now_s, len(everyone)))
-        return delays_s, np.array(self._channel.draw(address, now_s, everyone).values_at(now_s, len(everyone)))
+        value, _ = source.certain(slot, now_s)
+        if value is not None:
+            return np.full(len(everyone), value)
+        return np.array(source.evaluate(slot, now_s, everyone, source.uniforms(address, everyone))[0])
 
     def state_dict(self) -> State:
         """The state of the channel."""

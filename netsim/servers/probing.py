@@ -110,10 +110,14 @@ class TimedProbing(Probing):
     def __init__(
         self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True, losses: bool = True
     ) -> None:
-        evaluated = probes.evaluated
-        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=evaluated, losses=losses)
+        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=None, losses=losses)
         self.probes = probes
         self.reuse_model = reuse_model
+
+    def count(self, client: int) -> int | None:
+        # Of what is asked now: another question may be about other samples.
+        evaluated = self.probes.evaluated
+        return None if evaluated is None else int(evaluated[client])
 
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
@@ -122,14 +126,14 @@ class TimedProbing(Probing):
         self.asked += len(clients)
         asked = yield from self.probes.ask(number, clients, version, times, test)
         answered = np.array([not probe.censored for probe in asked], np.bool_)
-        self.evaluated = self.probes.evaluated
         losses, accuracy = self._told(number, clients, answered, test=test)
         self.answered += int(np.count_nonzero(answered))
         self._spent_s += self.clock.now - start_s
         self._record(_by_client(clients, losses, accuracy))
         elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
         if self.reuse_model:
-            self.holders = frozenset(clients[answered].tolist())
+            # Who has answered before in this round holds it, too.
+            self.holders |= frozenset(clients[answered].tolist())
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
     def _record(self, told: dict[int, tuple[float, float]]) -> None:

@@ -37,11 +37,12 @@ class Sending:
 
 
 def all_at_once(
-    sending: Sending, bytes_s: Callable[[FloatArray], FloatArray], ready_s: FloatArray
+    sending: Sending, bytes_s: Callable[[FloatArray], FloatArray], ready_s: FloatArray, limit_s: float
 ) -> tuple[FloatArray, BoolArray]:
     """When each client's last sending ends, and whether it arrives, (K,) both; the first sets out at `ready_s` (K,).
 
-    `bytes_s`: how long the bytes take that begin at times (K,).
+    `bytes_s`: how long the bytes take that begin at times (K,). What is under way at `limit_s` is cut off there: times after it
+    are those of sendings that nobody waits for.
     """
     time_s = np.array(ready_s)
     everyone = np.arange(len(time_s))
@@ -51,7 +52,8 @@ def all_at_once(
         start_s = time_s + (sending.resending.resend_after_s if attempt else 0.0)
         bytes_begin_s = start_s + delays_s
         time_s = np.where(waiting, bytes_begin_s + bytes_s(bytes_begin_s), time_s)
-        sending.on_sending(everyone[waiting], start_s[waiting], time_s[waiting])
+        begun = waiting & (start_s < limit_s)
+        sending.on_sending(everyone[begun], start_s[begun], np.minimum(time_s[begun], limit_s))
         if sending.outages is not None:
             arrives &= ~sending.outages.destroyed(start_s, time_s)
         waiting &= ~arrives

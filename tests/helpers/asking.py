@@ -25,6 +25,19 @@ class Asking(Script):
         return np.array(self._asked[view.round - 1], np.int64)
 
 
+class Again(Script):
+    """Asks as written out, all in the first round, one list after the other; selects as written out."""
+
+    probes = asks_again = True
+
+    def __init__(self, *, rounds: list[list[int]], asked: list[list[int]]) -> None:
+        super().__init__(rounds=rounds)
+        self._left = [np.array(clients, np.int64) for clients in asked]
+
+    def probe(self, view: RoundView) -> Any:
+        return self._left.pop(0) if self._left else np.zeros(0, np.int64)
+
+
 class Highest(Script):
     """Asks two at random and takes the one that told the higher loss."""
 

@@ -122,6 +122,11 @@ class _Selected:
         self._policy, self._selection = policy, selection
         self.asks_again = policy.asks_again
 
+    @property
+    def tests(self) -> bool:
+        """What the policy says of what it has just asked."""
+        return self._policy.tests
+
     def probe(self, view: RoundView) -> IntArray:
         """What the policy says."""
         asked: IntArray = np.asarray(self._policy.probe(view))

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 from models.laws.delays import ShiftedExponential
 from models.laws.jammers import File, Pulse, Random, Reactive, Sweep
+from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_oracle import AgeOracle
+from scenarios.build.simulation import build
+from scenarios.runs.reading import parse
 from tests.helpers.async_world import Shuffled, Table, world
+from tests.helpers.random_worlds import taken_up
 
 
 def view(dwell: int = 1, *, reach: Any = (0, 1, 2, 3), allowed: int = 4, seed: int = 0, **heard: Any) -> Any:
@@ -182,6 +186,63 @@ def test_a_jammer_that_is_started_on_a_saved_state_begins_with_the_next_round() 
         spent.access.jammers.start("j0")
 
 
+REACTIVE: dict[str, Any] = {"name": "reactive", "law": {"kind": "reactive", "memory": 0.5}, "at_once": 1, "dwell_s": 1.0}
+
+
+def resumed_after(rounds: list[int], tables: dict[str, Any]) -> None:
+    def make() -> tuple[Any, MemoryRecorder]:
+        simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+        simulation.record_to(records)
+        return simulation, records
+
+    for after in rounds:
+        taken_up(make, after)
+
+
+@pytest.mark.parametrize(("target", "dwell_s"), [("busy", 1.0), ("worked", 1.0), ("worked", 11.0)])
+def test_what_a_jammer_hears_at_an_instant_at_which_transmissions_end_is_the_same_after_a_resume(
+    target: str, dwell_s: float
+) -> None:
+    # All times are whole seconds: transmissions last into the next round, and end as dwells begin, some begun before the dwell
+    # that is over then, some in it.
+    law = REACTIVE["law"] | {"target": target}
+    tables = {
+        "name": "ties",
+        "rounds": 12,
+        "clients": {"count": 4},
+        "server": {"kind": "semi-synchronous", "per_round": 2, "round_s": 10.0},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "constant", "value_s": [5.0, 7.0, 1.0, 0.0]}},
+        "channels": {"count": 4, "delay": {"kind": "constant", "value_s": 6.0}},
+        "scheduler": {"kind": "round-robin"},
+        "jammers": [REACTIVE | {"law": law, "dwell_s": dwell_s}],
+    }
+    resumed_after([2, 4, 6, 8, 10], tables)
+
+
+def test_what_a_jammer_of_links_hears_at_an_instant_at_which_messages_end_is_the_same_after_a_resume() -> None:
+    # Messages of clients 0 and 2 last for 1.5 s, from slot into slot, and end as every third dwell begins.
+    tables = {
+        "name": "ties",
+        "rounds": 9,
+        "clients": {"count": 6},
+        "server": {"kind": "fl-da", "per_round": 2},
+        "policy": {"kind": "bp-index"},
+        "slots": {"rounds": 1, "start": "deadline", "deadline_s": 0.5},
+        "compute": {"delay": {"kind": "constant", "value_s": 0.5}},
+        "opinions": {"synthetic": {"worth": {"from": 0.2, "to": 0.9}}},
+        "peers": {
+            "topology": {"kind": "complete"},
+            "speed_km_per_s": 1e300,
+            "delay": {"kind": "constant", "value_s": [1.5, 0.25, 1.5, 0.5, 0.25, 0.5]},
+        },
+        "belief": {"exchanges": 1},
+        "gossip": {},
+        "jammers": [REACTIVE | {"at_once": 2, "dwell_s": 1.5}],
+    }
+    resumed_after([1, 2, 4, 7], tables)
+
+
 def test_the_oracle_meets_the_jamming_that_is_on_as_a_round_opens() -> None:
     def meter(streams: Any) -> AgeOracle:
         return AgeOracle(scheduler=Table([[0, 1]]), clients=2, channels=3, streams=streams)
@@ -230,7 +291,7 @@ def test_what_a_law_returns_is_checked(answer: Any) -> None:
 
 
 def test_laws_refuse_parameters_out_of_range(tmp_path: Path) -> None:
-    for build, name in (
+    for make, name in (
         (lambda: Sweep(width=0), "width"),
         (lambda: Sweep(step=0), "step"),
         (lambda: Pulse(on=0), "on"),
@@ -241,7 +302,7 @@ def test_laws_refuse_parameters_out_of_range(tmp_path: Path) -> None:
         (lambda: File(path=str(tmp_path / "none.txt")), "path"),
     ):
         with pytest.raises(ValueError, match=f"^{name} = "):
-            build()
+            make()
     for text, line in (("0\nx\n", "line 2"), ("0 0\n", "line 1"), ("-1\n", "line 1"), ("# nothing\n", "holds no plan")):
         path = tmp_path / "plan.txt"
         path.write_text(text)

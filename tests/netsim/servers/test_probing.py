@@ -68,6 +68,15 @@ def test_who_was_not_asked_is_sent_the_model() -> None:
     assert (update.selected_s, update.download_start_s, update.download_end_s, update.bytes_down) == (1.75, 1.75, 2.25, 1002)
 
 
+def test_who_answered_before_others_were_asked_holds_the_model() -> None:
+    # Client 0 answers at 1.75 s; then client 1 is asked, which answers at 3.75 s. All are selected; client 2 has no model.
+    tables = world([], [[0, 1, 2]]) | {"server": {"per_round": 3}}
+    tables["policy"] = {"kind": "tests.helpers.asking:Again", "rounds": [[0, 1, 2]], "asked": [[0], [1]]}
+    _, records = played(tables)
+    assert probes(records, "client", "outcome_s") == [(0, 1.75), (1, 3.75)]
+    assert {row.client: row.bytes_down for row in records.updates} == {0: 0, 1: 0, 2: 1002}
+
+
 def test_a_probe_that_is_late_and_one_that_comes_at_the_deadline() -> None:
     simulation, records = played(world([[0, 1, 2]], [[0]], probe={"deadline_s": 2.0}))
     # Client 2 evaluates from 0.25 s on and is told to stop; client 1 is in time.
@@ -322,6 +331,8 @@ def test_a_test_that_the_end_of_the_run_cuts_short_is_recorded_as_far_as_it_came
     assert {client: row.outcome for client, row in cut.items()} == {0: "delivered", 1: "in_flight", 2: "delivered"}
     assert [cut[client].accuracy for client in (0, 2)] == [expected[client] for client in (0, 2)]
     assert np.isnan(cut[1].accuracy)
+    # It is the first test of the run: what clients were asked before was about other samples.
+    assert {row.samples for row in cut.values()} == {6}
 
 
 def test_tests_of_the_model_go_on_from_a_saved_state() -> None:

@@ -97,6 +97,16 @@ def test_a_probe_draws_power_in_every_phase() -> None:
     assert (update.receive_j, update.compute_j, update.send_j) == (0.0, 15.0, 1.0)
 
 
+def test_a_probe_that_a_battery_aborts_is_no_attempt() -> None:
+    # Client 2 has 3 J: a quarter is drawn by the download, the rest lasts for 0.55 s of its evaluation.
+    battery = {"battery": {"capacity_j": [100.0, 100.0, 3.0], "threshold": 0.01}}
+    simulation, records = played(world([[0, 2]], [[0]], energy=ENERGY | battery))
+    assert probes(records, "client", "outcome", "cause") == [(2, "aborted", "battery"), (0, "delivered", None)]
+    assert [row.outcome for row in records.updates] == ["delivered"]
+    assert simulation.server.clients.energy.aborted == 0
+    assert simulation.server.clients.energy.batteries.ran_empty == 1
+
+
 @pytest.mark.parametrize("battery", [{}, {"battery": {"capacity_j": 40.0, "threshold": 0.2}}])
 @pytest.mark.parametrize("ending", [{}, {"time_limit_s": 11.0}])
 def test_the_books_of_a_run_on_disk_balance(battery: dict[str, Any], ending: dict[str, Any], tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.bandwidth_sharing import SharedMedium
-from netsim.network.carriers import Carrier, VaryingLinks
+from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
 from netsim.network.known_links import KnownLinks
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
+from netsim.network.resending import Resending
 from netsim.network.varying_medium import VaryingMedium
 from netsim.servers.close import WaitRule
 from netsim.servers.opinions import OpinionUplink
@@ -115,6 +116,40 @@ def test_a_bandwidth_that_never_comes_is_waited_for_no_longer_than_all_else() ->
     assert (end_s, arrived.tolist()) == (4.0, [True, False, True])
 
 
+def test_the_laws_are_those_of_the_slot_however_often_opinions_may_be_sent() -> None:
+    # From slot 5 on a sending takes 3 s in place of 1 s, and none gets through.
+    delays: list[Any] = [Constant(value_s=1.0), Constant(value_s=3.0)]
+    losses: list[Any] = [Bernoulli(success=1.0), Bernoulli(success=0.0)]
+    for resends in (0, 1, 3):
+        sender = OpinionUplink(
+            clients=2,
+            delay=Piecewise(laws=delays, starts=[5.0]),
+            channel=Piecewise(laws=losses, starts=[5.0]),
+            streams=Streams(1),
+            resending=Resending(max_resends=resends),
+        )
+        found = [sender.send(slot, np.full(2, 10.0), 10.0) for slot in (1, 4, 5)]
+        assert [end_s for end_s, _ in found] == [11.0, 11.0, 13.0 + 3.0 * resends]
+        assert [arrived.tolist() for _, arrived in found] == [[True] * 2, [True] * 2, [False] * 2]
+
+
+def test_what_is_under_way_when_the_server_stops_waiting_is_cut_off_and_nothing_is_sent_again() -> None:
+    # Each sending takes 1 s and is lost. The server waits up to 5.25 s: client 0 has begun its third sending by then.
+    told: list[Any] = []
+    sender = uplink(
+        lambda clock: NoCarrier(),
+        clients=2,
+        delay=Constant(value_s=1.0),
+        channel=Bernoulli(success=0.0),
+        max_resends=9,
+        wait_s=1.25,
+    )
+    sender.on_sending = lambda clients, start_s, end_s: told.extend(zip(clients, start_s, end_s, strict=True))
+    end_s, _ = sender.send(1, np.array([3.0, 4.0]), 3.0)
+    assert end_s == 5.25
+    assert sorted(told) == [(0, 3.0, 4.0), (0, 4.0, 5.0), (0, 5.0, 5.25), (1, 4.0, 5.0), (1, 5.0, 5.25)]
+
+
 def drawn_outages(clients: int) -> ClientOutages:
     when = DrawnInSeconds(presence=Markov(clients=1, mean_on_s=2.0, mean_off_s=0.5), draws=Streams(3)["outage.x"])
     return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.arange(0, clients, 2))])
@@ -128,7 +163,7 @@ def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
     steps: Any = Successive(
         laws=[ConstantBandwidth(bytes_per_s=rng.uniform(5, 40, clients)) for _ in range(3)], starts_s=[2.0, 9.0]
     )
-    found = []
+    found, seconds = [], []
     for made in (
         lambda clock: KnownLinks(clients=clients, law=Unchanging(steps), size_bytes=sizes),
         lambda clock: VaryingLinks(clock=clock, clients=clients, law=Unchanging(steps), size_bytes=sizes),
@@ -153,11 +188,20 @@ def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
         )
         slots = []
         now = 0.0
+        on_air = np.zeros(clients)
+
+        def sends(who: Any, start_s: Any, end_s: Any, on_air: Any = on_air) -> None:
+            on_air[who] += end_s - start_s
+
+        sender.on_sending = sends
         for slot in range(1, 6):
             ready = now + np.random.default_rng(slot).uniform(0, 1, clients)
             now, arrived = sender.send(slot, ready, now)
             slots.append((now, arrived.tolist()))
         found.append(slots)
+        seconds.append(on_air)
+    for on_air in seconds[1:]:
+        assert on_air == pytest.approx(seconds[0], rel=1e-9)
     for slots in found[1:]:
         assert [arrived for _, arrived in slots] == [arrived for _, arrived in found[0]]
         assert [now for now, _ in slots] == pytest.approx([now for now, _ in found[0]], rel=1e-9)

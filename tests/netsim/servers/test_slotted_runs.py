@@ -15,9 +15,12 @@ from models.policies.fixed_set import FixedSet
 from models.policies.random import Random
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
-from netsim.records.sinks import ParquetRecorder
+from netsim.records.sinks import MemoryRecorder, ParquetRecorder
 from netsim.records.wanted import WantedTables
 from netsim.servers.close import WaitRule
+from scenarios.build.simulation import build
+from scenarios.runs.reading import parse
+from tests.helpers.random_worlds import taken_up
 from tests.helpers.slot_world import K, M, Run, Spy, still
 
 JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
@@ -138,6 +141,39 @@ def test_a_run_that_goes_on_from_a_saved_state_is_the_same_run(kind: str) -> Non
     earlier = [row for row in whole.recorder.updates if row.outcome_s <= state["now_s"]]
     assert repr(second.recorder.updates) == repr(whole.recorder.updates[len(earlier) :])
     plain(state)
+
+
+@pytest.mark.parametrize("jammers", [[], [{"name": "one", "law": {"kind": "random"}, "at_once": 2, "dwell_s": 0.1}]])
+def test_what_ends_after_the_last_round_of_a_slot_is_learnt_from_though_the_run_is_resumed(jammers: list[Any]) -> None:
+    # Stragglers transmit while the model is tested: the scheduler and the count of jammed ones hear of it in the next slot.
+    tables: dict[str, Any] = {
+        "name": "stragglers",
+        "rounds": 12,
+        "seed": 8,
+        "clients": {"count": 8},
+        "server": {"kind": "fl-fa", "per_round": 3, "deadline_s": 0.7, "when_short": "proceed"},
+        "slots": {"rounds": 2},
+        "policy": {"kind": "random"},
+        "opinions": {"synthetic": {"worth": 0.6}, "test": {"kind": "constant", "value_s": 0.3}},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 0.3}},
+        "channels": {"count": 4, "states": {"kind": "stationary", "means": [0.9, 0.6, 0.5, 0.3]}},
+        "scheduler": {"kind": "glr-cucb"},
+        "jammers": jammers,
+    }
+
+    def make() -> tuple[Any, MemoryRecorder]:
+        simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+        simulation.record_to(records)
+        return simulation, records
+
+    pending = ended = 0
+    for after in (2, 4, 6, 8, 10):
+        _, state = taken_up(make, after)
+        loop = state["server"]["training"]
+        pending += len(loop["assignment"]["tried"])
+        ended += len(loop["ends"])
+    assert pending > 0
+    assert (ended > 0) == bool(jammers)
 
 
 def plain(value: Any) -> None:

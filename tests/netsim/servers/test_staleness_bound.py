@@ -13,7 +13,7 @@ from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from tests.helpers.random_worlds import taken_up
+from tests.helpers.random_worlds import copied, same, taken_up
 
 # Passes of 10 steps and 1 s at the fast clients; client 3 takes 10 s for each of its 4 passes.
 SMALL: dict[str, Any] = {
@@ -152,6 +152,34 @@ def test_with_notices_none_is_older_than_the_bound_and_what_was_aggregated_in_on
 def test_state_taken_out_in_mid_run_goes_on(after: int, urgent: bool) -> None:
     tables = override(ROUGH, {"server.urgent_notices": urgent, **({"server.notice_s": 0.7} if urgent else {})})
     taken_up(lambda: built(tables), after)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 10])
+def test_notices_of_one_instant_and_what_they_end_together_keep_their_order_after_a_resume(seed: int) -> None:
+    # Few different times: notices reach several clients at once, and training cut short ends at the same time as others', or as
+    # it was to end before.
+    rng = np.random.default_rng(seed)
+    tables = {
+        "name": "ties",
+        "seed": seed,
+        "rounds": 14,
+        "clients": {"count": 8, "data_sizes": 20.0},
+        "server": {"kind": "buffered", "concurrency": 6, "buffer": 1, "staleness_bound": 2, "urgent_notices": True},
+        "policy": {"kind": "random"},
+        "work": {"batch_size": 10, "epochs": 12},
+        "downlink": {"delay": {"kind": "constant", "value_s": rng.choice([0.5, 1.0, 2.0], 8).tolist()}},
+        "compute": {"seconds_per_sample": rng.choice([0.025, 0.05, 0.005], 8).tolist()},
+        "uplink": {"delay": {"kind": "constant", "value_s": 0.5}},
+    }
+    simulation, whole = built(tables)
+    simulation.run()
+    for after in range(1, 14):
+        first, before = built(tables)
+        first.run(until_round=after)
+        second, rest = built(tables)
+        second.load_state_dict(copied(first.state_dict()))
+        second.run()
+        assert same(before.updates + rest.updates, whole.updates), after
 
 
 def test_shorter_training_draws_less_energy() -> None:

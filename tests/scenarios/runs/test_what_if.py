@@ -17,11 +17,12 @@ from analysis.stragglers.closers import closers
 from analysis.stragglers.savings import client_table, savings
 from analysis.stragglers.sections import straggler_sections
 from analysis.stragglers.served import served
-from scenarios.runs.reading import parse
+from scenarios.runs.reading import override, parse
 from scenarios.runs.what_if.answers import Answer, every_client, what_if
 from scenarios.runs.what_if.branches import Closed
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.errors import UserError
+from tests.helpers.probe_world import ROUGH
 from tests.helpers.random_worlds import built, random_tables
 from tests.helpers.rough_scenarios import BUFFERED, COMPASS, NOBODY_SELECTS, other, rough
 from tests.helpers.small_scenario import Shell
@@ -225,12 +226,15 @@ def unchanged(place: Path, number: int) -> Answer:
     return answer
 
 
+TIFL = {"kind": "tifl", "timeout_s": 6.0, "tiers": 2, "probabilities": "adaptive", "interval": 2, "tested": 2}
 SERVERS: dict[str, dict[str, Any]] = {
     "rough": rough(),
     "buffered": BUFFERED,
     "semi": BUFFERED | {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}},
     "safa": NOBODY_SELECTS | {"server": {"kind": "safa", "per_round": 3, "deadline_s": 1.5, "lag_tolerance": 1}},
     "compass": COMPASS,
+    "probes": ROUGH,
+    "tests": override(ROUGH, {"policy": TIFL, "probe": {"deadline_s": 5.0}}),
     "ages": other("scheduler", "glr-cucb"),
     "slots": other("policy", "super-arm-ucb"),
     "peers": other("policy", "bp-index"),

@@ -146,6 +146,31 @@ def test_what_is_being_made_between_two_rounds_is_lost_with_its_client() -> None
     assert ends["taken away"] == [(1, "late"), (3, "late"), (4, "late"), (5, "delivered"), (6, "late")]
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("back", "again_s", "late"), [(3, 4.0, [1, 3, 4, 5]), (4, 6.0, [1, 4, 5, 6])])
+def test_a_model_on_its_way_between_two_rounds_is_lost_with_its_client(
+    back: int, again_s: float, late: list[int], shared: bool
+) -> None:
+    # As above, but that client 0 waits 5 s for the bytes of its model: it is sent all of them again as it comes back.
+    def script(world):
+        yield world.until_round(2)
+        away = world.take_away(0)
+        yield world.until_round(back)
+        away.bring_back()
+
+    slow = study(
+        "asynchronous",
+        rounds=6,
+        compute={"delay": {"kind": "constant", "value_s": 0.5}},
+        downlink={"bandwidth_bytes_per_s": 100.0} | ({"shared": {"bandwidth_bytes_per_s": 10_000.0}} if shared else {}),
+        payload={"down_bytes": [500, 1, 1, 1]},
+    )
+    rows = [row for row in recorded(slow, script).updates if row.client == 0]
+    assert [row.round for row in rows if row.outcome == "late"] == late
+    (whole,) = [row for row in rows if row.download_end_s == row.download_end_s]
+    assert (whole.download_start_s, whole.download_end_s) == (again_s, pytest.approx(again_s + 5.0))
+
+
 @pytest.mark.parametrize("server", SERVERS)
 def test_clients_that_are_away_draw_what_absent_ones_draw(server: str) -> None:
     # 2 W idle, 5 W at work, 0.5 W away; the sum over attempts and idleness is checked against an integral of power in every run.
