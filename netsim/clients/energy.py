@@ -128,6 +128,8 @@ class Energy:
             return there & batteries.ready
         charger, powers = self.charger.presence, self.powers
         gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & comes)
+        # Who is off draws nothing, and is ready at the threshold if the charge does not fall from there on.
+        gains |= batteries.dead & (batteries.charge_w > 0.0) & (batteries.charge_w >= powers.idle_w)
         return there & (batteries.ready | (gains & (charger.on | (charger.next_change_s < _EVER))))
 
     @property

@@ -121,6 +121,27 @@ def test_nobody_is_left_once_all_batteries_are_empty_and_nothing_charges_them() 
     assert it.simulation.ended == "nobody left"
 
 
+@pytest.mark.parametrize(("charge_w", "ended", "starts_s"), [(1.0, "rounds", [2.0]), (0.5, "nobody left", [])])
+def test_an_empty_battery_that_is_charged_by_as_much_as_idleness_draws_is_waited_for(
+    charge_w: float, ended: str, starts_s: list[float]
+) -> None:
+    # Off, the client draws nothing, and has 2 J after 2 s; on, it draws 1 W: with less its charge falls as it gets there.
+    charger = {"charge_w": charge_w, "charging": {"kind": "always"}}
+    tables = {
+        "name": "charged",
+        "rounds": 1,
+        "clients": {"count": 1},
+        "server": {"per_round": 1},
+        "policy": {"kind": "random"},
+        "energy": {"idle_w": 1.0, "battery": {"capacity_j": 10.0, "initial": 0.0, "threshold": 0.2, **charger}},
+    }
+    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    simulation.run()
+    assert simulation.ended == ended
+    assert [row.start_s for row in records.rounds] == starts_s
+
+
 def test_training_over_several_rounds_is_counted_once_each_attempt_for_its_own_time() -> None:
     tables = {
         "name": "over",
