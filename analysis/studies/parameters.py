@@ -110,12 +110,17 @@ def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
 
 
 def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
-    """Variants that have a number at `key`, by what else they are set to."""
+    """Variants that have a number at `key`, by what else they are set to; of several with one scenario the first.
+
+    A second one would be the same value once more, and would widen the set of best for nothing.
+    """
     groups: dict[str, list[str]] = {}
     for variant, one in settings.items():
         value = one.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            groups.setdefault(repr(sorted((k, repr(v)) for k, v in one.items() if k != key)), []).append(variant)
+            group = groups.setdefault(repr(sorted((k, repr(v)) for k, v in one.items() if k != key)), [])
+            if all(settings[other][key] != value for other in group):
+                group.append(variant)
     return groups
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from scenarios.cli.drawing import Formats, Looks, drawing, formats_of
-from scenarios.cli.output import complain, opened_sweep, out_console
+from scenarios.cli.figure import opened
+from scenarios.cli.output import complain, out_console
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def breakpoints(
     """Say how soon changes were declared, and what was missed. And how long it took to recover."""
     from rich.table import Table
 
-    from analysis import group_runs, is_sweep, open_run
+    from analysis import group_runs
     from analysis.breakpoints.sections import breakpoint_table, recovery_is_known
 
     unit: Unit = "seconds" if seconds else "rounds"
@@ -42,7 +43,7 @@ def breakpoints(
         look = drawing.look()
         if out is None:
             drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
-        groups = group_runs(opened_sweep(folder) if is_sweep(folder) else open_run(folder))
+        groups = group_runs(opened(folder))
         told = breakpoint_table(groups, window=window, unit=unit)
         if told is None:
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 def opened(folder: Path) -> Sweep | Run:
-    """The run or sweep in `folder`; ValueError where there is none."""
+    """The run or sweep in `folder`, of which a damaged run is left out with a warning; ValueError where nothing is left."""
     from analysis import is_sweep, open_run
 
-    return opened_sweep(folder) if is_sweep(folder) else open_run(folder)
+    if not is_sweep(folder):
+        return open_run(folder)
+    sweep = opened_sweep(folder)
+    if not len(sweep):
+        raise ValueError(f"{folder}: the sweep has no complete run; finish it with netsim sweep and --resume")
+    return sweep
 
 
 @drawing
@@ -50,7 +55,10 @@ def figure(
             aoi_bounds=aoi_bounds(runs) if bounds else (),
         )
         if name is None:
-            for found in figures_of(source, settings):
+            known = figures_of(source, settings)
+            if not known:
+                raise ValueError(f"{folder}: there is data for no figure: no round took time or was measured")
+            for found in known:
                 out_console.print(f"{found:<16} {CAPTIONS[found]}", soft_wrap=True)
             return
         file = out or folder / "report" / f"{name}.png"

@@ -162,6 +162,25 @@ def test_a_sweep_where_a_run_is_wanted_is_named_with_the_remedy(
     assert f"this is a sweep: name one of its runs, as {path}/VARIANT/seed-SEED" in " ".join(error.split())
 
 
+@pytest.mark.parametrize("command", ["report", "compare", "figure", "breakpoints"])
+def test_a_sweep_without_a_run_says_so(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_sweep(tmp_path / "s", {}, baseline="a")
+    code, _, error = Shell(tmp_path, monkeypatch, capsys)(command, path)
+    assert code == 2
+    assert "no complete run" in " ".join(error.split())
+
+
+def test_a_run_without_anything_to_draw_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_run(tmp_path / "r", {name: [] for name in ROUNDS})
+    code, out, error = Shell(tmp_path, monkeypatch, capsys)("figure", path)
+    assert (code, out) == (2, "")
+    assert "there is data for no figure" in " ".join(error.split())
+
+
 def test_a_margin_that_is_none_is_refused_before_anything_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,17 @@ def test_a_line_for_each_setting_of_what_else_varies(tmp_path: Path) -> None:
     assert [line.variants for line in study.lines] == [("random+d=1", "random+d=2"), ("pause+d=1", "pause+d=2")]
 
 
+def test_variants_of_one_scenario_are_one_value(tmp_path: Path) -> None:
+    rates = {"base": (4, [1.1, 1.2, 1.3]), "d=2": (2, [1.0, 1.1, 1.21]), "d=4": (4, [1.1, 1.2, 1.3])}
+    sweep, comparison = grid(
+        tmp_path / "s", {name: (f"[server]\ndeadline_s = {d}\n", values) for name, (d, values) in rates.items()}
+    )
+    study = against_one(comparison, sweep, settings_of(sweep), "updates_per_s", DEADLINE)
+    (line,) = study.lines
+    assert (line.variants, line.at.tolist()) == (("d=2", "base"), [2.0, 4.0])
+    assert best_sentences(comparison, study) == ["updates a second (1/s): server.deadline_s 4 s; 95 % set of best: 4 s alone."]
+
+
 def test_a_heat_map_of_two_keys(tmp_path: Path) -> None:
     values = {
         f"d={d}+m={m}": (f"[server]\ndeadline_s = {d}\nper_round = {m}\n", [d - m + 0.0, d - m + 0.1])
