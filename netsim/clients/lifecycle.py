@@ -44,9 +44,7 @@ class UpdateLifecycle:
         rules: UpdateRules = USUAL,
         energy: Energy | None = None,
     ) -> None:
-        self.clock = clock
-        self.medium = medium
-        self.accountant = accountant
+        self.clock, self.medium, self.accountant = clock, medium, accountant
         self.retry = rules.retry
         self.instant = rules.instant
         self.uploads = 0
@@ -65,8 +63,7 @@ class UpdateLifecycle:
         """Told of every attempt that ends, in the midst of the event that ended it."""
         self.turn: Callable[[Update, float], None] = self.transmit
         """Let the next in a queue transmit, whose life may be another's."""
-        self._find = find
-        self._energy = energy
+        self._find, self._energy = find, energy
         self.charges_on_upload = rules.charge_on == "upload"
         """Whether privacy is spent as an upload begins; otherwise as it arrives."""
         self._access: UplinkAccess[Update] = medium.access
@@ -177,8 +174,7 @@ class UpdateLifecycle:
 
     def _due(self, update: Update) -> None:
         now = self.clock.now
-        # The call of a wait that ended, of a step that was timed again, or of an attempt that was cut: should another step end at
-        # that very time, it does so in the order of its own call.
+        # Else the call of a wait that ended, of a step that was timed again, or of an attempt that was cut.
         if update.due_s != now or update.order != self.clock.calling:
             return
         if now == update.departure_s:

@@ -360,13 +360,12 @@ class ClientPool(Tallies):
 
     def state_dict(self) -> State:
         """Presence, ages, counts and every update that is alive with what it does next."""
-        updates = updates_state(self.alive.values())
-        precede = [update for update in self.alive.values() if not self.medium.access.precedes(update.order)]
+        updates, precedes = updates_state(self.alive.values()), self.medium.access.precedes
         return {
             **self.tallies_state(),
             **{name: getattr(self.life, name) for name in ("uploads", "bytes_down", "bytes_up")},
             **updates,
-            "precede_access": len(precede),
+            "precede_access": sum(not precedes(update.order) for update in self.alive_now.values()),
             "in_flight": list(self._in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
@@ -377,13 +376,12 @@ class ClientPool(Tallies):
     def load_state_dict(self, state: State) -> None:
         """Take the state over; what updates do next is put on the clock, in the order in which it was."""
         self.load_tallies(state)
-        life = self.life
+        life, self.alive_now, self._in_flight = self.life, {}, {}
         life.uploads, life.bytes_down, life.bytes_up = state["uploads"], state["bytes_down"], state["bytes_up"]
         self.presence.load_state_dict(state["availability"])
         if self.energy is not None:
             self.energy.load_state_dict(state["energy"])
         self.accountant.load_state_dict(state["accountant"])
-        self.alive_now, self._in_flight = {}, {}
         self.life.sending = 0
         for place, update in enumerate(restored_updates(self.medium, state)):
             if place == state["precede_access"]:
@@ -394,7 +392,7 @@ class ClientPool(Tallies):
                 self._in_flight[update.client] = update
                 self.busy[update.client] = True
                 self.life.sending += update.phase == UPLOAD
-        # In the order in which they were begun, in which those are gone through that something happens to in one instant.
+        # In the order in which they were begun: what happens to several in one instant does so in it.
         self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
         if len(self.alive_now) == state["precede_access"]:
             self.medium.access.arm()
