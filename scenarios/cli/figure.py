@@ -21,7 +21,7 @@ def opened(folder: Path) -> Sweep | Run:
 
     if not is_sweep(folder):
         return open_run(folder)
-    sweep = opened_sweep(folder)
+    sweep: Sweep = opened_sweep(folder)
     if not len(sweep):
         raise ValueError(f"{folder}: the sweep has no complete run; finish it with netsim sweep and --resume")
     return sweep

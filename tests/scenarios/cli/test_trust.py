@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
-from scenarios.cli.main import app
+from scenarios.cli.main import app, main
 from scenarios.runs.run import run
 from tests.helpers.commands import LONG, start
 from tests.helpers.small_scenario import TEXT, Shell, small
@@ -159,3 +160,25 @@ def test_an_interrupt_before_anything_is_written_leaves_nothing(shell, monkeypat
             code, _, err = shell.run()
         assert (code, err.count("\n")) == (130, 1)
         assert not shell.out.exists()
+
+
+def test_who_stops_reading_is_not_taken_for_a_component(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    # What rich does where the reader of its output, such as head, has ended.
+    monkeypatch.setattr("scenarios.cli.main.out_console.print", lambda *_, **__: broken(gone))
+    monkeypatch.setattr(sys, "argv", ["netsim", "list"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == ""
+
+
+def broken(write: Callable[[], None]) -> None:
+    try:
+        write()
+    except BrokenPipeError:
+        raise SystemExit(1)  # noqa: B904
