@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from analysis.folders import is_sweep
 from analysis.sources import COLUMNS, RunFolder, RunSource, TableName, check_table
@@ -127,6 +127,18 @@ class Run:
         """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
         table: pd.DataFrame = self.arrow("partition").to_pandas()
         return table
+
+    @property
+    def rounds_per_row(self) -> int:
+        """Rounds that a row of the rounds table tells of: with slots the communication rounds of a slot, else 1.
+
+        Other tables, and the keys of a scenario, count communication rounds.
+        """
+        return int((self.summary.get("slots") or {}).get("rounds_per_slot", 1))
+
+    def row_of(self, rounds: ArrayLike) -> NDArray[np.int64]:
+        """(n,) the numbers in the rounds table under which rounds, (n,), stand: those of their slots, where there are slots."""
+        return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
 
     @property
     def has_privacy(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.report.detections import change_rounds, run_detections
+from analysis.report.detections import changes_of_means, declared_rounds, run_detections
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,18 +28,18 @@ _LAWS = ("downlink", "compute", "uplink", "channels")
 
 def true_changes(run: Run) -> list[int]:
     """The first round of each change of a law, ascending: of the sub-channels' means, of `changes` of links and training, and
-    of what a script changed."""
+    of what a script changed. With slots: the slot that holds it."""
     starts_s = run.columns(["start_s"])["start_s"]
-    found = set(change_rounds((run.summary.get("aoi") or {}).get("channels")) or ())
+    found = set(run.row_of(changes_of_means(run) or ()).tolist())
     for section in _LAWS:
         for change in _changes(run.scenario.get(section)):
             at_s = change.get("at_s")
-            found.add(int(change["at_round"]) if at_s is None else int(np.searchsorted(starts_s, at_s)) + 1)
+            found.add(int(run.row_of(change["at_round"]) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
     if run.source.has("script"):
         acts = run.script
         lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
         # An act of a round under way is felt from that round on.
-        found |= {max(1, int(number)) for number in acts.loc[lawful, "round"]}
+        found |= {max(1, number) for number in run.row_of(acts.loc[lawful, "round"]).tolist()}
     return sorted(number for number in found if 1 < number <= len(starts_s))
 
 
@@ -146,6 +146,6 @@ def _declared(run: Run, changes: Sequence[int]) -> FloatArray:
     """(n,) the rounds after which changes were declared that no jamming caused, ascending."""
     if not run.has_detections:
         return np.zeros(0)
-    rounds = np.asarray(run.arrow("detections", ["round"]).column("round").to_numpy(), np.float64)
+    rounds = declared_rounds(run).astype(np.float64)
     kept = np.array([cause != "jamming" for cause in run_detections(run, changes).causes], np.bool_)
     return np.sort(rounds[kept])

@@ -18,7 +18,7 @@ from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import FAINT, INK, ShownFigure, headline, line_style, new_figure
 from analysis.groups import Groups
-from analysis.report.detections import run_detections
+from analysis.report.detections import declared_rounds, run_detections
 from analysis.results import Run
 from analysis.statistics import Curve, moving_mean
 
@@ -148,7 +148,7 @@ def _declared(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray
     """Marks where `run` declared changes, by what they were put down to; what stands for them in a legend."""
     if not run.has_detections or not len(run.detections):
         return []
-    told = run.detections["round"].to_numpy(np.int64)
+    told = declared_rounds(run)
     causes = run_detections(run, changes).causes
     lines: list[tuple[object, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):

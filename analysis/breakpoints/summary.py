@@ -108,11 +108,11 @@ def _answered(
         declared=int(frame["delay_rounds"].notna().sum()),
         jamming=sum(sum(score.jamming.values()) for score in scores),
         false_alarms=mean_interval(alarms),
-        delay=mean_interval(delays),
+        delay=_restricted(delays, delay_horizon),
         delay_horizon=delay_horizon,
         recovered=int(watched["recovery_rounds"].notna().sum()),
         watched=len(watched),
-        recovery=mean_interval(_by_seed(watched, f"recovery_{suffix}", looked_for, recovery_horizon)),
+        recovery=_restricted(_by_seed(watched, f"recovery_{suffix}", looked_for, recovery_horizon), recovery_horizon),
         recovery_horizon=recovery_horizon,
     )
 
@@ -125,6 +125,12 @@ def _by_seed(frame: pd.DataFrame, column: str, length: str, horizon: float) -> l
     long = frame[frame[length] >= horizon]
     restricted = long[column].fillna(math.inf).clip(upper=horizon)
     return [float(mean) for mean in restricted.groupby(long["seed"]).mean()]
+
+
+def _restricted(means: Sequence[float], horizon: float) -> Interval:
+    """The mean over seeds; where all were censored it is the horizon, and has no interval, as of `restricted_mean`."""
+    interval = mean_interval(means)
+    return interval if any(mean < horizon for mean in means) else Interval(interval.mean, math.nan, interval.count)
 
 
 def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Reached | None:

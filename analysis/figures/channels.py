@@ -12,7 +12,7 @@ from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, 
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import AXIS, FAINT, INK, LETTERS, ShownFigure, drawable, headline, line_style, new_figure, row_in
 from analysis.groups import Bound, Groups
-from analysis.report.detections import Cause, DetectionScore, run_detections
+from analysis.report.detections import Cause, DetectionScore, declared_rounds, run_detections
 from analysis.results import Run
 from analysis.statistics import Curve, delivery_shares, moving_mean, oracle_name
 
@@ -157,9 +157,9 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
         for place, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
-            changed = edges[label][[first - 1 for first in score.changes or ()]]
+            changed = edges[label][groups[label][0].row_of(score.changes or ()) - 1]
             axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
-            told = edges[label][groups[label][0].detections["round"].to_numpy(np.int64)]
+            told = edges[label][declared_rounds(groups[label][0])]
             for cause, (marker, _) in MARKERS.items():
                 at = told[[found == cause for found in score.causes]]
                 faces = "white" if cause == "jamming" else colour

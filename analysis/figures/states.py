@@ -16,7 +16,7 @@ from analysis.figures.lines import abscissa, round_columns, round_edges
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import INK, PAPER, ShownFigure, headline, new_figure
 from analysis.groups import Groups
-from analysis.report.detections import run_detections
+from analysis.report.detections import declared_rounds, run_detections
 from analysis.results import Run
 from analysis.statistics import FloatArray
 
@@ -74,7 +74,7 @@ def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
     channels = run.summary.get("sub_channels") or {}
     segments = channels.get("channels") or {}
     if segments.get("means") and "first_rounds" in segments:
-        starts = [1, *segments["first_rounds"]]
+        starts = [1, *run.row_of(segments["first_rounds"]).tolist()]
         edges = np.searchsorted(starts, np.arange(1, rounds + 1), side="right") - 1
         kept = np.unique(np.linspace(0, rounds - 1, min(rounds, 1000)).astype(np.int64))
         return True, np.asarray(segments["means"], np.float64)[edges[kept]].T, np.append(kept, rounds)
@@ -84,7 +84,7 @@ def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
     count = int((run.scenario.get("channels") or {}).get("count", 0))
     if not seen.any() or not count:
         return False, np.empty(0), np.zeros(1, np.int64)
-    at = (np.asarray(table.column("round").to_numpy(), np.int64)[seen] - 1) * _BINS // max(1, rounds)
+    at = (run.row_of(table.column("round").to_numpy())[seen] - 1) * _BINS // max(1, rounds)
     cell = channel[seen].astype(np.int64) * _BINS + np.minimum(at, _BINS - 1)
     hits = np.bincount(cell, minlength=count * _BINS).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -97,7 +97,9 @@ def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     if not run.source.has("jams"):
         return []
     table = run.arrow("jams", ["round", "channel"])
-    number, channel = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "channel"))
+    number, channel = run.row_of(table.column("round").to_numpy()), np.asarray(table.column("channel").to_numpy(), np.int64)
+    closed = number < edges.size  # the end of the run may have cut the last round short
+    number, channel = number[closed], channel[closed]
     if not number.size:
         return []
     for one in np.unique(channel):
@@ -117,15 +119,15 @@ def _declared(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str
     """Declared changes by their cause, each in the row of the sub-channel that told, and true changes as lines."""
     legend: list[tuple[Line2D, str]] = []
     scored = run_detections(run)
-    for first in scored.changes or ():
+    for first in run.row_of(scored.changes or ()).tolist():
         axes.axvline(edges[first - 1], color=PAPER, linewidth=1.6)
         axes.axvline(edges[first - 1], color=INK, linewidth=1.0, linestyle=(0, (3, 2)))
     if scored.changes:
         legend.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (3, 2))), "change of means"))
     if not scored.causes:
         return legend
-    table = run.arrow("detections", ["round", "channel"])
-    number, channel = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "channel"))
+    number = declared_rounds(run)
+    channel = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
     centres = (edges[number - 1] + edges[number]) / 2.0
     for cause, (marker, words) in MARKERS.items():
         at = np.array([found == cause for found in scored.causes])

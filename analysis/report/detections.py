@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from analysis.results import Run
@@ -125,11 +126,29 @@ class _Row(NamedTuple):
 def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionScore:
     """How a run's `detections.parquet` scores; nothing is known where it has no such table.
 
-    `changes`: the first rounds of the true changes (ascending); None: those that its summary knows.
+    `changes`: the first rounds of the true changes (ascending), as `rounds.parquet` counts them; None: those of the sub-channels'
+    means, in rounds as the table has them, which with slots are communication rounds.
     """
     if not run.has_detections:
         return score((), None)
-    aoi = run.summary.get("aoi") or {}
     columns = run.arrow("detections", _Row._fields).to_pydict()
+    if changes is not None:
+        columns["round"] = declared_rounds(run).tolist()
     rows = [_Row(*row) for row in zip(*(columns[name] for name in _Row._fields), strict=True)]
-    return score(rows, change_rounds(aoi.get("channels")) if changes is None else changes)
+    return score(rows, changes_of_means(run) if changes is None else changes)
+
+
+def declared_rounds(run: Run) -> NDArray[np.int64]:
+    """(n,) the rounds, as `rounds.parquet` counts them, after which changes were declared; the run has such a table.
+
+    What was declared in a slot that the end of the run cut short counts for the last slot that closed.
+    """
+    found = run.row_of(run.arrow("detections", ["round"]).column("round").to_numpy())
+    return np.minimum(found, run.columns(["round"])["round"].size)
+
+
+def changes_of_means(run: Run) -> tuple[int, ...] | None:
+    """The first round of each change of the sub-channels' means, with slots communication rounds; None: they are not known."""
+    # Summaries of earlier versions say it of servers with ages alone.
+    told = run.summary.get("sub_channels") or run.summary.get("aoi") or {}
+    return change_rounds(told.get("channels"))

@@ -185,7 +185,7 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
         lost = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
         if lost:
-            why = "which sweep.grid varies as well; leave it out of one of them"
+            why = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
             raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {why}")
         changes = _kinds_first(changes | {key: value for key, value, _ in setting})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]

@@ -241,10 +241,14 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
     law: Any = channels.spectrum.law
     table = None
     if scenario.channels is not None and scenario.channels.states is not None and law.segment_means is not None:
-        first = totals.first_rounds
+        slots = scenario.slots
+        first = {"first_rounds": totals.first_rounds}
         if law.unit == "rounds":
-            first = [math.ceil(start) for start in law.starts if start <= totals.rounds]
-        table = {"unit": law.unit, "starts": list(law.starts), "first_rounds": first, "means": law.segment_means.tolist()}
+            last = totals.rounds * (1 if slots is None else slots.rounds)
+            first = {"first_rounds": [math.ceil(start) for start in law.starts if start <= last]}
+        elif slots is not None:
+            first = {}  # of its communication rounds a slot records no beginnings
+        table = {"unit": law.unit, "starts": list(law.starts), **first, "means": law.segment_means.tolist()}
     return {
         "successes": built.clients.successes.tolist(),
         "jam_dwells": channels.jammers.spent,

@@ -163,6 +163,14 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
     assert "95 % intervals" in breakpoint_sections(groups)[0].blocks[0].note  # type: ignore[union-attr]
 
 
+def test_what_was_never_declared_has_a_delay_without_an_interval() -> None:
+    tables = jumps([[0.9, 0.1], [0.1, 0.9]], [31], 60, clients={"count": 2})
+    tables["scheduler"]["detector"] = {"kind": "cusum", "warm_up": 20, "threshold": 1e6}
+    (row,) = answered(group_runs(netsim.sweep(tables, seeds=[1, 2], jobs=1)))
+    assert (row.changes, row.missed, row.delay.mean, row.delay.count) == (2, 2, row.delay_horizon, 2)
+    assert math.isnan(row.delay.half_width)
+
+
 def test_a_run_without_changes_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

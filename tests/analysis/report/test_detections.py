@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import netsim
+from analysis.breakpoints.changes import change_table, true_changes
 from analysis.report.detections import change_rounds, detection_totals, run_detections, score
 from analysis.results import open_run
 from scenarios.runs.reading import parse
@@ -111,3 +113,53 @@ def test_a_run_of_another_server_has_no_such_table(tmp_path: Path) -> None:
     opened = open_run(tmp_path / "run")
     assert not opened.has_detections
     assert run_detections(opened) == score((), None)
+
+
+CHANGED = {"kind": "piecewise-stationary", "starts": [201], "means": [[0.95, 0.9, 0.1], [0.1, 0.2, 0.95]]}
+WORLD: dict[str, Any] = {
+    "name": "changed",
+    "rounds": 300,
+    "clients": {"count": 6},
+    "server": {"kind": "synchronous", "per_round": 2},
+    "policy": {"kind": "random"},
+    "channels": {"count": 3, "states": CHANGED, "delay": {"kind": "constant", "value_s": 0.1}},
+    "scheduler": {"kind": "glr-cucb"},
+    "compute": {"delay": {"kind": "constant", "value_s": 1.0}, "changes": [{"at_round": 101, "delay": {"value_s": 3.0}}]},
+    "jammers": [{"name": "late", "law": {"kind": "sweep"}, "start": 290}],
+}
+SLOTS = {"rounds": 30, "server": {"kind": "fl-fa", "per_round": 2}, "slots": {"rounds": 10}, "opinions": {"synthetic": {}}}
+
+
+def test_reports_and_breakpoints_know_changes_under_every_server() -> None:
+    found = netsim.run(WORLD)
+    told = found.summary["sub_channels"]["detections"]
+    scored = run_detections(found)
+    assert scored.changes == (201,)
+    assert (told["changes"], told["found"], told["mean_delay_rounds"]) == (1, 1, scored.mean_delay_rounds)
+    assert true_changes(found) == [101, 201]
+    # What was declared after the change of the sub-channels was not late by 100 rounds after that of local training.
+    assert change_table(found)["declared_round"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("end_s", [None, 715.0])
+def test_changes_under_slots_are_counted_in_communication_rounds(end_s: float | None) -> None:
+    found = netsim.run(WORLD | SLOTS | ({} if end_s is None else {"time_limit_s": end_s}))
+    aoi = found.summary["sub_channels"]
+    assert aoi["channels"]["first_rounds"] == [201]
+    (declared,) = aoi["restarts"][:1]
+    assert 201 <= declared <= 300
+    assert (aoi["detections"]["changes"], aoi["detections"]["mean_delay_rounds"]) == (1, declared - 200)
+    assert run_detections(found).changes == (201,)
+    # Of breakpoints a row is a slot.
+    assert true_changes(found) == [11, 21]
+    assert change_table(found)["declared_round"].tolist()[1] == (declared - 1) // 10 + 1
+    # Dwells in rounds of a slot that the end of the run cut short are on no axis.
+    assert found.jams["round"].max() > 10 * len(found.rounds) or end_s is None
+    for name in ("states", "detections", "course"):
+        assert found.plot(name).axes
+
+
+def test_a_jam_in_a_round_that_never_closed_is_on_no_axis() -> None:
+    found = netsim.run(WORLD | {"time_limit_s": 697.0})
+    assert found.jams["round"].max() == len(found.rounds) + 1
+    assert found.plot("states").axes

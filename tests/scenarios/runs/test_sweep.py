@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from analysis import open_run, open_sweep
 from scenarios.cli.main import main
 from scenarios.cli.output import summary_table, sweep_progress
 from scenarios.runs.how import Earlier, Machines
-from scenarios.runs.reading import parse
+from scenarios.runs.reading import FOLDER, parse, read_file
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep, with_grid, with_variants
 from scenarios.runs.workers import Standing
@@ -102,6 +103,24 @@ def test_a_new_kind_drops_nothing_that_a_variant_or_the_grid_sets_beside_it():
     assert (first.scenario.policy.kind, first.scenario.policy.alpha) == ("sa-pause", 3.0)
     with pytest.raises(UserError, match=r"policy.alpha = 1.0: unknown key"):
         planned("sweep.variants=[]", grid={"policy.alpha": [1.0], "policy.kind": ["random"]})
+
+
+def tried() -> list[str]:
+    """The commands that comments of the library's scenarios propose."""
+    texts = [file.read_text(encoding="utf-8") for file in FOLDER.rglob("*.toml")]
+    return [line for text in texts for line in re.findall(r"^# Try:  netsim sweep (.+)$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("line", tried())
+def test_the_commands_that_comments_propose_can_be_planned(line):
+    name, *options = line.split()
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    key, values = given.pop("--grid").split("=")
+    tables = with_grid(read_file(name), {key: [float(value) for value in values.split(",")]}, [1])
+    found = plan(with_variants(tables, given.pop("--variants").split(","), name), name)
+    assert not given
+    assert len(found.variants) == 6
+    assert len({repr(p.scenario) for p in found.runs}) == 6
 
 
 @pytest.mark.parametrize("key", ["policy.kind", "policy"])
