@@ -136,14 +136,21 @@ def regret_figure(
 
 
 def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Mean loss on the test set, and in training where that was recorded; None where neither was measured."""
+    """Mean loss on the test set, and in training where that was recorded; None where neither was measured.
+
+    A diverging model's loss, infinite or no number, is beyond any axis: the note names the variants that have such.
+    """
     along = abscissa(groups, over)
+    beyond: dict[str, None] = {}
 
     def curve_of(column: str) -> Callable[[Run], Curve]:
         def curve(run: Run) -> Curve:
-            at, loss = round_columns(run, along.column, column)
-            # A diverging model's loss is beyond any axis.
+            at, loss, accuracy = round_columns(run, along.column, column, "accuracy")
             measured = np.isfinite(loss)
+            # Where the accuracy was measured, so was the loss on the test set, in a run that has losses.
+            evaluated = np.isfinite(accuracy) & (column == "loss") & measured.any()
+            if (~measured & (evaluated | np.isinf(loss))).any():
+                beyond[run.label] = None
             return at[measured], loss[measured]
 
         return curve
@@ -165,5 +172,7 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
                 axes.set_yscale("log", nonpositive="clip")
             axes.set_ylabel(f"{label} (mean of a sample)")
             along.label(axes)
-        headline(figure, "Loss", curve_note(next(iter(panels.values())), "each evaluation"), lines, look=look)
+        note = curve_note(next(iter(panels.values())), "each evaluation")
+        note += f"; left out, beyond any number: losses of {', '.join(beyond)}" if beyond else ""
+        headline(figure, "Loss", note, lines, look=look)
     return figure

@@ -169,6 +169,12 @@ def test_loss_is_logarithmic_where_it_spreads(tmp_path: Path) -> None:
     assert np.asarray(narrow.axes[0].lines[0].get_ydata()).tolist() == [2.0, 1.75, 1.5, 1.2, 1.0]
     assert [axes.get_yscale() for axes in both.axes] == ["log", "linear"]
     assert loss_figure({"a": [run_of(tmp_path / "c")]}) is None
+    # Not evaluated in round 2; infinite in round 3, no number in round 5.
+    away = run_of(tmp_path / "d", ROUNDS | {"loss": [2.0, None, np.inf, 9.0, None]}, policy="away")
+    told = loss_figure({"a": [near], "away": [away]})
+    assert told is not None
+    assert told.note.endswith("left out, beyond any number: losses of away")
+    assert "left out" not in narrow.note
 
 
 def test_lines_on_one_another_are_named(tmp_path: Path) -> None:
