@@ -7,6 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on what else a machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _NO_TORCH = "needs torch, which is not installed: pip install 'netsim[fl]'"
 

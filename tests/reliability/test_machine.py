@@ -118,7 +118,7 @@ class Engine(RuleBasedStateMachine):
 
 CHECKS = list(HealthCheck)
 small = settings(
-    max_examples=12, stateful_step_count=15, deadline=None, derandomize=True, database=None, suppress_health_check=CHECKS
+    max_examples=12, stateful_step_count=15, derandomize=True, database=None, suppress_health_check=CHECKS
 )
 Engine.TestCase.settings = small
 TestEngine = Engine.TestCase

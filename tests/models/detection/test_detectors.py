@@ -75,7 +75,7 @@ bits = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=120)
 parts = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(bits | parts)
 def test_hull_statistic_equals_all_splits(xs: list[float]) -> None:
     glr = GlrExact()

@@ -38,7 +38,7 @@ def balanced(samples: int, classes: int = 10) -> np.ndarray:
     return np.arange(samples) % classes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     spec=st.sampled_from(SPECS),
     clients=st.integers(2, 30),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -34,7 +34,6 @@ def test_changes_in_seconds_by_hand() -> None:
 
 
 @given(starts=st.lists(st.floats(1e-3, 1e6), max_size=8, unique=True).map(sorted), time_s=st.floats(0, 1e6))
-@settings(deadline=None)
 def test_a_law_is_in_force_until_the_time_it_names(starts: list[float], time_s: float) -> None:
     line = Piecewise(laws=list(range(len(starts) + 1)), starts=starts, unit="seconds")
     law, until = line.at(1, time_s)
@@ -75,7 +74,6 @@ def test_bad_unit_is_refused() -> None:
     seed=st.integers(0, 2**32),
     whole=st.booleans(),
 )
-@settings(deadline=None)
 def test_change_points_keep_their_distance(count: int, spacing: float, extra: float, seed: int, whole: bool) -> None:
     horizon = count * (math.ceil(spacing) + 1) + 1 + extra
     unit: Any = "rounds" if whole else "seconds"

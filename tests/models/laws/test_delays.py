@@ -298,7 +298,7 @@ def any_law(draw: st.DrawFn) -> Any:
 
 
 @given(law=any_law(), us=st.lists(st.floats(0, LAST_U), min_size=1, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_law_is_finite_nonnegative_monotone_and_addressed(law: Any, us: list[float]) -> None:
     u = np.sort(np.array([0.0, *us, LAST_U]))
     for client in range(4):

@@ -47,7 +47,7 @@ def test_golden_values() -> None:
     size=st.integers(1, 3000),
     picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=20),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_reading_some_entities_equals_reading_all_both_ways(seed: int, index: int, size: int, picks: list[float]) -> None:
     stream = Stream(seed=seed, name="x")
     entities = np.array([int(p * size) for p in picks], dtype=np.int64)

@@ -230,7 +230,7 @@ RATES = st.lists(st.integers(0, 30), min_size=1, max_size=5).filter(any)
     link=RATES,
     own=st.lists(RATES, min_size=7, max_size=7),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_sharing_against_exact_arithmetic(
     joins: list[int], sizes: list[int], link: list[int], own: list[list[int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -115,7 +115,7 @@ def test_a_transmission_of_no_length_is_hit_by_a_jam_that_begins_with_it() -> No
 
 
 @given(seed=st.integers(0, 10_000), fixed=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_jamming_hits_exactly_what_it_overlaps_and_keeps_to_its_budget(seed: int, fixed: bool) -> None:
     parameters: list[dict[str, Any]] = [
         {"law": Reactive(target="used", width=2, memory=0.7), "dwell_s": 0.5, "at_once": 2, "budget": 30},

@@ -128,7 +128,7 @@ def test_a_deadline_cuts_belief_propagation_by_hand() -> None:
 # Closed forms and events.
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["geometric", "grid", "complete", "random"]),

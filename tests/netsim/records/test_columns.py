@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from netsim.records.columns import column, counted, numbers
@@ -25,7 +25,6 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(list(TYPES)), st.booleans())
 def test_a_column_is_what_pyarrow_makes_of_the_values(data: st.DataObject, kind: pa.DataType, nulls: bool) -> None:
     value = TYPES[kind] | st.sampled_from([None, math.nan] if kind == pa.float64() else [None]) if nulls else TYPES[kind]

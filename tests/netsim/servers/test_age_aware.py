@@ -239,7 +239,7 @@ MODES += [{"shared": shared}, {"shared": shared, "outages": True}, {"outages": T
 
 @pytest.mark.parametrize("mode", MODES)
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_parts_are_conserved_at_every_event(mode: dict[str, Any], seed: int) -> None:
     it = busy_world(seed, rounds=25, **mode)
     server, clients, clock = it.server, it.server.clients, it.simulation.clock
