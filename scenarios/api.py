@@ -225,6 +225,7 @@ def sweep(
     jobs: int | None = None,
     scheduler: str | None = None,
     send_back: bool = False,
+    retries: int = 2,
     overwrite: bool = False,
     resume: bool = False,
     strict: bool = False,
@@ -241,7 +242,7 @@ def sweep(
     `out` None: in memory; else the folder, with the comparison and (`figures`) the figures, as `netsim sweep` writes it;
     `resume`: complete what an earlier attempt left there. `jobs`: processes, default all cores. `scheduler`: the address of a
     Dask scheduler, whose workers are used in their place, or "local:N"; its workers share the folder `out`, or with `send_back`
-    their results travel back (docs/cluster.md).
+    their results travel back (docs/cluster.md). `retries`: how often a run is simulated again whose worker was killed.
     `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run; `wall_limit_s`: a run that takes
     longer fails, and the others go on. The rest as for `run`. Raises ScenarioError, a ValueError.
     """
@@ -254,7 +255,7 @@ def sweep(
         if progress is not None:
             progress(sum(standing.rounds), most)
 
-    machines = Machines(jobs=jobs, scheduler=scheduler, send_back=send_back)
+    machines = Machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries)
     limits = Limits(event_limit=event_limit, wall_limit_s=wall_limit_s)
     if out is None:
         return sweep_in_memory(planned, machines=machines, limits=limits, progress=tell)

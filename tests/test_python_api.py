@@ -195,6 +195,7 @@ def test_mistakes_are_told_as_the_command_tells_them(
         (lambda: netsim.sweep(TABLES, grid={"policy.kind": ["random", "rondom"]}), "did you mean 'random'"),
         (lambda: netsim.sweep(TABLES, resume=True), "give it as out"),
         (lambda: netsim.sweep(TABLES, jobs=-1), "--jobs -1: must be >= 1; leave it out for all cores"),
+        (lambda: netsim.sweep(TABLES, retries=-1), "--retries -1: must be >= 0"),
         (lambda: netsim.sweep("unreliable", variants=[]), "variants: names none; name some of sweep.variants of unreliable"),
         (lambda: netsim.open_run("nowhere"), "nowhere: expected a run folder, but there is no such folder"),
         (lambda: netsim.open_sweep("nowhere"), "nowhere: expected a sweep folder, but there is no such folder"),

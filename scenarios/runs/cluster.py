@@ -218,6 +218,8 @@ def opened(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Ite
     jobs, scheduler = machines.jobs, machines.scheduler
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs {jobs}: must be >= 1; leave it out for all cores")
+    if machines.retries < 0:
+        raise UserError(f"--retries {machines.retries}: must be >= 0")
     if scheduler is None:
         if machines.send_back:
             raise UserError("--send-back: is for the workers of a --scheduler; those of this machine write into the folder")
