@@ -47,7 +47,7 @@ def parameter_figure(
             legend.append((drawn, line.label))
         every = np.concatenate([line.at for line in study.lines])
         _value_axis(axes, every)
-        axes.set(xlabel=study.axis, ylabel=one.heading)
+        axes.set(xlabel=study.axis, ylabel=one.axis)
         counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
         what = f"mean of {restricted}" if restricted else "mean"
         note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
@@ -91,7 +91,7 @@ def heat_figure(
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
         axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
         axes.set(xlabel=with_unit(study.columns), ylabel=with_unit(study.rows))
-        figure.colorbar(image, ax=axes, label=one.heading)
+        figure.colorbar(image, ax=axes, label=one.axis)
         note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"

@@ -64,6 +64,8 @@ class Metric:
     """Whether values over runs (n,) say anything that is worth a column of a table."""
     cost: Cost | None = None
     """What is spent, of a metric that says what the target accuracy cost: that is compared up to what all runs spent."""
+    axis_unit: str = ""
+    """The unit that axes name of a metric which tables show without one."""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -74,8 +76,14 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """Title and unit, as the head of a column or the label of an axis."""
+        """Title and unit, as the head of a column."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    @property
+    def axis(self) -> str:
+        """Title and unit, as the label of an axis."""
+        unit = self.unit or self.axis_unit
+        return f"{self.title} ({unit})" if unit else self.title
 
 
 _LISTED = (
@@ -179,12 +187,12 @@ _LISTED = (
     Metric(
         "aoi_regret", "AoI regret", "", "lower",
         "Age of information minus that of the oracle on the same channel states, summed over clients and rounds.",
-        measures.cumulated("sum_age", "oracle_sum_age"), "regret",
+        measures.cumulated("sum_age", "oracle_sum_age"), "regret", axis_unit="rounds of age",
     ),
     Metric(
         "cumulated_age_variance", "cumulated AoI variance", "", "lower",
         "Sum over clients of (age - mean age)² after a round, summed over rounds.",
-        measures.cumulated("age_variance"), "regret",
+        measures.cumulated("age_variance"), "regret", axis_unit="rounds²",
     ),
     Metric(
         "agreed_s", "time to agreement", "s", "lower",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,21 @@ def test_the_values_are_in_order_and_the_best_is_told_with_its_set(one_key: tupl
     assert figure.axes[0].get_xlabel() == "server.deadline_s (s)"
     filled = [mark.get_xdata() for mark in figure.axes[0].get_lines() if mark.get_marker() == "o"]
     assert [list(np.asarray(x)) for x in filled] == [[4.0, 6.0], [2.0, 10.0]]
+
+
+def test_axes_name_the_unit_that_tables_leave_out(one_key: tuple[Sweep, Comparison]) -> None:
+    sweep, comparison = one_key
+    study = against_one(comparison, sweep, settings_of(sweep), "updates_per_s", DEADLINE)
+    labels = {}
+    for name in ("updates_per_s", "aoi_regret", "cumulated_age_variance"):
+        figure = parameter_figure(replace(study, metric=name))
+        assert figure is not None
+        labels[name] = figure.axes[0].get_ylabel()
+    assert labels == {
+        "updates_per_s": "updates a second (1/s)",
+        "aoi_regret": "AoI regret (rounds of age)",
+        "cumulated_age_variance": "cumulated AoI variance (rounds²)",
+    }
 
 
 def test_numbers_at_marks_do_not_run_into_one_another_and_bars_end_at_what_can_be(tmp_path: Path) -> None:
