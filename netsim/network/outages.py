@@ -193,6 +193,12 @@ class ClientOutage:
         self.when.reach_end(time_s)
         return self.when.intervals.next_end(time_s)
 
+    def lost(self, time_s: float) -> set[int]:
+        """Whom it cuts off at `time_s`, and nobody knows that it ends while no round opens."""
+        ends = self.next_return_s(time_s) < _EVER
+        on = self.when.intervals.overlap(time_s, time_s)
+        return set(np.flatnonzero(self.hits).tolist()) if on and not ends else set()
+
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
         self.when.open_round(round, time_s)
@@ -242,6 +248,10 @@ class CutOffs:
         for client, intervals in self._intervals.items():
             hit[client] = intervals.overlap(float(starts_s[client]), float(ends_s[client]))
         return hit
+
+    def lost(self, time_s: float) -> set[int]:
+        """As of `ClientOutage`: nobody knows when a client is reconnected."""
+        return {client for client, times in self._times.items() if times}
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes by itself."""
@@ -305,6 +315,10 @@ class ClientOutages:
             if outage.destroys(client, start_s, end_s):
                 return outage.name
         return None
+
+    def lost(self, time_s: float) -> set[int]:
+        """Who is cut off at `time_s`, and nobody knows that it ends while no round opens."""
+        return {client for outage in self._all for client in outage.lost(time_s)}
 
     def destroyed(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
         """Whether transmissions of all clients, over [starts_s, ends_s) (K,), meet any outage; (K,)."""

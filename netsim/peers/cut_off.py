@@ -76,4 +76,11 @@ class CutOff:
         for outage, links in self._links_of:
             if outage.when.intervals.ends_at(time_s):
                 back.update(links)
-        return sorted(back)
+        return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
+
+    def lost(self, time_s: float) -> set[int]:
+        """As of `Cuts`."""
+        clients = self._clients.lost(time_s)
+        return self._schedule.lost(time_s) | {
+            link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)
+        }

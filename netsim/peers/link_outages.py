@@ -70,7 +70,10 @@ class Cuts(Protocol):
         """Whether a link that is down at `time_s` comes back some time."""
 
     def returning(self, time_s: float) -> list[int]:
-        """The links that come back at exactly `time_s`, ascending."""
+        """The links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
+
+    def lost(self, time_s: float) -> set[int]:
+        """The links that are down at `time_s`, and of which nobody knows that they come back while no round opens."""
 
     def state_dict(self) -> State:
         """What is not known beforehand."""
@@ -144,6 +147,11 @@ class Outages:
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""
         return self._returns.get(time_s, [])
+
+    def lost(self, time_s: float) -> set[int]:
+        """As of `Cuts`."""
+        those = self._intervals.items()
+        return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
 
     def state_dict(self) -> State:
         """All is known beforehand."""

@@ -67,7 +67,11 @@ class ScriptedCuts:
 
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""
-        return self._schedule.returning(time_s)
+        return [link for link in self._schedule.returning(time_s) if not self._times.get(link)]
+
+    def lost(self, time_s: float) -> set[int]:
+        """As of `Cuts`."""
+        return self._schedule.lost(time_s) | {link for link, times in self._times.items() if times}
 
     def state_dict(self) -> State:
         """Which links are cut, and when links were."""

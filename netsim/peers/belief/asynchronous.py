@@ -111,6 +111,7 @@ class AsynchronousBelief(BeliefProtocol):
         clock, address = self.links.clock, self.links.graph.address
         # What an edge has no message left for is never told.
         waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
+        waiting -= self.links.cuts.lost(clock.now)
         following = self.links.cuts.next_return_s(clock.now, waiting) if waiting else math.inf
         if following == math.inf:
             self.complete = True

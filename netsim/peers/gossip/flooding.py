@@ -73,8 +73,17 @@ class Flooding(GossipProtocol):
             return
         clock = self.links.clock
         # An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it.
-        if not self.links.cuts.returns_from(clock.now):
+        if not self.links.cuts.returns_from(clock.now) or self._settled():
             self.stop_at(clock.now)
+
+    def _settled(self) -> bool:
+        """Whether nobody can learn anything any more: all who can hear of each other some time know the same."""
+        links = self.links
+        lost = links.cuts.lost(links.clock.now)
+        for edge, address in enumerate(links.graph.address.tolist()):
+            if address >> 1 not in lost and self.held[links.sources[edge]] != self.held[links.targets[edge]]:
+                return False
+        return True
 
     def _watch(self) -> None:
         following = self.links.cuts.next_return_s(self.links.clock.now)
@@ -84,7 +93,9 @@ class Flooding(GossipProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+        # Of links that return again and again there would always be messages under way, and no end.
+        if not (self.until_agreement and self._settled()):
+            self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
         self._watch()
 
     def links_return(self, links: set[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from models.peers.graph import PeerGraph
 from models.peers.topologies import complete, random_geometric
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
-from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInSeconds, InRounds, InSeconds
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
+from netsim.peers.cut_off import CutOff
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.link_outages import Outage
+from netsim.peers.link_outages import Outage, Outages, link_between
+from netsim.peers.scripted_cuts import ScriptedCuts
 from netsim.servers.opinions import OpinionUplink
 from tests.helpers.peer_world import four, opinion_uplink, world
 
@@ -192,6 +195,54 @@ def test_flooding_agrees_after_the_return(payload: Any) -> None:
     )
     assert math.isnan(outcome.agreed_s)
     assert outcome.members.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("belief", [BeliefRules(exchanges=1), BeliefRules(update="asynchronous", max_exchanges=4)])
+@pytest.mark.parametrize("link", [(2, 3), (0, 2)])
+def test_nobody_waits_for_links_that_return_again_and_again_and_help_nobody(link: tuple[int, int], belief: BeliefRules) -> None:
+    # Client 3 is cut off for good. Of every 3 s a link is up for one: that to client 3, which stays cut off, or that between 0
+    # and 2, too short for a message of 4 s: what each knows the other has heard of 1 long ago. Resends go on beyond 3 s.
+    again = [Outage(start_s=3.0 * k + 1.0, end_s=3.0 * k + 3.0, links=[link]) for k in range(300)]
+    w = world(
+        four(), per_round=1, belief=belief, outages=again, client_outages=mast(4, [3], 0.0), max_resends=5, resend_after_s=1.0
+    )
+    outcome = w.run(1, opinions_of(4), np.array([0.9, 0.1, 0.2, 0.3]))
+    assert math.isnan(outcome.agreed_s)
+    assert outcome.members.tolist() == [0, 3]
+    assert outcome.duration_s < 100.0
+
+
+def test_which_links_are_lost_and_which_return() -> None:
+    graph = four()
+    links = {pair: link_between(graph, *pair) for pair in ((0, 1), (1, 2), (2, 3), (0, 2))}
+    by_round = ClientOutage(name="power", when=InRounds(start=1), clients=4, members=np.array([3]))
+    by_round.when.open_round(1, 0.0)
+    by_time = ClientOutage(name="mast", when=InSeconds(start_s=1.0, end_s=4.0), clients=4, members=np.array([2]))
+    clients = CutOffs()
+    schedule = Outages(
+        graph=graph, outages=[Outage(start_s=2.0, links=[(0, 1)]), Outage(start_s=3.0, end_s=4.0, links=[(0, 2)])]
+    )
+    scripted = ScriptedCuts(schedule=schedule)
+    cuts = CutOff(graph=graph, schedule=scripted, clients=ClientOutages([by_round, by_time], cut_offs=clients))
+
+    def named(found: Iterable[int]) -> list[tuple[int, int]]:
+        return [pair for pair, link in links.items() if link in set(found)]
+
+    assert named(cuts.lost(1.5)) == [(2, 3)]
+    assert named(cuts.lost(2.0)) == [(0, 1), (2, 3)]
+    assert named(cuts.returning(4.0)) == [(1, 2), (0, 2)]
+    scripted.cut([links[0, 2]], 3.5)
+    assert named(cuts.lost(3.5)) == [(0, 1), (2, 3), (0, 2)]
+    assert named(cuts.returning(4.0)) == [(1, 2)]
+    assert named(scripted.returning(4.0)) == []
+    clients.cut(np.array([1]), 3.6)
+    assert named(cuts.lost(3.6)) == [(0, 1), (1, 2), (2, 3), (0, 2)]
+    assert named(cuts.returning(4.0)) == []
+    scripted.heal([links[0, 2]], 3.7)
+    clients.reconnect(np.array([1]), 3.8)
+    by_round.when.intervals.close(3.9)
+    assert named(cuts.lost(3.9)) == [(0, 1)]
+    assert named(cuts.returning(4.0)) == [(1, 2), (2, 3), (0, 2)]
 
 
 def test_what_a_message_in_flight_has_met_is_not_forgotten() -> None:
