@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from netsim.collisions import NameCollisionError, refuse_collisions, started_as_command
+from netsim.core.collector import resting, rests_at_the_end
 
 if TYPE_CHECKING:
     from scenarios.api import Scenario, Script, World, load, open_run, open_sweep, register, resume, run, sweep
@@ -42,8 +43,8 @@ def _command() -> None:
     """The command `netsim`: from here, so that a collision is told before anything else is imported, and without a traceback."""
     try:
         refuse_collisions()
-        from scenarios.cli.main import main
-
+        with resting():
+            from scenarios.cli.main import main
         main()
     except NameCollisionError as error:
         print(error, file=sys.stderr)
@@ -54,3 +55,4 @@ def _command() -> None:
     finally:
         # What is left is to end: an interrupt would only add a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        rests_at_the_end()

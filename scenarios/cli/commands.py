@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 from typer.core import TyperGroup
 
+from netsim.core.collector import resting
 from scenarios.cli.output import complain
 from scenarios.registry.trust import without_own_code
 from scenarios.schema.errors import users_line
@@ -56,7 +57,8 @@ class Commands(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            with resting():  # Typer imports what it checks values with
+                return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt as error:
             interrupted(error)
 

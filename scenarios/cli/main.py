@@ -1,6 +1,7 @@
 """The command `netsim`. A user's mistake ends with one message and exit code 2."""
 
 import json
+import os
 import signal
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from netsim.core.collector import resting
 from scenarios.cli.breakpoints import breakpoints
 from scenarios.cli.commands import Commands, command, interrupted
 from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
@@ -103,8 +105,6 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one scenario into a folder."""
-    from scenarios.runs.collector import resting
-
     with resting():
         from scenarios.build.simulation import build
         from scenarios.cli.live import live, logged
@@ -143,11 +143,12 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
-    from scenarios.cli.live import live, logged
-    from scenarios.runs.event_log import FILE as EVENTS
-    from scenarios.runs.run import go_on
-    from scenarios.runs.unfinished import unfinished
-    from scenarios.runs.wall_limit import WallLimit
+    with resting():
+        from scenarios.cli.live import live, logged
+        from scenarios.runs.event_log import FILE as EVENTS
+        from scenarios.runs.run import go_on
+        from scenarios.runs.unfinished import unfinished
+        from scenarios.runs.wall_limit import WallLimit
 
     wall = WallLimit(wall_limit, may_end_process=True)
     study, state = unfinished(folder)
@@ -267,8 +268,6 @@ def _counted(count: int, what: str) -> str:
 @command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
-    from scenarios.runs.collector import resting
-
     with resting():
         from scenarios.build.payload import sizes_in_words
         from scenarios.runs.reading import read
@@ -375,6 +374,8 @@ def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFo
 def main() -> None:
     """Entry point of the command."""
     warnings.showwarning = warn
+    # Pydantic would look through all that is installed for plugins of its own, and import them.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # What asks the process to end, as a service manager does, is treated like Ctrl-C.
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
 from analysis.sweeps import Sweep, SweepEntry
+from netsim.core.collector import long_lived
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
 from scenarios.build.simulation import Built, build
@@ -19,7 +20,6 @@ from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.attempts import attempt_all, watching
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.cluster import opened
-from scenarios.runs.collector import long_lived
 from scenarios.runs.failures import refusing
 from scenarios.runs.failures_listed import Failures
 from scenarios.runs.given_tables import given_tables

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from netsim.core.collector import freed_at_the_end
 from netsim.simulation import Simulation
 from scenarios.build.simulation import build
-from scenarios.runs.collector import freed_at_the_end
 from scenarios.runs.folders import check_run
 from scenarios.runs.how import NO_LIMITS, Limits
 from scenarios.runs.moved import receive, sent_back

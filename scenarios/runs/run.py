@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from analysis.checksums import FILES, DamagedFileError
 from analysis.sources import COLUMNS, RunFolder
+from netsim.core.collector import long_lived, resting
 from netsim.records import atomic
 from netsim.records.sinks import ParquetRecorder
 from netsim.records.tables import UNFINISHED, DamagedPieceError
@@ -23,7 +24,6 @@ from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.books import refuse_unbalanced
-from scenarios.runs.collector import long_lived
 from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
@@ -139,12 +139,13 @@ def go_on(
     if not folder.is_dir():
         raise not_a_run(folder)
     with stop_requests() as stop, (wall or WallLimit()).over(stop), locked(folder):
-        scenario, state = unfinished(folder)
-        if script:
-            scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
-        if state is not None and not allow_changed_code:
-            refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
-        built = build(scenario)
+        with resting():
+            scenario, state = unfinished(folder)
+            if script:
+                scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
+            if state is not None and not allow_changed_code:
+                refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
+            built = build(scenario)
         built.simulation.limit_events(event_limit)
         begin(built.simulation)
         if state is None:

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.core.collector import resting
 from netsim.records import atomic
-from scenarios.runs.collector import resting
 from scenarios.runs.interrupts import ignore_interrupts, out_of_reach
 from scenarios.runs.scratch import scratch_folder
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MAIN = "from scenarios.cli.main import main; main()"
+MAIN = "from netsim import _command; _command()"
 NUMPY, TORCH = ["-c", "import numpy, pyarrow.parquet"], ["-c", "import torch"]
 LATENCY = ["-c", MAIN, "run", "unreliable", "--set", "rounds=10", "--out", "out", "--overwrite", "--quiet"]
 LEARNER = ["-c", MAIN, "run", "quickstart", "--set", "rounds=10", "--out", "out", "--overwrite", "--quiet"]

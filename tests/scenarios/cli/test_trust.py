@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -160,6 +162,21 @@ def test_an_interrupt_before_anything_is_written_leaves_nothing(shell, monkeypat
             code, _, err = shell.run()
         assert (code, err.count("\n")) == (130, 1)
         assert not shell.out.exists()
+
+
+def test_plugins_of_pydantic_are_not_looked_for(tmp_path):
+    (tmp_path / "plug.py").write_text("open('IMPORTED', 'w').close()\nplugin = None\n", encoding="utf-8")
+    folder = tmp_path / "plug-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n", encoding="utf-8")
+    (folder / "entry_points.txt").write_text("[pydantic]\nplug = plug:plugin\n", encoding="utf-8")
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), str(tmp_path)])}
+    command = [sys.executable, "-m", "scenarios.cli.main", "check", "unreliable"]
+    for given, imported in (({}, False), ({"PYDANTIC_DISABLE_PLUGINS": "other"}, True)):
+        kept = {name: value for name, value in os.environ.items() if name != "PYDANTIC_DISABLE_PLUGINS"}
+        done = subprocess.run(command, cwd=tmp_path, env=kept | path | given, capture_output=True, text=True)
+        assert (done.returncode == 0) is not imported  # None is no plugin
+        assert (tmp_path / "IMPORTED").exists() is imported
 
 
 def test_who_stops_reading_is_not_taken_for_a_component(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from scenarios.runs.collector import freed_at_the_end, long_lived
+from netsim.core.collector import freed_at_the_end, long_lived, resting
 
 
 def test_what_there_is_is_passed_over_within_the_block_alone() -> None:
@@ -71,3 +75,47 @@ def test_a_run_among_many_is_gone_over_rarely() -> None:
             assert gc.get_threshold() == (*usual[:2], 1000)
             assert gc.get_freeze_count() > 10_000
         assert gc.get_threshold() == usual
+
+
+def test_what_is_made_at_rest_is_not_looked_through_as_if_it_were_young() -> None:
+    looked_at: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(len(gc.get_objects(generation=0)) + len(gc.get_objects(generation=1)))
+
+    gc.callbacks.append(note)
+    try:
+        with resting():
+            made = [[number] for number in range(50_000)]
+            assert not gc.isenabled()
+        _more = [[number] for number in range(2_000)]
+    finally:
+        gc.callbacks.remove(note)
+    assert gc.isenabled()
+    assert looked_at
+    assert max(looked_at) < 10_000
+    assert gc.is_tracked(made)
+    assert gc.get_freeze_count() == 0
+    with long_lived():
+        before = gc.get_freeze_count()
+        with resting():
+            pass
+        assert gc.get_freeze_count() == before > 10_000
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_collector_that_was_off_stays_off() -> None:
+    with resting():
+        pass
+    assert not gc.isenabled()
+
+
+def test_a_command_leaves_nothing_for_the_collector_to_look_through(tmp_path: Path) -> None:
+    told = "atexit.register(lambda: print('set aside:', gc.get_freeze_count()))"
+    check = "sys.argv = ['netsim', 'check', 'unreliable']; from netsim import _command; _command()"
+    code = f"import atexit, gc, sys; {told}; {check}"
+    path = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1].removeprefix("set aside: ")) > 50_000
