@@ -132,7 +132,7 @@ def test_the_whole_simulator_against_a_plain_loop(benchmark, tmp_path):
     Processor time of one thread: a whole run is too long for a busy machine to leave it alone.
     """
     clock = time.process_time
-    rounds = 150
+    rounds = 600  # the start and the end of a run, some 20 ms, belong to no round
     study = scenario(
         clients=50,
         a_round=10,

@@ -47,9 +47,9 @@ def processor_s(command: list[str], folder: Path) -> float:
 @pytest.mark.parametrize(
     ("command", "reference", "limit"),
     [
-        (LATENCY, NUMPY, 6.0),
-        (CHECK, NUMPY, 6.0),
-        (RESUME, NUMPY, 6.0),
+        (LATENCY, NUMPY, 4.4),
+        (CHECK, NUMPY, 4.4),
+        (RESUME, NUMPY, 5.2),
         pytest.param(LEARNER, TORCH, 1.6, marks=pytest.mark.needs_torch),
     ],
     ids=["latency study", "check", "resume", "learner"],
