@@ -131,9 +131,11 @@ class FederatedLearner:
         """Updates computed and offered to the model so far."""
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
-        layout = self._trainer.layout
-        self._frozen = None if layout.all_move else (~layout.moves).to(self._device)
-        """The columns that nobody trains, whatever aggregation and server optimizer make of a step of zeros."""
+        frozen = ~self._trainer.layout.moves
+        if self._work.local_statistics:
+            frozen[self._trainer.parameters :] = True
+        self._frozen = frozen.to(self._device) if frozen.any() else None
+        """The columns that no update changes, whatever aggregation and server optimizer make of a step of zeros."""
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
         self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.model) if cached else None
         self.release = self._work.release

@@ -46,13 +46,17 @@ def accounts(scenario: Scenario, releases: int) -> dict[str, Any] | None:
     }
 
 
-def accounts_in_words(scenario: Scenario, kept: dict[str, Any] | None) -> str:
-    """The same as a sentence to follow the guarantee; empty where only sums are asked for."""
+def accounts_in_words(scenario: Scenario, kept: dict[str, Any] | None, unprotected: int = 0) -> str:
+    """The same as a sentence to follow the guarantee; empty where only sums are asked for.
+
+    `unprotected`: how many numbers of an update are sent as they are, of which it says nothing.
+    """
     if kept is None:
         return ""
     privacy = scenario.privacy
     assert privacy is not None
-    of = "one coordinate" if privacy.guarantee == "per_coordinate" else "the whole update"
+    whole = "the protected numbers of an update" if unprotected else "the whole update"
+    of = "one coordinate" if privacy.guarantee == "per_coordinate" else whole
     return (
         f" By {_NAMES[kept['accountant']]} (dp-accounting), ({kept['epsilon']:.4g}, {kept['delta']:g})-LDP of {of} in all "
         f"{kept['releases']} releases of that client together; sampling amplifies nothing: the server sees who sends each update."

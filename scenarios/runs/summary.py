@@ -166,7 +166,11 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         "energy": None if energy is None else energy_notes(built, totals, energy),
         "privacy": {
             "guarantee": guarantee_in_words(
-                scenario, max_leak, built.parameters, built.unprotected, accounts_in_words(scenario, kept)
+                scenario,
+                max_leak,
+                built.parameters,
+                built.unprotected,
+                accounts_in_words(scenario, kept, built.unprotected),
             ),
             "parameters": built.parameters,
             "unprotected_parameters": built.unprotected,

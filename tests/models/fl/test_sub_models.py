@@ -136,6 +136,15 @@ def test_no_step_of_the_server_moves_what_is_not_trained(methods):
     assert (model(learner)[LAST] != start[LAST]).all()
 
 
+def test_votes_on_nothing_do_not_move_running_statistics_that_clients_keep():
+    network = cnn((1, 4, 4), 5, seed=1, channels=[2], hidden=[4], norm="batch")
+    learner = make(network=network, batch_statistics="local", aggregation=MajorityVote(learning_rate=0.1, tie="random"))
+    start, width = model(learner), learner._trainer.parameters
+    learner.aggregate(deliver(1, [0, 1], 0), False)
+    np.testing.assert_array_equal(model(learner)[width:], start[width:])
+    assert (model(learner)[:width] != start[:width]).all()
+
+
 def test_running_statistics_move_with_their_layer():
     def network():
         return cnn((1, 4, 4), 5, seed=1, channels=[2], hidden=[4], norm="batch")

@@ -58,6 +58,14 @@ def test_one_coordinate_is_not_called_the_whole_update() -> None:
     assert "(1, 0.0001)-LDP of one coordinate in all 2 releases" in accounting.accounts_in_words(read, kept)
 
 
+def test_what_is_sent_bare_is_not_called_protected(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    network = {"kind": "cnn", "channels": [2], "hidden": [4], "norm": "batch"}
+    bare = override(scenario(PRIVATE | PLD | {"unprotected": "batch-norm"}), {"learner.network": network})
+    told = run(parse(bare), tmp_path / "bare")["privacy"]["guarantee"]
+    assert "-LDP of the protected numbers of an update in all 4 releases" in told
+
+
 @pytest.mark.parametrize(
     ("privacy", "said"),
     [
