@@ -222,6 +222,8 @@ class CutOffs:
     def __init__(self) -> None:
         self._intervals: dict[int, Intervals] = {}
         self._times: dict[int, int] = {}
+        self.on_return: Callable[[set[int]], None] = lambda clients: None
+        """Told of the clients that were reconnected just now."""
 
     def cut(self, clients: IntArray, time_s: float) -> None:
         """What clients (n,) send or are sent is lost from now on, what is under way included."""
@@ -232,10 +234,13 @@ class CutOffs:
 
     def reconnect(self, clients: IntArray, time_s: float) -> None:
         """Clients (n,) are no longer cut off; what is under way stays lost."""
+        back = set()
         for client in clients.tolist():
             self._times[client] -= 1
             if not self._times[client]:
                 self._intervals[client].close(time_s)
+                back.add(client)
+        self.on_return(back)
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
         """As of `ClientOutage`."""

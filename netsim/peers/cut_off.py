@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,20 +47,10 @@ class CutOff:
         quiet_s = self._schedule.quiet_until(time_s)
         return min((quiet_s, *(outage.quiet_until(time_s) for outage, links in self._links_of if links)))
 
-    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+    def next_return_s(self, time_s: float) -> float:
         """As of `Cuts`."""
-        following = self._schedule.next_return_s(time_s, links)
-        for outage, down in self._links_of:
-            if down and (links is None or not set(down).isdisjoint(links)):
-                following = min(following, outage.next_return_s(time_s))
-        return following
-
-    def returns_from(self, time_s: float) -> bool:
-        """As of `Cuts`."""
-        return self._schedule.returns_from(time_s) or any(
-            links and outage.quiet_until(time_s) == -math.inf and outage.next_return_s(time_s) < math.inf
-            for outage, links in self._links_of
-        )
+        following = self._schedule.next_return_s(time_s)
+        return min((following, *(outage.next_return_s(time_s) for outage, links in self._links_of if links)))
 
     def state_dict(self) -> State:
         """The schedule's; outages of clients are kept by whoever owns them."""

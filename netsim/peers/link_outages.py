@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,11 +63,8 @@ class Cuts(Protocol):
     def quiet_until(self, time_s: float) -> float:
         """Until when no link is down, while no round opens; -inf: one is down now."""
 
-    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
-        """When, after `time_s`, one of `links` (None: any) next comes back; inf: never, or not before a round opens."""
-
-    def returns_from(self, time_s: float) -> bool:
-        """Whether a link that is down at `time_s` comes back some time."""
+    def next_return_s(self, time_s: float) -> float:
+        """When, after `time_s`, a link next comes back; inf: never, or not before a round opens."""
 
     def returning(self, time_s: float) -> list[int]:
         """The links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
@@ -135,14 +132,10 @@ class Outages:
                 following = min(following, start)
         return following
 
-    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+    def next_return_s(self, time_s: float) -> float:
         """As of `Cuts`."""
-        following = self._times[bisect_right(self._times, time_s) :]
-        return next((time for time in following if links is None or not set(links).isdisjoint(self._returns[time])), math.inf)
-
-    def returns_from(self, time_s: float) -> bool:
-        """As of `Cuts`."""
-        return any(start <= time_s < end < math.inf for start, end in self._all)
+        following = bisect_right(self._times, time_s)
+        return self._times[following] if following < len(self._times) else math.inf
 
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""

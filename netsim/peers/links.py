@@ -94,9 +94,21 @@ class PeerLinks:
         return min((message.sent_s for message in self.flying.values()), default=_EVER)
 
     def tell_of_return(self, links: set[int]) -> None:
-        """These links have come back by an act from outside."""
-        for watch in list(self.watchers):
-            watch(links)
+        """These links have come back by an act from outside, but for those that something else keeps down."""
+        now = self.clock.now
+        back = {link for link in links if self.cuts.cause(link, now, now) is None}
+        for watch in list(self.watchers) if back else ():
+            watch(back)
+
+    def tell_of_reconnection(self, clients: set[int]) -> None:
+        """These clients are no longer cut off, by an act from outside."""
+        ends = zip(self._link, self.sources, strict=True)
+        self.tell_of_return({link for link, client in ends if client in clients})
+
+    def is_back(self, message: Message) -> bool:
+        """Whether an outage has cost a message, and its link has come back before the message would have arrived."""
+        link, now = self._link[message.edge], self.clock.now
+        return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
 
     def open_slot(self, slot: int, time_s: float) -> None:
         """Let the channels move on to `slot`."""

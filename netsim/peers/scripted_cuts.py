@@ -57,13 +57,9 @@ class ScriptedCuts:
         """As of `Cuts`: a link may be cut, and a law may change, at any time."""
         return -math.inf
 
-    def next_return_s(self, time_s: float, links: Collection[int] | None = None) -> float:
+    def next_return_s(self, time_s: float) -> float:
         """As of `Cuts`."""
-        return self._schedule.next_return_s(time_s, links)
-
-    def returns_from(self, time_s: float) -> bool:
-        """As of `Cuts`."""
-        return self._schedule.returns_from(time_s)
+        return self._schedule.next_return_s(time_s)
 
     def returning(self, time_s: float) -> list[int]:
         """As of `Cuts`."""

@@ -40,13 +40,13 @@ class AsynchronousBelief(BeliefProtocol):
         self._due = [False] * graph.clients
         self._outstanding = 0
         self._cut_short = False
-        self._alarm_s = 0.0
 
     def _begin(self) -> None:
         self._outstanding += 1
         for client in range(self.links.graph.clients):
             self._update(client)
         self._outstanding -= 1
+        self._watch()
         self._check()
 
     def _update(self, client: int) -> None:
@@ -99,39 +99,48 @@ class AsynchronousBelief(BeliefProtocol):
         self._check()
 
     def given_up(self, message: Message) -> None:
-        """The receiver never hears it."""
+        """The receiver does not hear it, unless the link comes back from an outage, or has come back meanwhile."""
         self._outstanding -= 1
-        if message.key == self._number[message.edge]:
-            self._unheard.add(message.edge)
+        edge, links = message.edge, self.links
+        if message.key == self._number[edge]:
+            self._unheard.add(edge)
+            if links.is_back(message):
+                self._say_again(edge)
         self._check()
 
     def _check(self) -> None:
         if self._outstanding or not self.live:
             return
-        clock, address = self.links.clock, self.links.graph.address
+        cuts, address, now = self.links.cuts, self.links.graph.address, self.links.clock.now
         # What an edge has no message left for is never told.
         waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
-        waiting -= self.links.cuts.lost(clock.now)
-        following = self.links.cuts.next_return_s(clock.now, waiting) if waiting else math.inf
-        if following == math.inf:
+        # An outage that is yet to come is nothing to wait for.
+        if all(cuts.cause(link, now, now) is None for link in waiting - cuts.lost(now)):
             self.complete = True
-            self.stop_at(clock.now)
-        elif following != self._alarm_s:
-            self._alarm_s = following
-            clock.call_at(following, self._back)
+            self.stop_at(now)
+
+    def _watch(self) -> None:
+        following = self.links.cuts.next_return_s(self.links.clock.now)
+        if following < math.inf:
+            self.links.clock.call_at(following, self._back)
 
     def _back(self, _: None) -> None:
         if not self.live:
             return
         self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+        self._watch()
 
     def links_return(self, links: set[int]) -> None:
         """What was not heard over them is said again."""
         address = self.links.graph.address
         for edge in sorted(self._unheard):
-            if int(address[edge]) >> 1 in links and self._number[edge] < self.rules.max_exchanges:
-                self._say(edge)
+            if int(address[edge]) >> 1 in links:
+                self._say_again(edge)
         self._check()
+
+    def _say_again(self, edge: int) -> None:
+        if self._number[edge] < self.rules.max_exchanges:
+            self._say(edge)
 
     def settled(self) -> Settled:
         """What the clients have heard so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ class Flooding(GossipProtocol):
 
     def _begin(self) -> None:
         self._eras: dict[int, int] = {}
+        self._given_up: set[int] = set()
         if self._uninformed == 0:
             self._agree()
         for client, held in enumerate(self.held):
@@ -64,24 +66,31 @@ class Flooding(GossipProtocol):
             self._check()
 
     def given_up(self, message: Message) -> None:
-        """The receiver never hears it."""
+        """The receiver does not hear it, unless the link comes back from an outage."""
+        self._given_up.add(message.edge)
         self._outstanding -= 1
         self._check()
 
     def _check(self) -> None:
         if self._outstanding or not self.live or not self.until_agreement or self._uninformed == 0:
             return
-        clock = self.links.clock
-        # An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it.
-        if not self.links.cuts.returns_from(clock.now) or self._settled():
-            self.stop_at(clock.now)
+        if self._settled():
+            self.stop_at(self.links.clock.now)
 
-    def _settled(self) -> bool:
-        """Whether nobody can learn anything any more: all who can hear of each other some time know the same."""
-        links = self.links
-        lost = links.cuts.lost(links.clock.now)
+    def _settled(self, back: Collection[int] = ()) -> bool:
+        """Whether nobody can learn anything any more, the links `back` coming back now.
+
+        An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it: what was
+        given up over a link that is not down is not said again.
+        """
+        links, held = self.links, self.held
+        cuts, now = links.cuts, links.clock.now
+        lost = cuts.lost(now)
         for edge, address in enumerate(links.graph.address.tolist()):
-            if address >> 1 not in lost and self.held[links.sources[edge]] != self.held[links.targets[edge]]:
+            link = address >> 1
+            if link in lost or not self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1]:
+                continue
+            if edge not in self._given_up or link in back or cuts.cause(link, now, now) is not None:
                 return False
         return True
 
@@ -93,9 +102,10 @@ class Flooding(GossipProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
+        back = set(self.links.cuts.returning(self.links.clock.now))
         # Of links that return again and again there would always be messages under way, and no end.
-        if not (self.until_agreement and self._settled()):
-            self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+        if not (self.until_agreement and self._settled(back)):
+            self.links_return(back)
         self._watch()
 
     def links_return(self, links: set[int]) -> None:
@@ -104,6 +114,7 @@ class Flooding(GossipProtocol):
             if address >> 1 in links:
                 # The same news may cross the link once more: other draws, above those of all resends so far.
                 self._eras[edge] = self._eras.get(edge, 0) + self.links.max_resends + 1
+                self._given_up.discard(edge)
                 news = self.held[self.links.sources[edge]]
                 self._outstanding += 1
                 self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])

@@ -63,6 +63,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     pool.returning = targets.absent.away
     if targets.cuts is not None and composed.consensus is not None:
         targets.cuts.on_return = composed.consensus.links.tell_of_return
+        targets.cut_offs.on_return = composed.consensus.links.tell_of_reconnection
     _objects(world, targets, jammers)
     _renewals(world, composed, pool)
     _tell_of_ends_and_rounds(runner, composed.server)

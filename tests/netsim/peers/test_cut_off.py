@@ -299,3 +299,62 @@ def test_look_ups_of_many_equal_look_ups_of_one() -> None:
         assert intervals.next_start(time) == min((start for start, _ in listed if start > time), default=math.inf)
         assert intervals.next_end(time) == min((end for _, end in listed if end > time), default=math.inf)
         assert intervals.ends_at(time) == any(end == time for _, end in listed)
+
+
+class Deaf(Perfect):
+    """Whatever `client` sends is lost."""
+
+    memoryless = True
+
+    def __init__(self, client: int) -> None:
+        self._client = client
+
+    def good(self, u: Any, entities: Any) -> Any:
+        return entities != self._client
+
+    def success_probability(self, entities: Any) -> Any:
+        return np.where(entities != self._client, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("payload", ["all", "best"])
+def test_nobody_waits_for_links_that_return_while_another_that_is_up_loses_all(payload: Any) -> None:
+    # Nobody ever hears the best, client 3. The link 0-2 is up for 3 s of every 10 s, too short for its messages of 4 s; what 0, 1
+    # and 2 know is the same.
+    again = [Outage(start_s=10.0 * k + 3.0, end_s=10.0 * k + 10.0, links=[(0, 2)]) for k in range(300)]
+    w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), outages=again, channel=Deaf(3), payload=payload)
+    outcome = w.run(1, opinions_of(4), np.array([0.1, 0.2, 0.3, 0.9]))
+    assert math.isnan(outcome.agreed_s)
+    assert outcome.duration_s < 20.0
+    # What they do not know yet they wait for: 1 hears of 2 over 0-1, which is down until 50 s.
+    again = [Outage(start_s=0.0, end_s=50.0, links=[(0, 1)]), Outage(start_s=0.0, end_s=20.0, links=[(1, 2)])]
+    w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), outages=again, channel=Deaf(1), payload=payload)
+    outcome = w.run(1, opinions_of(4), np.array([0.1, 0.2, 0.9, 0.3]))
+    assert outcome.agreed_s == 22.0
+
+
+def test_beliefs_are_said_again_though_others_talk_as_the_link_returns() -> None:
+    graph = PeerGraph.from_links(clients=3, links=np.array([[0, 1], [1, 2]]), distance_km=np.array([1.0, 5.0]))
+    r = opinions_of(3)
+    # At 1.5 s messages over 1-2 are under way, at 0.5 s the first over 0-1, which are lost as they would arrive.
+    for end_s, again_s in ((1.5, 1.5), (0.5, 1.0)):
+        w = world(
+            graph,
+            per_round=1,
+            belief=BeliefRules(update="asynchronous"),
+            outages=[Outage(start_s=0.0, end_s=end_s, links=[(0, 1)])],
+            record=True,
+        )
+        outcome = w.run(1, r)
+        exact = settle(graph, w.belief.couplings, Ising.fields(r))
+        assert outcome.beliefs == pytest.approx(beliefs(graph, Ising.fields(r), exact.messages), abs=1e-8)
+        assert not math.isnan(outcome.converged_s)
+        assert (2, 0, 1, again_s, again_s + 1.0) in w.rows("belief")
+
+
+def test_beliefs_wait_for_no_outage_that_is_yet_to_come() -> None:
+    pair = PeerGraph.from_links(clients=2, links=np.array([[0, 1]]), distance_km=np.array([1.0]))
+    later = [Outage(start_s=1000.0, end_s=1001.0, links=[(0, 1)])]
+    w = world(pair, per_round=1, belief=BeliefRules(update="asynchronous"), outages=later, channel=Deaf(0))
+    outcome = w.run(1, opinions_of(2))
+    assert math.isnan(outcome.converged_s)
+    assert outcome.duration_s == 2.0

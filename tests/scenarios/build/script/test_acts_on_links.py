@@ -206,3 +206,41 @@ def test_what_jammers_refuse_is_told_with_the_line() -> None:
         recorded(study("synchronous"), resting)
     with pytest.raises(UserError, match=r'jammers.0.start = "script": without a script nobody starts it'):
         recorded(tables)
+
+
+@pytest.mark.parametrize("update", ["synchronous", "asynchronous"])
+def test_neighbours_and_a_client_that_is_reconnected_tell_each_other_what_they_know(update: str) -> None:
+    # As above, but reconnected at 1.5 s: with synchronous updates gossip is under way then, since client 2's messages take 1 s.
+    def script(world, *, links: bool):
+        cut = world.cut_links(groups=[[3]]) if links else world.cut_off(3)
+        yield world.until_time(1.5)
+        (cut.heal if links else cut.reconnect)()
+
+    exchanges = 1 if update == "synchronous" else 4
+    tables = study("fl-da", rounds=1) | {"belief": {"update": update, "max_exchanges": exchanges}}
+    tables["peers"] = PEERS["peers"] | {"delay": {"kind": "constant", "value_s": [0.05, 0.05, 1.0, 0.05]}}
+    found = []
+    for links in (True, False):
+        rows = recorded(tables, script, links=links)
+        (row,) = rows.rounds
+        sent_s = [message.sent_s for message in rows.messages if 3 in (message.source, message.target)]
+        assert 1.5 in sent_s
+        assert row.disagreement == 0.0
+        found.append((row.agreed_s, row.messages, sent_s))
+    assert found[0] == found[1]
+
+
+def test_a_link_that_is_healed_and_still_down_is_back_with_its_outage() -> None:
+    def script(world):
+        cut = world.cut_links(groups=[[3]])
+        yield world.until_time(1.5)
+        cut.heal()
+
+    tables = study("fl-da", rounds=1) | {"belief": {"max_exchanges": 1}}
+    outage = {"from_s": 0.0, "to_s": 1.8, "groups": [[3]]}
+    tables["peers"] = PEERS["peers"] | {"delay": {"kind": "constant", "value_s": [0.05, 0.05, 1.0, 0.05]}, "outages": [outage]}
+    rows = recorded(tables, script)
+    sent_s = [message.sent_s for message in rows.messages if 3 in (message.source, message.target)]
+    assert 1.5 not in sent_s
+    assert sent_s.count(1.8) == 6
+    assert rows.rounds[0].disagreement == 0.0
