@@ -48,6 +48,11 @@ _OF_ROUNDS = frozenset({"latency", "phases", "ages"})
 """Figures that measure in rounds, or a round: what that is differs between kinds of servers."""
 
 
+_REMEDIES: Mapping[str, str] = {
+    "topology": "run with server.kind = 'fl-da' and output.beliefs_table = true",
+}
+"""What a scenario must say for a figure whose table is written on request only."""
+
 Maker = Callable[[Groups, FigureSettings], ShownFigure | None]
 
 
@@ -160,7 +165,8 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, its: Figu
     if figure is None:
         raise ValueError("these runs have data for no figure: no round of theirs took time or was measured")
     others = [name for name in _MAKERS if _draw(name, groups, its) is not None]
-    raise ValueError(f"figure = {figure!r}: these runs have no data for it; they have for {', '.join(others) or 'none'}")
+    told = f"figure = {figure!r}: these runs have no data for it; they have for {', '.join(others) or 'none'}"
+    raise ValueError(told + (f"; {_REMEDIES[figure]}" if figure in _REMEDIES else ""))
 
 
 def draw_all(

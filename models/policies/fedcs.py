@@ -61,6 +61,8 @@ class FedCs(AsksNobody):
         check_round(clients, per_round)
         check_at_least("round_s", round_s, 0, strict=True)
         check_at_least("reserve_s", reserve_s, 0)
+        if reserve_s >= round_s:
+            raise ParameterError("reserve_s", reserve_s, f"must be below round_s = {round_s}, or nobody is ever selected")
         check_share("asked", asked)
         if uploads not in ("sequential", "parallel"):
             raise ParameterError("uploads", uploads, "must be sequential or parallel")

@@ -43,6 +43,8 @@ class Carried:
     """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
     """What they take at least."""
+    stops: bool = False
+    """Whether a bandwidth ends for ever at some time: what is under way is then lost."""
 
 
 class _Expected:
@@ -188,7 +190,14 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
         if context.targets is not None and law is not None:
             context.targets.after_change(f"{path}.{name}", carrier.renew)
-    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s)
+    stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
+    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s, stops=stops)
+
+
+def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
+    """Whether under any of its laws nothing passes any more for one of `entities`, from some time on."""
+    laws = () if bandwidth is None else bandwidth.laws
+    return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
 
 
 def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:

@@ -101,7 +101,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         delay=timeline(channels, "delay", "channels", context, message if links is None else None),
         links=links,
         streams=streams,
-        contention=scenario.server.contention,
+        contention=scenario.server.contends,
     )
     # With links between clients, the jammers are theirs.
     actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None else []

@@ -16,6 +16,7 @@ from scenarios.build.population import Population
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.servers import KINDS
 
 _CHANGES = 5000
 """How many changes of presence are looked at for the first round; fewer of many clients, so that it takes tenths of a second."""
@@ -38,26 +39,33 @@ def before_run(
     delays: Mapping[str, HasLaws],
     worked: Sequence[HasLaws],
     besides_s: Mapping[str, FloatArray | float],
+    *,
+    stops: bool,
 ) -> list[Caution]:
     """The warnings that a scenario deserves before it runs.
 
     `delays`: the laws of an update's phases; `worked`: those of its work's time, where there is one; `besides_s`: what each phase
-    takes at least besides, for bytes that are carried or on a sub-channel.
+    takes at least besides, for bytes that are carried or on a sub-channel; `stops`: whether a trace of bandwidth does, and what
+    is under way is then lost.
     """
     cautions = [Caution("never-reached", note) for note in never_reached(scenario)]
     cautions += _nothing_to_weigh(scenario)
-    if scenario.time_limit_s is not None or scenario.server.limit_s is not None:
+    cautions += _without_effect(scenario)
+    limited = scenario.time_limit_s is not None or scenario.server.limit_s is not None
+    # What a script does to laws and to clients, only the run shows.
+    if limited and scenario.script is None:
         everyone = np.arange(population.count)
         least = {phase: shortest_s(law, everyone) + besides_s[phase] for phase, law in delays.items()}
         upload_s = least["upload"]
         whole_s = least["download"] + least["compute"] + upload_s
-        # A policy of the user's own may ask for fewer steps than are planned.
-        if scenario.policy is None or not is_own("policy", scenario.policy.kind):
+        # A policy of the user's own may ask for fewer steps than are planned, and who makes a part of the passes takes less.
+        in_part = scenario.work is not None and scenario.work.partial_share > 0
+        if not in_part and (scenario.policy is None or not is_own("policy", scenario.policy.kind)):
             whole_s += sum(shortest_s(law, everyone) for law in worked)
         # What a round of fixed length cuts off is sent again, and need not be prepared again.
         needed_s = upload_s if scenario.server.limits == "transmission" else whole_s
         cautions += _deadline(scenario, population, needed_s)
-        cautions += _time_limit(scenario, whole_s)
+        cautions += _time_limit(scenario, whole_s, stops)
     return cautions
 
 
@@ -140,29 +148,35 @@ def _deadline(scenario: Scenario, population: Population, needed_s: FloatArray) 
     return [told(f"group {name!r}", "of it ", least) for name, least in slow.items() if least > limit_s]
 
 
-def _time_limit(scenario: Scenario, whole_s: FloatArray) -> list[Caution]:
+def _time_limit(scenario: Scenario, whole_s: FloatArray, stops: bool) -> list[Caution]:
     """A run that is over before its first round can be."""
     limit_s = scenario.time_limit_s
     if limit_s is None:
         return []
-    round_s = _shortest_round_s(scenario, np.sort(whole_s))
+    round_s = _shortest_round_s(scenario, np.sort(whole_s), stops)
     if limit_s >= round_s:
         return []
     text = f"time_limit_s = {limit_s!r}: is below the shortest possible round, {round_s:.4g} s"
     return [Caution("time-limit-too-short", f"{text}; no round can be completed, and the tables stay empty; give more time")]
 
 
-def _shortest_round_s(scenario: Scenario, whole_s: FloatArray) -> float:
+def _shortest_round_s(scenario: Scenario, whole_s: FloatArray, stops: bool) -> float:
     """A time before which no round can end, from the least durations of updates, ascending; 0 where none is known."""
     downlink = scenario.downlink
     lossy = downlink.channel.kind != "perfect" or any(change.channel for change in downlink.changes)
     # A round also ends where all of its updates break off.
-    sure = not (lossy or scenario.outages or scenario.availability.kind != "always")
-    # A policy of the user's own may select fewer clients than it is asked for.
-    fewest = 1 if scenario.policy is not None and is_own("policy", scenario.policy.kind) else None
+    batteries = scenario.energy is not None and scenario.energy.battery is not None
+    sure = not (lossy or stops or batteries or scenario.outages or scenario.availability.kind != "always")
+    selects = scenario.policy is not None and not scenario.server.slotted
+    fewest = 1 if selects and _may_select_fewer(scenario.method.kind) else None
     rounds = scenario.slots.rounds if scenario.slots is not None else 1
     shortest_s: float = scenario.server.shortest_round_s(whole_s, sure=sure, fewest=fewest, rounds=rounds)
     return shortest_s
+
+
+def _may_select_fewer(kind: str) -> bool:
+    """Whether a policy may select fewer clients than it is asked for: one of the user's own, or by the answers of clients."""
+    return is_own("policy", kind) or bool(resolve("policy", kind).probes)
 
 
 def _nothing_to_weigh(scenario: Scenario) -> list[Caution]:
@@ -176,6 +190,25 @@ def _nothing_to_weigh(scenario: Scenario) -> list[Caution]:
     why = "there is no [privacy]" if privacy is None else 'privacy.mechanism is "none"'
     text = f"policy.gamma = {gamma!r}: weighs privacy, and {why}, so that none is ever lost"
     return [Caution("gamma-without-privacy", f"{text}; describe the mechanism in [privacy], or set gamma = 0")]
+
+
+def _without_effect(scenario: Scenario) -> list[Caution]:
+    """Keys of the server that say what becomes of late clients, where nobody is late, or what a round waits for, where it does
+    not wait."""
+    if scenario.server.kind not in KINDS:
+        return []  # what its keys mean is its own matter
+    given = scenario.server.parameters()
+    closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
+    cautions = []
+    if given.get("deadline_s") is None and given.get("first") is None:
+        for name, value in (("stragglers", "cancel"), ("reselect_busy", True)):
+            if given.get(name) == value:
+                why = f"has no effect, as a round waits for all its updates; give {closes}, or leave it out"
+                cautions.append(Caution("without-effect", f"server.{name} = {value!r}: {why}"))
+    if given.get("wait_for_compute") and given["round_s"] is not None:
+        why = f"has no effect, as server.round_s = {given['round_s']!r} is the length of a round; leave one of them out"
+        cautions.append(Caution("without-effect", f"server.wait_for_compute = True: {why}"))
+    return cautions
 
 
 class Ended(Protocol):

@@ -155,7 +155,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
         channels=composed.channels,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         cautions=(
-            *before_run(scenario, population, delays, worked, _besides_s(down, up, composed)),
+            *before_run(scenario, population, delays, worked, _besides_s(down, up, composed), stops=down.stops or up.stops),
             *lacking_clients(scenario, availability, streams["availability"]),
             *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),

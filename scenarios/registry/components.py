@@ -39,6 +39,7 @@ PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {
     "clients": "clients.count",
+    "channels": "channels.count",
     "per_round": "server.per_round",
     "per_model": "server.buffer",
     "data_sizes": "clients.data_sizes",

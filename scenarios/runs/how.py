@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from scenarios.runs.attempts import RETRIES
 from scenarios.runs.wall_limit import WallLimit
+from scenarios.schema.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,10 @@ class Machines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What becomes of what an earlier attempt left in the folder; by default a folder that holds a sweep is refused."""
+    """What becomes of what an earlier attempt left in the folder; by default a folder that holds a sweep is refused.
+
+    Raises UserError where it is to be both replaced and gone on with.
+    """
 
     overwrite: bool = False
     resume: bool = False
@@ -32,6 +36,10 @@ class Earlier:
     `identity`), those cut off go on from their last checkpoint."""
     allow_changed_code: bool = False
     """Go on where the code of the user's own components is another than that of the earlier runs; otherwise that is refused."""
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.resume:
+            raise UserError("overwrite and resume: one replaces the earlier sweep, the other goes on with it; give one of them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

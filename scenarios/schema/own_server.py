@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.kinds import resolve
-from scenarios.schema.section import missing
+from scenarios.schema.section import missing, problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_policy
 
 if TYPE_CHECKING:
@@ -25,11 +25,26 @@ class OwnServer(Server):
         """As its class says."""
         return bool(self._mode().caches)
 
+    @property
+    def contends(self) -> bool:
+        """As its class says."""
+        return bool(self._mode().contends)
+
+    @property
+    def limit_s(self) -> float | None:
+        """None is known: what its keys mean is its own matter, whatever they are called."""
+        return None
+
     def check(self, scenario: "Scenario") -> None:
         """It has the policy that it asks for, and sub-channels have a scheduler."""
         mode = self._mode()
         refuse_oracle(scenario)
-        check_channels(scenario, mode.contends, "clients.count", 1)
+        scheduler = scenario.scheduler
+        if scheduler is not None and resolve("scheduler", scheduler.kind).contends and not self.contends:
+            why = f"lets clients collide, and {self.kind} does not; set contends = True in its class"
+            raise problem(("scheduler", "kind"), scheduler.kind, why)
+        # Whether clients may meet on a sub-channel is said of the class, which need not be asked for any.
+        check_channels(scenario, self.contends and scenario.channels is not None, "clients.count", 1)
         if not mode.selects:
             refuse_policy(scenario)
         elif scenario.policy is None:

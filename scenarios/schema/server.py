@@ -44,6 +44,11 @@ class Server(Component):
         return False
 
     @property
+    def contends(self) -> bool:
+        """Whether two clients may be on one of the sub-channels of `[channels]` at once."""
+        return bool(self.parameters().get("contention"))
+
+    @property
     def longest_probe_s(self) -> float | None:
         """What asking for losses must take less than, in seconds; None: there is no limit."""
         return None

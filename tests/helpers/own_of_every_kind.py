@@ -206,6 +206,15 @@ class Nobody(Server):
     selects = False
 
 
+class Keys(Server):
+    def __init__(self, *, per_round: int = 2, deadline_s: str = "soon", stragglers: str = "cancel"):
+        self.per_round = per_round
+
+
+class Meeting(Server):
+    contends = True
+
+
 class Half(Server):
     def compose(self, world):
         return None

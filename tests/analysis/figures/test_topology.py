@@ -79,3 +79,9 @@ def test_beliefs_are_asked_for_where_there_are_some() -> None:
     with pytest.raises(ValueError, match="figure = 'topology': these runs have no data for it"):
         draw(without, "topology")
     assert not netsim.run(LINKS | {"server": {"kind": "fl-fa", "per_round": 2}, "policy": {"kind": "random"}}).source.has("links")
+
+
+def test_a_run_without_beliefs_says_how_to_have_them() -> None:
+    without = netsim.run(LINKS | {"rounds": 1, "output": {}})
+    with pytest.raises(ValueError, match=r"no data for it; .*; run with server.kind = 'fl-da' and output.beliefs_table = true$"):
+        draw(without, "topology")

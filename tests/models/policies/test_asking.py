@@ -240,6 +240,7 @@ def test_forecasts_of_random_presence_are_its_expectation() -> None:
         (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, asked=1.1), "asked"),
         (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, uploads="both"), "uploads"),  # type: ignore[arg-type]
         (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, reserve_s=-1.0), "reserve_s"),
+        (lambda: FedCs(clients=3, per_round=1, truth=Phases([1], [1]), round_s=1.0, reserve_s=1.0), "reserve_s"),
         (lambda: Refl(clients=3, per_round=1, presence=Forecast([1]), round_s=0.0), "round_s"),
         (lambda: Refl(clients=3, per_round=1, presence=Forecast([1]), round_s=1.0, memory=2.0), "memory"),
     ],

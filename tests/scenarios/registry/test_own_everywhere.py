@@ -153,6 +153,24 @@ def test_a_server_of_ones_own_goes_on_from_a_checkpoint(tmp_path):
     assert max(rounds["delivered"]) == 1
 
 
+def test_keys_of_a_server_of_ones_own_mean_what_it_likes():
+    assert build(parse(tables("server", "own_all:Keys"))).cautions == ()
+
+
+def test_a_server_of_ones_own_on_sub_channels(tmp_path):
+    channels = {"channels": {"count": 3}, "scheduler": {"kind": "random"}}
+    for name in ("Server", "Meeting"):
+        assert run(parse(tables("server", f"own_all:{name}") | channels), tmp_path / name)["ended"] == "rounds"
+    access = channels | {"scheduler": {"kind": "random-access"}}
+    assert run(parse(tables("server", "own_all:Meeting") | access), tmp_path / "access")["ended"] == "rounds"
+    with pytest.raises(UserError, match=r"scheduler.kind = \"random-access\": lets .* own_all:Server .* contends = True"):
+        parse(tables("server", "own_all:Server") | access)
+    with pytest.raises(UserError, match=r"channels.count = 2: must be >= the number of clients, 3"):
+        build(parse(tables("server", "own_all:Server", per_round=3) | channels | {"channels": {"count": 2}}))
+    # A class that can have clients meet need not be on sub-channels.
+    assert run(parse(tables("server", "own_all:Meeting")), tmp_path / "own links")["ended"] == "rounds"
+
+
 def test_what_a_server_of_ones_own_may_not_do_is_refused():
     own = small_tables()
     policy = own["policy"]["kind"]

@@ -189,6 +189,15 @@ def test_a_sweep_that_is_there_is_kept_unless_it_is_to_be_replaced(shell):
         assert contents(shell.out) == before
 
 
+def test_a_sweep_cannot_be_replaced_and_gone_on_with_at_once(shell):
+    shell.sweep("--seeds", "1")
+    before = contents(shell.out)
+    code, _, err = shell.sweep("--seeds", "1", "--overwrite", "--resume")
+    told = "overwrite and resume: one replaces the earlier sweep, the other goes on with it; give one of them\n"
+    assert (code, err) == (2, told)
+    assert contents(shell.out) == before
+
+
 def test_overwriting_with_other_variants_leaves_nothing_of_the_old_ones(shell):
     assert shell("sweep", shell.file, "--out", shell.out, "--quiet", "--jobs", "1")[0] == 0
     assert (shell.out / "figures" / "latency.png").exists()

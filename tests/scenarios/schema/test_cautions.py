@@ -121,6 +121,7 @@ def test_a_round_of_fixed_length_in_which_no_transmission_ends():
         ("asynchronous", (), 1.75),
         ("asynchronous", (("server.round_s", 4.0),), 4.0),
         ("fl-fa", (), 3 * 1.75),
+        ("fl-fa", (("policy", {"kind": "quick-init-ucb"}),), 3 * 1.75),
     ],
 )
 def test_a_time_limit_below_one_round(kind, changes, shortest, tmp_path):
@@ -152,6 +153,69 @@ def test_where_updates_break_off_a_round_may_be_shorter(change):
     limit = ("time_limit_s", 1.0)
     assert "time-limit-too-short" in names(told("synchronous", limit))
     assert "time-limit-too-short" not in names(told("synchronous", limit, change))
+
+
+SLOW = {"delay": {"kind": "constant", "value_s": {"by_group": {"near": 1.0, "far": 100.0}}}}
+
+
+@pytest.mark.parametrize(
+    ("tables", "limit_s"),
+    [
+        # Who makes a part of the passes takes 5 s of at least 13.
+        (
+            {
+                "clients": GROUPS | {"data_sizes": 4.0},
+                "work": {"epochs": 3, "partial_share": 1.0},
+                "compute": {"samples_per_s": 1.0},
+            },
+            10.0,
+        ),
+        # FedCS selects those near by alone, 1.75 s, where three of four are asked for.
+        ({"server": {"per_round": 3, "deadline_s": 60.0}, "policy": {"kind": "fedcs", "round_s": 9.0, "asked": 1.0}}, 50.0),
+        # A battery is empty after 10 s.
+        ({"server": {"per_round": 4}, "energy": {"compute_w": 1.0, "battery": {"capacity_j": 10.0, "threshold": 0.5}}}, 50.0),
+        # Nothing comes through after 2 s, which ends what is under way.
+        *(
+            ({"payload": {"down_bytes": 1000, "up_bytes": 1}, "downlink": link}, 50.0)
+            for trace in [{"kind": "trace", "time_s": [0.0], "bytes_per_s": [1.0], "end_s": 2.0, "after_end": "stop"}]
+            for link in [{"bandwidth": trace}, {"shared": {"bandwidth": trace}}]
+        ),
+        ({"script": "tests.scenarios.schema.test_cautions:hurry"}, 10.0),
+    ],
+    ids=["partial work", "fedcs", "battery", "trace", "shared trace", "script"],
+)
+def test_no_warning_of_a_round_that_may_be_shorter(tables, limit_s, tmp_path):
+    study = override(BASE | SERVERS["synchronous"] | {"compute": SLOW} | tables, {"time_limit_s": limit_s})
+    assert [c.text for c in build(parse(study)).cautions if "time_limit_s" in c.text] == []
+    assert run(parse(study), tmp_path / "run")["rounds"] > 0
+
+
+def hurry(world: Any) -> Any:
+    world.scale("compute.delay", value_s=0.01)
+    yield world.until_round(1)
+
+
+def test_no_warning_of_a_deadline_that_partial_work_meets():
+    work = (("clients", GROUPS | {"data_sizes": 4.0}), ("compute", {"samples_per_s": 1.0}), ("server.deadline_s", 6.0))
+    assert names(told("synchronous", *work, ("work", {"epochs": 3}))) == ["deadline-too-short"]
+    assert told("synchronous", *work, ("work", {"epochs": 3, "partial_share": 1.0})) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "unless", "why"),
+    [
+        ("synchronous", "stragglers", "cancel", {"first": 1}, "as a round waits for all its updates; give deadline_s or first,"),
+        ("synchronous", "reselect_busy", True, {"deadline_s": 9.0}, "as a round waits for all its updates; give deadline_s or"),
+        ("fl-fa", "stragglers", "cancel", {"deadline_s": 9.0}, "as a round waits for all its updates; give deadline_s, or"),
+        ("asynchronous", "wait_for_compute", True, None, "as server.round_s = 9.0 is the length of a round; leave one"),
+    ],
+)
+def test_a_key_of_the_server_that_has_no_effect(kind, key, value, unless, why):
+    more = [("server.round_s", 9.0)] if unless is None else []
+    (caution,) = told(kind, *more, (f"server.{key}", value))
+    assert caution.name == "without-effect"
+    assert caution.text.startswith(f"server.{key} = {value!r}: has no effect, {why}")
+    assert told(kind, *((f"server.{name}", given) for name, given in (unless or {}).items()), (f"server.{key}", value)) == []
 
 
 def test_a_weight_on_privacy_where_none_is_lost():
