@@ -58,10 +58,11 @@ def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None,
         chosen, weights, full = samples, np.full(shape, 1 / shape[2], np.float32), [True] * shape[0]
     else:
         real = samples >= 0
-        chosen = np.where(real, samples, samples[:, :, :1]).clip(0)
-        weights = (real / real.sum(2, keepdims=True).clip(1)).astype(np.float32)
+        held = real.sum(2)
+        chosen = np.maximum(np.where(real, samples, samples[:, :, :1]), 0)
+        weights = (real / np.maximum(held, 1)[:, :, None]).astype(np.float32)
         at_work = (steps > np.arange(shape[0])[:, None]).sum(1)
-        full = (np.count_nonzero(real, axis=(1, 2)) == at_work * shape[2]).tolist()
+        full = (held.sum(1) == at_work * shape[2]).tolist()
     stacked = Stacked(steps, torch.from_numpy(chosen).to(device), torch.from_numpy(weights).to(device), full)
     if moves is None:
         return stacked

@@ -80,7 +80,7 @@ class Dense(nn.Module):
         slope = loss.slope(scores, y).mul_(weights.unsqueeze(-1))
         for i in range(last, -1, -2):
             below = inputs[i // 2]
-            if gradients[i][0].numel() <= _SMALL:
+            if gradients[i].numel() <= _SMALL * len(x):
                 gradients[i].copy_(torch.bmm(slope.transpose(1, 2), below))
             else:
                 torch.bmm(slope.transpose(1, 2), below, out=gradients[i])

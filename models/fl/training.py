@@ -236,6 +236,7 @@ class LocalTrainer:
         taken, shift = local.taken, local.shift
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
+        copies = not isinstance(columns, slice)  # what is indexed by a list of columns is no view
         anchor = theta[:, columns].clone() if self._proximal else theta
         moments = (
             [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
@@ -256,21 +257,23 @@ class LocalTrainer:
                     mine, slopes = theta[:active], gradient[:active]
                     views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
                     kept = [moment[:active] for moment in moments]
+                    part, slope = mine[:, columns], slopes[:, columns]
                     inputs = memory[: active * chosen.shape[2]]
+                    shaped = inputs.view(active, chosen.shape[2], *sample)
                 if active < len(rows):
                     index, y, weight = index[:active], y[:active], weight[:active]
                 x = torch.index_select(self._x, 0, index.flatten(), out=inputs)
-                if shifts is not None:
-                    x = crop_flip(x, shifts[step, :active].flatten(0, 1))
-                scores = compute(views, slots, x.reshape(*index.shape, *sample), y, weight)
+                x = shaped if shifts is None else crop_flip(x, shifts[step, :active].flatten(0, 1)).reshape(shaped.shape)
+                scores = compute(views, slots, x, y, weight)
                 losses.note(step, scores, y, weight, full=full[step])
-                part, slope = mine[:, columns], slopes[:, columns]
+                if copies:
+                    part, slope = mine[:, columns], slopes[:, columns]
                 if self._proximal:
                     slope.add_(part - anchor[:active], alpha=self._proximal)
                 if shift is not None:
                     slope.add_(shift[:active])
                 self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
-                if not isinstance(columns, slice):  # indexed by a list of columns these are copies
+                if copies:
                     theta[:active, columns] = part
             losses.finish()
         return rows, moments
