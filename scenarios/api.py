@@ -15,6 +15,7 @@ import analysis
 from analysis import Run, Sweep
 from models.fl.data_files import DATASETS
 from netsim.simulation import Simulation
+from scenarios import arguments
 from scenarios.build.script.waits import Script
 from scenarios.build.script.world import World
 from scenarios.build.simulation import build
@@ -109,8 +110,9 @@ def load(source: Source, changes: Mapping[str, Any] | None = None) -> Scenario:
     `changes`: dotted keys and their values, as `--set` of the command line has them. A `kind` may be a class of your own.
     Raises ScenarioError, a ValueError.
     """
+    wanted = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
     tables, name = _tables(source)
-    tables = override(tables, changes or {})
+    tables = override(tables, wanted)
     try:
         return Scenario(**tables)
     except ScenarioError:
@@ -142,21 +144,24 @@ def run(
     """
     tables, name = _tables(scenario)
     study = parse(override(tables, {} if seed is None else {"seed": seed}) | _scripted(script), name)
-    if out is not None:
-        check_run(Path(out), overwrite)
+    place = None if out is None else arguments.folder("out", out)
+    limits = _limits(event_limit, wall_limit_s)
+    wall = WallLimit(limits.wall_limit_s)
+    if place is not None:
+        check_run(place, overwrite)
     with located(name):
         built = build(study, strict=strict)
     _warn(built.cautions)
-    built.simulation.limit_events(event_limit)
-    wall, tell = WallLimit(wall_limit_s), _after_round(study, progress)
-    if out is None:
+    built.simulation.limit_events(limits.event_limit)
+    tell = _after_round(study, progress)
+    if place is None:
         with _timed_out(wall):
             done = Run(run_in_memory(built, study, after_round=tell, wall=wall))
         _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
         return done
     with _timed_out(wall):
-        summary = written.simulate(built, study, Path(out), overwrite=overwrite, after_round=tell, wall=wall)
-        return _ended(summary, Path(out), shown=built.cautions)
+        summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
+        return _ended(summary, place, shown=built.cautions)
 
 
 @_public
@@ -176,18 +181,19 @@ def resume(
     A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
     """
-    place = Path(folder)
+    place = arguments.folder("folder", folder)
+    limits = _limits(event_limit, wall_limit_s)
+    wall = WallLimit(limits.wall_limit_s)
     if analysis.is_sweep(place):
         raise UserError(f"{folder}: holds a sweep; go on with it by sweep(scenario, out={str(folder)!r}, resume=True)")
     study, _ = unfinished(place)
-    wall = WallLimit(wall_limit_s)
     with located(str(folder)), _timed_out(wall):
         summary = written.go_on(
             place,
             script=_scripted(script),
             after_round=_after_round(study, progress),
             allow_changed_code=allow_changed_code,
-            event_limit=event_limit,
+            event_limit=limits.event_limit,
             wall=wall,
         )
         return _ended(summary, place)
@@ -204,13 +210,32 @@ def _planned(
 ) -> Plan:
     keys, name = _tables(scenario)
     keys |= _scripted(script)
-    wanted = None if seeds is None else [int(seed) for seed in seeds]
-    values = {key: list(each) for key, each in grid.items()}
+    listed = None if seeds is None else arguments.several("seeds", seeds, "range(10)")
+    wanted = None if listed is None else [arguments.whole("seeds", seed) for seed in listed]
+    named = arguments.keys_and_values("grid", grid, "{'policy.alpha': [1, 10]}")
+    values = {key: arguments.several(f"grid[{key!r}]", each, "[1, 10]") for key, each in named.items()}
     asked = written_sweep.with_grid(keys, values, wanted)
-    chosen = written_sweep.with_variants(asked, None if variants is None else list(variants), name)
+    some = None if variants is None else arguments.several("variants", variants, "['pause', 'random']")
+    chosen = written_sweep.with_variants(asked, some, name)
     planned = written_sweep.plan(chosen, name, strict=strict)
     _warn(planned.cautions)
     return planned
+
+
+def _limits(event_limit: int | None, wall_limit_s: float | None) -> Limits:
+    return Limits(
+        event_limit=arguments.whole_or_none("event_limit", event_limit, least=1),
+        wall_limit_s=arguments.seconds_or_none("wall_limit_s", wall_limit_s),
+    )
+
+
+def _machines(*, jobs: int | None, scheduler: str | None, send_back: bool, retries: int) -> Machines:
+    return Machines(
+        jobs=arguments.whole_or_none("jobs", jobs),
+        scheduler=arguments.text_or_none("scheduler", scheduler),
+        send_back=send_back,
+        retries=arguments.whole("retries", retries),
+    )
 
 
 @_public
@@ -248,25 +273,26 @@ def sweep(
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
-    planned = _planned(scenario, script, grid or {}, seeds, variants=variants, strict=strict)
+    machines = _machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries)
+    limits = _limits(event_limit, wall_limit_s)
+    folder = None if out is None else arguments.folder("out", out)
+    wanted = arguments.several("tables", tables, "['rounds']")
+    planned = _planned(scenario, script, {} if grid is None else grid, seeds, variants=variants, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
     def tell(standing: Standing) -> None:
         if progress is not None:
             progress(sum(standing.rounds), most)
 
-    machines = Machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries)
-    limits = Limits(event_limit=event_limit, wall_limit_s=wall_limit_s)
-    if out is None:
+    if folder is None:
         return sweep_in_memory(planned, machines=machines, limits=limits, progress=tell)
-    folder = Path(out)
     written_sweep.sweep(
         planned,
         folder,
         machines=machines,
         earlier=Earlier(overwrite=overwrite, resume=resume, allow_changed_code=allow_changed_code),
         progress=tell,
-        tables=tables,
+        tables=wanted,
         limits=limits,
     )
     done = analysis.open_sweep(folder)

@@ -1,0 +1,67 @@
+"""Arguments of the public functions: what neither a scenario's schema nor the command line has looked at."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from scenarios.schema.errors import UserError
+
+
+def whole(name: str, value: Any, *, least: int | None = None) -> int:
+    """`value` as an int, if it is a whole number >= `least`; raises UserError."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise UserError(f"{name} = {value!r}: must be a whole number{'' if least is None else f' >= {least}'}")
+    return number
+
+
+def whole_or_none(name: str, value: Any, *, least: int | None = None) -> int | None:
+    """As `whole`; None stays None."""
+    return None if value is None else whole(name, value, least=least)
+
+
+def text_or_none(name: str, value: Any) -> str | None:
+    """`value`, if it is a text or None; raises UserError."""
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{name} = {value!r}: must be a text")
+    return value
+
+
+def seconds_or_none(name: str, value: Any) -> float | None:
+    """`value` as a float, if it is a number; None stays None. Raises UserError."""
+    if value is None:
+        return None
+    if isinstance(value, bool | str | bytes):
+        raise UserError(f"{name} = {value!r}: must be a number of seconds")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{name} = {value!r}: must be a number of seconds") from None
+
+
+def several(name: str, value: Any, example: str) -> list[Any]:
+    """`value` as a list, if it holds several values, as a text does not; raises UserError that shows an `example`."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise UserError(f"{name} = {value!r}: must be a list, such as {example}")
+    return list(value)
+
+
+def keys_and_values(name: str, value: Any, example: str) -> Mapping[str, Any]:
+    """`value`, if it is a dictionary whose keys are texts; raises UserError that shows an `example`."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise UserError(f"{name} = {value!r}: must be a dictionary of dotted keys and values, such as {example}")
+    return value
+
+
+def folder(name: str, value: Any) -> Path:
+    """`value` as a path; raises UserError."""
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{name} = {value!r}: must be the path of a folder")
+    return Path(value)
