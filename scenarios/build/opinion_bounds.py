@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from models.theory.opinion_regret import gaps, theorem1_upper, theorem3_upper
+from scenarios.build.interference import channels_lose, interference
 from scenarios.schema.scenario import Scenario
 
 LEAST_MU = math.sqrt(2.0)
@@ -55,12 +56,14 @@ def _unmet(server: Any, scenario: Scenario) -> str | None:
         return "all sets of clients are equally good"
     if policy.mu < LEAST_MU:
         return f"policy.mu = {policy.mu} is less than {LEAST_MU:.4f}: the width of the index is less than sqrt(2 ln t / n)"
-    if scenario.downlink.channel.kind != "perfect" or scenario.uplink.channel.kind != "perfect":
+    if scenario.downlink.channel.kind != "perfect" or scenario.uplink.channel.kind != "perfect" or channels_lose(scenario):
         return "models or updates may be lost, so that the sets trained are not those selected"
     if rules.deadline_s is not None:
         return f"server.deadline_s = {rules.deadline_s} leaves clients out of the sets that were selected"
     if scenario.availability.kind != "always" or scenario.outages:
         return "clients may be away, so that the sets trained are not those selected"
+    if (found := interference(scenario)) is not None:
+        return found
     if scenario.privacy is not None:
         return "privacy budgets run out, and clients with them"
     if scenario.time_limit_s is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from models.policies.protocols import FloatArray, Truth
 from models.theory.regret import delta_max_bound, regret_bound, regret_bound_terms
+from scenarios.build.interference import interference
 from scenarios.schema.scenario import Scenario
 
 _EXACT = ("pause", "pause-brute")
@@ -91,9 +92,15 @@ def _unmet_by_world(scenario: Scenario) -> str | None:
     shared = uplink.shared is not None or scenario.downlink.shared is not None
     if (uplink.sub_channels or server.per_round) < server.per_round or shared:
         return "uplink.sub_channels, uplink.shared, downlink.shared: latencies depend on who else is selected"
+    if scenario.channels is not None:
+        return "channels: latencies depend on the sub-channel assigned, which may lose updates"
     for name, link in (("downlink", scenario.downlink), ("uplink", uplink)):
         if link.bandwidth is not None:
             return f"{name}.bandwidth: latencies depend on the time"
+    if scenario.work is not None and scenario.work.partial_share:
+        return "work.partial_share: what is taken for the expected latencies is those of the whole work"
+    if (found := interference(scenario)) is not None:
+        return found
     if scenario.availability.kind != "always":
         return f"availability.kind = {scenario.availability.kind!r}: not every set can be selected in every round"
     if scenario.privacy is not None and scenario.privacy.schedule.kind != "geometric":

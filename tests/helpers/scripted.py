@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from netsim.records.sinks import MemoryRecorder
@@ -46,3 +46,8 @@ def interrupt_at(round: int) -> Callable[[Any], None]:
             raise KeyboardInterrupt
 
     return after_round
+
+
+def waits(world: Any) -> Iterator[Any]:
+    """A script that does nothing."""
+    yield world.until_round(2)

@@ -258,7 +258,10 @@ def test_the_summary_states_the_bound_on_regret_by_hand(kind: str, theorem: int,
         "server.deadline_s": (5.0, "server.deadline_s = 5.0 leaves clients out"),
         "uplink.channel": ({"kind": "bernoulli", "success": 0.9}, "updates may be lost"),
         "time_limit_s": (50.0, "ends the run"),
+        "energy": ({"battery": {"capacity_j": 50.0}, "idle_w": 0.1}, "energy.battery: "),
+        "script": ("tests.helpers.scripted:waits", "script: it may change laws"),
     }
+    lossy = {"channels": {"count": 4, "channel": {"kind": "bernoulli", "success": 0.5}}, "scheduler": {"kind": "random"}}
     if kind == "bp-index":
         unmet |= {
             "slots": ({"rounds": 1, "deadline_s": 9.0}, "slots.deadline_s = 9.0 may start training"),
@@ -267,10 +270,11 @@ def test_the_summary_states_the_bound_on_regret_by_hand(kind: str, theorem: int,
         }
     else:
         unmet["opinions.wait_s"] = (1.0, "opinions may be lost or left out")
-    for place, (key, (value, words)) in enumerate(unmet.items()):
+    cases = [({key: value}, words) for key, (value, words) in unmet.items()]
+    for place, (changes, words) in enumerate([*cases, (lossy, "updates may be lost")]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of couplings that are too strong
-            notes = run(parse(override(tables, {key: value})), tmp_path / str(place))["slots"]
+            notes = run(parse(override(tables, changes)), tmp_path / str(place))["slots"]
         assert notes["bound"] is None
         assert notes["no_bound"].startswith(f"Theorem {theorem} says nothing of this run: ")
         assert words in notes["no_bound"]

@@ -1,0 +1,24 @@
+"""What keeps the theorems on regret from a run: what acts on it beside the laws of its links and of its clients."""
+
+from __future__ import annotations
+
+from scenarios.schema.scenario import Scenario
+
+
+def interference(scenario: Scenario) -> str | None:
+    """The first that there is, in words."""
+    if scenario.script is not None:
+        return "script: it may change laws, and take clients away, as the run goes"
+    if scenario.energy is not None and scenario.energy.battery is not None:
+        return "energy.battery: a client whose battery is low cannot be selected, and an empty one ends its update"
+    return None
+
+
+def channels_lose(scenario: Scenario) -> bool:
+    """Whether updates may be lost on a sub-channel of `[channels]`."""
+    channels = scenario.channels
+    if channels is None:
+        return False
+    # With links between clients, the jammers are theirs.
+    jammed = bool(scenario.jammers) and scenario.peers is None
+    return channels.states is not None or channels.channel.kind != "perfect" or jammed or scenario.server.contention
