@@ -66,6 +66,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
             entries.append(SweepEntry(*known[0], run.seed, path))
     if not entries:
         raise ValueError(f"{', '.join(map(str, folders))}: there is no complete run to compare")
+    _check_runs(entries)
     _check_worlds(folders, entries)
     name = " and ".join(folder.resolve().name for folder in folders)
     return Sweep(
@@ -105,6 +106,17 @@ def _flat(scenario: dict[str, Any], path: str) -> dict[str, Any]:
         elif inner not in (None, []):
             found[key] = inner
     return found
+
+
+def _check_runs(entries: Sequence[SweepEntry]) -> None:
+    """Raise ValueError where a variant has two runs of one seed."""
+    found: dict[tuple[str, int], Path] = {}
+    for entry in entries:
+        other = found.get((entry.variant, entry.seed))
+        if other is not None:
+            what = "the same run" if other.resolve() == entry.path.resolve() else "another run of the same scenario and seed"
+            raise ValueError(f"{entry.path}: {what} as {other}; name one of them")
+        found[entry.variant, entry.seed] = entry.path
 
 
 def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> None:

@@ -38,9 +38,6 @@ TableName = Literal[
 ADDED: tuple[TableName, ...] = ("what_ifs",)
 """Tables that later commands add to the folder of a finished run, whose summary says nothing of them."""
 
-OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
-"""What can become of one client's part in a round."""
-
 COLUMNS: dict[TableName, tuple[str, ...]] = {
     "rounds": (
         *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),

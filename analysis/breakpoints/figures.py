@@ -42,11 +42,13 @@ def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: in
         return np.zeros(0), np.zeros(0)
     starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
     rate = moving_mean(regret, window)
-    position: FloatArray = np.arange(1.0, len(regret) + 1.0)
+    begun: FloatArray = np.arange(1.0, len(regret) + 1.0)
+    position = begun
     if unit == "seconds":
-        position, rate = ends_s, rate / moving_mean(ends_s - starts_s, window)
-    at = position[np.array(firsts) - 1]
-    edges = np.concatenate([[position[0]], at, [position[-1]]])
+        # A rate is known as its round closes; a change is there as its first round begins.
+        begun, position, rate = starts_s, ends_s, rate / moving_mean(ends_s - starts_s, window)
+    at = begun[np.array(firsts) - 1]
+    edges = np.concatenate([[begun[0]], at, [position[-1]]])
     reach = float(np.diff(edges).min()) / 2.0
     grid = np.linspace(-reach, reach, points)
     return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
@@ -124,19 +126,21 @@ def course_figure(
     if not changes and not len(shaded):
         return None
     window, along = window or WINDOW, abscissa({run.label: [run]}, over)
-    (position,) = run.columns([along.column]).values()
+    columns = run.columns(["round", "start_s", "end_s"])
+    position, begun = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
     with look.applied():
         figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]
         for first in changes:
-            axes.axvline(position[first - 1], color=FAINT, linewidth=1.2, zorder=1)
+            axes.axvline(begun[first - 1], color=FAINT, linewidth=1.2, zorder=1)
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
         lines += _declared(axes, run, changes, position)
-        low, high = ("start_s", "end_s") if along.over == "seconds" else ("first_round", "last_round")
+        # A round reaches half way to its neighbours.
+        low, high, around = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
         for kind, rows in shaded.groupby("kind"):
             for left, right in rows[[low, high]].to_numpy().tolist():
-                axes.axvspan(left, right, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
+                axes.axvspan(left - around, right + around, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
             lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
         axes.set_ylabel("regret per round")
         along.label(axes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.lines import abscissa, round_columns
+from analysis.figures.lines import abscissa, round_columns, round_edges
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import ShownFigure, drawable, headline, new_figure
 from analysis.groups import Groups
@@ -45,26 +45,31 @@ def ages(run: Run) -> FloatArray:
     return np.asarray(np.arange(1, end_s.size + 1)[:, np.newaxis] - last + (last > 0), np.float64)
 
 
-def _coarse(age: FloatArray) -> FloatArray:
-    """The largest age within each cell of a map of at most `MOST_COLUMNS` by `MOST_ROWS`."""
+def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The largest age within each cell of a map of at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
+
+    `edges`: those of the rounds, (rounds + 1,), and of the clients, (K + 1,).
+    """
+    kept = list(edges)
     for axis, most in ((0, MOST_COLUMNS), (1, MOST_ROWS)):
-        if age.shape[axis] > most:
-            starts = np.unique(np.linspace(0, age.shape[axis], most, endpoint=False).astype(np.int64))
+        count = age.shape[axis]
+        if count > most:
+            starts = np.unique(np.linspace(0, count, most, endpoint=False).astype(np.int64))
             age = np.maximum.reduceat(age, starts, axis=axis)
-    return age
+            kept[axis] = kept[axis][np.append(starts, count)]
+    return age, kept[0], kept[1]
 
 
 def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
     """Ages of all clients over the run, a map for each variant's first run; None without records of clients, or one round."""
-    maps: dict[str, tuple[FloatArray, float]] = {}
+    maps: dict[str, tuple[FloatArray, FloatArray]] = {}
     along = abscissa(groups, over)
     for label, runs in groups.items():
         if len(maps) == MOST_PANELS or not runs:
             continue
         found = ages(runs[0])
         if found.shape[0] > 1 and found.shape[1] > 1:
-            (place,) = round_columns(runs[0], along.column)
-            maps[label] = (found, float(place[-1]))
+            maps[label] = (found, round_edges(runs[0], along))
     if not maps:
         return None
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
@@ -75,17 +80,10 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
         # Of the width, a panel has its share less what stands beside the panels.
         letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
-        for axes, (label, (age, last)) in zip(panels, maps.items(), strict=False):
-            image = axes.imshow(
-                _coarse(age).T,
-                aspect="auto",
-                origin="lower",
-                cmap="cividis",
-                vmin=1.0,
-                vmax=max(2.0, highest),
-                extent=(0.0, last, -0.5, age.shape[1] - 0.5),
-                interpolation="nearest",
-            )
+        for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
+            shown, across, up = _coarse(age, (edges, np.arange(age.shape[1] + 1) - 0.5))
+            # Rounds may last for different times: each is as wide as it lasted.
+            image = axes.pcolorfast(across, up, shown.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
             axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))

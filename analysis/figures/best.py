@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import PALETTE, PAPER, ShownFigure, headline, new_figure
+from analysis.figures.style import PALETTE, PAPER, ShownFigure, drawable, headline, new_figure
 from analysis.metrics.registry import metric
 from analysis.studies.cells import BestInCell, CellStudy, method_values
 from analysis.studies.parameters import with_unit
@@ -43,7 +43,7 @@ def best_figure(
             shown[row, column] = colour
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
             axes.text(
-                column, row, cell_words(study, one, name), ha="center", va="center", color="white" if dark else "black",
+                column, row, drawable(cell_words(study, one, name)), ha="center", va="center", color="white" if dark else "black",
                 fontsize="small", linespacing=1.25, gid=f"cell-{row}-{column}",
             )  # fmt: skip
         axes.imshow(shown, aspect="auto", origin="lower")

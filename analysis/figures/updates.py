@@ -173,6 +173,7 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
         # Nobody is selected less than never.
         reach = (np.nan_to_num(np.minimum(halves, means)), halves)
         axes.bar(at, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
-    axes.set_xticks(range(len(names)), names, rotation=0 if len(names) < 4 else 30, ha="center" if len(names) < 4 else "right")
+    few = len(names) < 4
+    axes.set_xticks(range(len(names)), list(map(drawable, names)), rotation=0 if few else 30, ha="center" if few else "right")
     axes.set(xlabel="group", ylabel="times, mean of a group's clients")
     axes.grid(visible=True, axis="y")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from analysis.report.blocks import Block, Bullets, Picture, Section, Table, Text
 from analysis.report.comparison import TARGETS, Comparison
 from analysis.report.parameters import metrics_shown
 from analysis.report.sureness import comparable, simultaneous_difference
-from analysis.report.tables import MISSING, difference_cell, format_interval, format_percent, heading
+from analysis.report.tables import MISSING, difference_cell, format_interval, format_percent, format_seconds, heading, value_cell
 from analysis.studies.cells import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
-from analysis.studies.parameters import Settings, check_key, settings_of, with_unit
+from analysis.studies.parameters import named_keys, settings_of, with_unit
 from analysis.sweeps import Sweep
 
 MOST_KEYS = 2
@@ -29,7 +29,7 @@ def cell_sections(
     ValueError: a key that is not varied by itself, more than two, or nothing to compare within their values.
     """
     settings = settings_of(sweep) if len(sweep) else {}
-    keys = named_keys(settings, within) or grid_keys(settings)
+    keys = named_keys(settings, within, "within") or grid_keys(settings)
     if len(keys) > MOST_KEYS:
         raise ValueError(f"within {', '.join(keys)}: name at most {MOST_KEYS} keys")
     study = cells_of(sweep, comparison, settings, keys) if keys else None
@@ -40,11 +40,6 @@ def cell_sections(
     blocks = [block for name in metrics_shown(comparison) for block in _blocks(study, name, look)]
     where = " and ".join(study.keys)
     return [Section(f"Best where, within {where}", [Text(_introduction(study)), *blocks])]
-
-
-def named_keys(settings: Mapping[str, Settings], within: Sequence[str]) -> list[str]:
-    """The keys that `within` names, in full, each once; ValueError as of `check_key`."""
-    return list(dict.fromkeys(check_key(settings, key, "within") for key in within))
 
 
 def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
@@ -68,11 +63,13 @@ def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Tab
     header = [*map(with_unit, study.keys), *study.methods]
     rows = []
     for one in found:
-        by_variant = {row.variant: row[name] for row in one.cell.comparison.rows}
+        by_variant = {row.variant: row for row in one.cell.comparison.rows}
         cells = [f"{value:g}" for value in one.cell.at]
+        # Where all are alike, such as where nobody is at the target, none is to be called the best.
+        differ = len({row[name].mean for row in by_variant.values()}) > 1
         for index, variant in enumerate(one.cell.variants):
-            star = " *" if one.best.members[index] else ""
-            cells.append(MISSING if variant is None else format_interval(by_variant[variant], scale=metric(name).scale) + star)
+            star = " *" if differ and one.best.members[index] else ""
+            cells.append(MISSING if variant is None else value_cell(by_variant[variant], one.cell.comparison, name) + star)
         rows.append(cells)
     level = format_percent(study.confidence)
     note = (
@@ -137,7 +134,13 @@ def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
 def _introduction(study: CellStudy) -> str:
     ends = [cell.comparison.horizon_s for cell in study.cells]
     where = " and ".join(study.keys)
+    asked_s = study.cells[0].comparison.asked_horizon_s
     words = f"{len(study.methods)} methods within each of {len(study.cells)} cells: a cell is a value of {where}. "
+    if asked_s is not None:
+        return (
+            f"{words}Runs of a cell are compared up to the end of the shortest of them; times to a target are restricted to "
+            f"{format_seconds(asked_s)} in all of them."
+        )
     if not np.isfinite(ends).all():
         return f"{words}Runs of a cell are compared up to the end of the shortest of them."
     return (

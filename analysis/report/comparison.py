@@ -72,6 +72,8 @@ class Comparison:
     """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
     horizons: Mapping[str, float]
     """For each of `TARGETS` what it is restricted to: what every run spent; inf where no run counts it."""
+    asked_horizon_s: float | None
+    """The horizon in seconds that was asked for; None: none was, and it is the end of the shortest run."""
     last: int
     """Evaluations averaged for the final accuracy."""
     until: Extent
@@ -168,6 +170,7 @@ def compare(
         target_accuracy=target,
         smoothing_s=smooth,
         horizons=horizons,
+        asked_horizon_s=horizon_s,
         last=last,
         until=until,
         equal=equal,

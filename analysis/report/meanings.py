@@ -29,7 +29,8 @@ def meanings(
                 "miss it, five seeds may not show one of these, and the interval knows nothing of them."
             )
         lines.append(words)
-    shortest = ", up to the end of the shortest run" if comparison is not None else ""
+    where = {"time": ", up to the end of the shortest run", "bytes": ", within the bytes that every run sent"}
+    shortest = where[comparison.equal] if comparison is not None else ""
     accuracy = f"Mean of the last {LAST} evaluations on the test set, of all where there are fewer{shortest}."
     for name in shown:
         if name == "target_s":

@@ -15,7 +15,7 @@ from analysis.studies.parameters import (
     against_one,
     against_two,
     best_words,
-    check_key,
+    named_keys,
     numeric_keys,
     settings_of,
     tied,
@@ -37,7 +37,7 @@ def parameter_sections(
     ValueError: a key of `against` that is not varied by itself.
     """
     settings = settings_of(sweep) if len(sweep) else {}
-    keys = [check_key(settings, key) for key in against] or numeric_keys(settings)
+    keys = named_keys(settings, against, "against") or numeric_keys(settings)
     names = metrics_shown(comparison)
     sections = []
     for key in keys:

@@ -81,6 +81,7 @@ def _draft(
     """What makes the report of its pictures, and of how further ones are to look; measured by then."""
     target, smoothing_s = its.target_accuracy, its.smoothing_s
     if isinstance(source, Run):
+        _refuse_of_one_run(questions, source)
         run, settings = source, Settings(target, smoothing_s or 0.0, LAST)
         measured = run_metrics(run, questions.metrics or None, settings)
         return lambda pictures, look: run_document(run, measured, target, smoothing_s or 0.0, command, pictures)
@@ -95,6 +96,18 @@ def _draft(
         metrics=questions.metrics,
     )
     return lambda pictures, look: sweep_document(sweep, comparison, command, pictures, questions=questions, look=look)
+
+
+def _refuse_of_one_run(questions: Questions, run: Run) -> None:
+    """Raise ValueError where something is asked of the differences between variants, of which one run has none."""
+    asked = {
+        "against": questions.against,
+        "within": questions.within,
+        "equivalent": questions.equivalent,
+        "equal bytes": questions.equal == "bytes",
+    }
+    if told := ", ".join(name for name, value in asked.items() if value):
+        raise ValueError(f"{run.source.place}: {told}: is a question to the variants of a sweep, and this is one run")
 
 
 def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:

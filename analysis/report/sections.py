@@ -173,7 +173,7 @@ def run_document(
         Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
         Section("How sure", [Text(sure), *warned_of([run])]),
         *_picture_sections(pictures),
-        *([*time_sections(run), *straggler_sections(run)] if run.has_clients and len(run.clients) else []),
+        *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),
         *breakpoint_sections(groups),

@@ -16,7 +16,7 @@ from analysis.inference import Best, set_of_best, simultaneous
 from analysis.metrics.registry import metric
 from analysis.report.comparison import Comparison, compare
 from analysis.statistics import FloatArray
-from analysis.studies.parameters import Settings, numeric_keys, shared_label, values_of
+from analysis.studies.parameters import Settings, is_number, numeric_keys, shared_label, values_of
 from analysis.sweeps import Sweep
 
 MOST_CELLS = 100
@@ -67,17 +67,18 @@ def cells_of(
 ) -> CellStudy | None:
     """The cells of a sweep's grid by the values of `keys`; None: fewer than two cells or two methods.
 
-    `settings` as of `settings_of`. Variants without a number at each of the keys are in no cell. Target, smoothing, confidence
-    and metrics are those of `comparison`; in each cell differences are to the method that the sweep's baseline is one of.
+    `settings` as of `settings_of`. Variants without a number at each of the keys are in no cell. Target, smoothing, confidence,
+    metrics and a horizon that was asked for are those of `comparison`; in each cell differences are to the method that the
+    sweep's baseline is one of.
     """
     places: dict[tuple[float, ...], dict[str, str]] = {}
     kinds: dict[str, list[str]] = {}
     for variant, one in settings.items():
         values = [one.get(key) for key in keys]
-        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+        if not all(map(is_number, values)):
             continue
         method = _method(one, keys)
-        places.setdefault(tuple(float(value) for value in values if value is not None), {})[method] = variant
+        places.setdefault(tuple(float(one[key]) for key in keys), {})[method] = variant
         kinds.setdefault(method, []).append(variant)
     if len(places) < 2 or len(kinds) < 2:
         return None
@@ -136,7 +137,9 @@ def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
     compared = ~np.isnan(values).all(axis=0)
     if best.seeds < 2 or members.size == compared.sum():
         return ()
-    alike = (values[:, members] == values[:, members[:1]]).all()
+    # Seeds at which one of the methods has no value are none of the comparison.
+    paired = values[~np.isnan(values[:, compared]).any(axis=1)]
+    alike = (paired[:, members] == paired[:, members[:1]]).all()
     return tuple(members.tolist()) if alike else ()
 
 
@@ -156,4 +159,11 @@ def _compared(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline
         target_accuracy=whole.target_accuracy,
         smoothing_s=whole.smoothing_s,
     )
-    return compare(some, equal=whole.equal, last=whole.last, confidence=whole.confidence, metrics=whole.asked)
+    return compare(
+        some,
+        horizon_s=whole.asked_horizon_s,
+        equal=whole.equal,
+        last=whole.last,
+        confidence=whole.confidence,
+        metrics=whole.asked,
+    )

@@ -11,7 +11,8 @@ import numpy as np
 
 from analysis.groups import Groups
 from analysis.results import Run
-from analysis.statistics import Curve, FloatArray, Interval, aoi_regret, mean_interval, oracle_name
+from analysis.statistics import Curve, FloatArray, Interval, aoi_regret, last_value, mean_interval, oracle_name
+from analysis.targets import common_extent
 
 MOST_VARIANTS = 8
 """Of so many variants every pair is compared; of more, it would be a page of chance findings."""
@@ -44,8 +45,12 @@ class Growth:
 
 
 def pairs(groups: Groups) -> list[Pair]:
-    """Every pair of variants with AoI regrets against one and the same oracle, on the instances that both met."""
-    finals = {label: _finals(runs) for label, runs in groups.items()}
+    """Every pair of variants with AoI regrets against one and the same oracle, on the instances that both met.
+
+    Regrets are summed over the rounds that all runs have, as in comparisons.
+    """
+    common = common_extent(run for runs in groups.values() for run in runs).rounds
+    finals = {label: _finals(runs, common) for label, runs in groups.items()}
     oracles = {label: {oracle_name(run) for run in runs} for label, runs in groups.items()}
     found = []
     for first, second in itertools.combinations([label for label, final in finals.items() if final], 2):
@@ -100,7 +105,7 @@ def _regret(run: Run) -> Curve:
     return aoi_regret(run.arrow("rounds", ("round", "sum_age", "oracle_sum_age")).to_pandas())
 
 
-def _finals(runs: Sequence[Run]) -> dict[int, float]:
-    """AoI regret at the end, by seed; without those that do not measure it."""
-    measured = {run.seed: _regret(run)[1] for run in runs}
-    return {seed: float(regret[-1]) for seed, regret in measured.items() if regret.size}
+def _finals(runs: Sequence[Run], until: float) -> dict[int, float]:
+    """AoI regret up to round `until`, by seed; without those that do not measure it."""
+    measured = {run.seed: last_value(_regret(run), until) for run in runs}
+    return {seed: regret for seed, regret in measured.items() if not math.isnan(regret)}

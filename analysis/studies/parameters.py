@@ -117,11 +117,16 @@ def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for variant, one in settings.items():
         value = one.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if is_number(value):
             group = groups.setdefault(repr(sorted((k, repr(v)) for k, v in one.items() if k != key)), [])
             if all(settings[other][key] != value for other in group):
                 group.append(variant)
     return groups
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a scenario is a number: a truth value, a text or a list is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
@@ -133,6 +138,11 @@ def check_key(settings: Mapping[str, Settings], key: str, option: str = "against
         remedy = did_you_mean(key, known) if known else none
         raise ValueError(f"{option} {key!r}: is not varied alone by this sweep; {remedy}")
     return named[0]
+
+
+def named_keys(settings: Mapping[str, Settings], keys: Sequence[str], option: str) -> list[str]:
+    """The keys that an `option` names, in full, each once; ValueError as of `check_key`."""
+    return list(dict.fromkeys(check_key(settings, key, option) for key in keys))
 
 
 def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Settings], name: str, key: str) -> AgainstOne:
@@ -157,11 +167,15 @@ def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Set
 def against_two(
     comparison: Comparison, settings: Mapping[str, Settings], name: str, rows: str, columns: str
 ) -> AgainstTwo | None:
-    """The metric against two keys, where the sweep ran each value of one with each of the other and varies nothing else."""
+    """The metric against two keys, where the sweep ran each value of one with each of the other and varies nothing else.
+
+    Variants with something else than a number at one of the keys have no place on the map.
+    """
     keys = {key for one in settings.values() for key in one}
     if keys != {rows, columns}:
         return None
-    placed = {(float(one[rows]), float(one[columns])): variant for variant, one in settings.items() if len(one) == 2}
+    numbered = {variant: one for variant, one in settings.items() if is_number(one.get(rows)) and is_number(one.get(columns))}
+    placed = {(float(one[rows]), float(one[columns])): variant for variant, one in numbered.items()}
     at_rows, at_columns = (np.array(sorted({place[axis] for place in placed})) for axis in (0, 1))
     order = [placed.get((row, column)) for row in at_rows for column in at_columns]
     if None in order or min(at_rows.size, at_columns.size) < 2:

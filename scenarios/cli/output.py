@@ -150,15 +150,15 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
     """
     from analysis.report.blocks import Bullets, Picture, Text
     from analysis.report.blocks import Table as Shown
-    from analysis.report.cells import cell_sections, named_keys
+    from analysis.report.cells import cell_sections
     from analysis.report.parameters import parameter_sections
     from analysis.report.tables import terminal_table
-    from analysis.studies.parameters import settings_of
+    from analysis.studies.parameters import named_keys, settings_of
 
     sections = parameter_sections(done, comparison, against=against, look=look) if against else []
     cells = cell_sections(done, comparison, within=within, look=look) if within else []
     told = [(block, 1) for section in sections for block in section.blocks]
-    keys = len(named_keys(settings_of(done), within)) if within else 0
+    keys = len(named_keys(settings_of(done), within, "within")) if within else 0
     told += [(block, keys) for section in cells for block in section.blocks]
     for block, kept in told:
         if isinstance(block, Shown):

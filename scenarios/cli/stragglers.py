@@ -126,8 +126,10 @@ def _range(rounds: str | None) -> tuple[int, int] | None:
 
 
 def _check_range(only: tuple[int, int] | None, numbers: Any, folder: Path) -> None:
-    """Raise UserError unless the run has all rounds of `only`."""
-    last = int(numbers.max()) if len(numbers) else 0
+    """Raise UserError unless the run has rounds, and all those of `only`."""
+    if not len(numbers):
+        raise UserError(f"{folder}: no round of this run closed, so that nobody held one up")
+    last = int(numbers.max())
     if only is not None and not 1 <= only[0] <= only[1] <= last:
         raise UserError(f"{folder}: --rounds {only[0]}..{only[1]}: must lie in 1..{last}, the rounds of {folder}")
 

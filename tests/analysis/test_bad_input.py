@@ -162,6 +162,16 @@ def test_a_sweep_where_a_run_is_wanted_is_named_with_the_remedy(
     assert f"this is a sweep: name one of its runs, as {path}/VARIANT/seed-SEED" in " ".join(error.split())
 
 
+def test_nobody_held_up_a_run_of_which_no_round_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    assert shell.run("--set", "time_limit_s=0.001")[0] == 0
+    code, _, error = shell("stragglers", shell.out, "--quiet")
+    assert code == 2
+    assert "out: no round of this run closed" in " ".join(error.split())
+
+
 @pytest.mark.parametrize("command", ["report", "compare", "figure", "breakpoints"])
 def test_a_sweep_without_a_run_says_so(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

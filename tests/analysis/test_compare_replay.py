@@ -118,7 +118,8 @@ def test_compare_on_the_command_line(tmp_path: Path, monkeypatch: Any, capsys: A
     ("make", "message"),
     [
         (lambda folder: [folder / "nowhere"], "there is no complete one"),
-        (lambda folder: [played(folder / "a"), played(folder / "b")], "at most once a seed"),
+        (lambda folder: [played(folder / "a"), played(folder / "b")], "b: another run of the same scenario and seed as"),
+        (lambda folder: [played(folder / "a")] * 2, "a: the same run as"),
         (
             lambda folder: [played(folder / "a"), played(folder / "b", clients={"count": 7}, uplink={})],
             "b: clients.count = 7, but",

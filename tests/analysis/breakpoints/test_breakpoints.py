@@ -113,6 +113,25 @@ def narrow_labels(out: str) -> str:
     return "".join(line[: line.find(" ")] for line in out.splitlines())
 
 
+def test_over_seconds_a_change_is_where_its_first_round_begins() -> None:
+    # As above: the change is there at 25 s, of 100 rounds of half a second. The regret rate is known as rounds close.
+    run = netsim.run(jumps([[1.0, 1.0], [1.0, 0.0]], [51], 100) | {"scheduler": {"kind": "random"}})
+    (line,) = course_figure({"a": [run]}, over="seconds").axes[0].lines[1:]  # type: ignore[union-attr]
+    assert np.asarray(line.get_xdata()).tolist() == [25.0, 25.0]
+    x, y = aligned(run, window=1, unit="seconds")
+    rate = (run.rounds["sum_age"] - run.rounds["oracle_sum_age"]).to_numpy() / 0.5
+    assert y == pytest.approx(np.interp(25.0 + x, run.rounds["end_s"], rate))
+
+
+def test_shades_of_a_single_round_can_be_seen() -> None:
+    outage = {"name": "mast", "clients": [0], "from_round": 30, "to_round": 31}
+    run = netsim.run(jumps([[1.0, 1.0], [1.0, 0.0]], [51], 100) | {"outages": [outage]})
+    figure = course_figure({"a": [run]}, over="rounds")
+    assert figure is not None
+    (shade,) = figure.axes[0].patches
+    assert shade.get_extents().transformed(figure.axes[0].transData.inverted()).intervalx.tolist() == pytest.approx([29.5, 30.5])
+
+
 def test_a_sweep_is_answered_for_with_figures_and_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,6 +148,21 @@ def test_ages_count_from_the_round_of_a_delivery(tmp_path: Path) -> None:
     assert "Mean ages in rounds: a 1.56" in figure.described
 
 
+def test_over_seconds_a_round_of_ages_is_as_wide_as_it_lasted(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a", BOUNDS, clients=PARTS)
+    figure = ages_figure({"a": [run]}, over="seconds")
+    assert figure is not None
+    (image,) = figure.axes[0].images
+    # The second round, from 5 to 9 s: client 1 delivered in it.
+    drawn = np.asarray(image.get_array())
+    assert drawn[1].tolist() == [1.0, 1.0, 2.0]
+    assert image._Ax.tolist() == [0.0, 5.0, 9.0, 10.0]  # type: ignore[attr-defined]
+    image_of(figure, "png")
+    over_rounds = ages_figure({"a": [run]}, over="rounds")
+    assert over_rounds is not None
+    assert over_rounds.axes[0].images[0].get_extent()[:2] == (0.5, 3.5)
+
+
 def test_selections_by_group_and_client(tmp_path: Path) -> None:
     groups = {"near": {"clients": 1, "selected": 4, "delivered": 1}, "far": {"clients": 2, "selected": 3, "delivered": 1}}
     run = run_of(tmp_path / "a", BOUNDS, clients=PARTS, groups=groups)
@@ -348,6 +363,13 @@ def test_no_bar_of_a_group_reaches_below_never(tmp_path: Path) -> None:
     (near, _) = next(bars for bars in figure.axes[0].containers if hasattr(bars, "errorbar")).errorbar.lines[2][0].get_segments()
     assert near[0][1] == 0.0
     assert near[1][1] > 4.5
+
+
+def test_what_groups_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
+    counted = {"$\\bad{$": {"clients": 1, "selected": 2, "delivered": 1}, "$5": {"clients": 2, "selected": 3, "delivered": 1}}
+    figure = selections_figure({"a": [run_of(tmp_path / "a", BOUNDS, clients=PARTS, groups=counted)]})
+    assert figure is not None
+    image_of(figure, "png")
 
 
 def test_rounds_of_several_kinds_of_servers_are_said_to_differ(tmp_path: Path) -> None:

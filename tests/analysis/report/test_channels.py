@@ -320,6 +320,19 @@ def test_pairs_and_growth_by_hand(tmp_path: Path) -> None:
     assert (better.difference.mean, better.exponent.count) == (-4.0, 1)  # the first seed's regret begins at 0
 
 
+def test_pairs_are_of_the_rounds_that_all_runs_have(tmp_path: Path) -> None:
+    # As in the comparison of the sweep: of the first three rounds, up to which the second run of one variant goes.
+    runs = {
+        "base": {1: ages([2, 2, 2, 2], [1] * 4, [0] * 4), 2: ages([3, 3, 3], [1] * 3, [0] * 3)},
+        "better": {1: ages([1, 2, 1, 9], [1] * 4, [0] * 4), 2: ages([9, 2, 1, 9], [1] * 4, [0] * 4)},
+    }
+    sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="base"))
+    (pair,) = pairs(group_runs(sweep))
+    assert (pair.difference.mean, pair.below) == (((3 - 1) + (6 - 9)) / 2, 1)
+    (row,) = compare(sweep).differences
+    assert row["aoi_regret"].difference.mean == -pair.difference.mean
+
+
 def test_exponents_are_those_of_powers() -> None:
     x = np.arange(1.0, 1001.0)
     assert growth_exponent((x, 3.0 * x**0.5)) == pytest.approx(0.5)

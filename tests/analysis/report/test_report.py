@@ -22,6 +22,7 @@ from analysis.groups import Bound
 from analysis.report.comparison import compare, comparison_rows, difference_rows, write_comparison
 from analysis.report.markdown import markdown_table
 from analysis.report.missing import missing_words, runs_in_words
+from analysis.report.questions import Questions
 from analysis.report.report import comparison_table, difference_table, write_report
 from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number
 from analysis.results import open_run
@@ -324,3 +325,31 @@ def test_report_of_a_run(tmp_path: Path) -> None:
     assert "| rounds | 0 |" in write_report(empty, tmp_path / "empty.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="expected a run folder"):
         write_report(tmp_path / "nowhere", tmp_path / "x.md")
+
+
+def test_report_of_a_run_of_which_no_round_closed(tmp_path: Path) -> None:
+    begun = {name: values[-1:] for name, values in PARTS.items()} | {"round": [1]}
+    text = write_report(write_run(tmp_path / "run", EMPTY, begun), tmp_path / "out.md").read_text(encoding="utf-8")
+    assert "| rounds | 0 |" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Questions(against=["server.per_round"], within=["x"]), "against, within: is"),
+        (Questions(equivalent=["final_accuracy=1"]), "equivalent: is"),
+        (Questions(equal="bytes"), "equal bytes: is"),
+    ],
+)
+def test_one_run_is_not_asked_for_differences(asked: Questions, told: str, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    with pytest.raises(ValueError, match=f"{told} a question to the variants of a sweep"):
+        write_report(run, tmp_path / "out.md", questions=asked)
+    assert not (tmp_path / "out.md").exists()
+
+
+def test_a_report_says_where_final_accuracies_are_compared(sweep_path: Path, tmp_path: Path) -> None:
+    by_time = write_report(sweep_path, tmp_path / "time.md").read_text(encoding="utf-8")
+    by_bytes = write_report(sweep_path, tmp_path / "bytes.md", questions=Questions(equal="bytes")).read_text(encoding="utf-8")
+    assert "of all where there are fewer, up to the end of the shortest run." in by_time
+    assert "of all where there are fewer, within the bytes that every run sent." in by_bytes

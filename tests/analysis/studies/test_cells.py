@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from analysis.figures.best import NONE_COLOUR, best_figure, cell_words
+from analysis.figures.style import image_of
 from analysis.inference import set_of_best
-from analysis.report.blocks import Bullets, Picture, Table
+from analysis.report.blocks import Bullets, Picture, Table, Text
 from analysis.report.cells import best_words, cell_sections, differences_table, means_table
 from analysis.report.comparison import Comparison, compare
 from analysis.report.parameters import parameter_sections
@@ -271,3 +273,35 @@ def test_report_and_compare_have_the_option(
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "## Best where, within compute.delay.value_s\n" in text
     assert "--metric target_s --within value_s" in text
+
+
+def test_a_missing_run_of_the_best_method_does_not_hide_that_it_is_best(tmp_path: Path) -> None:
+    times = {at: [list(each) for each in TIMES[at]] for at in ((1.0, 2.0), (5.0, 2.0))}
+    times[1.0, 2.0][2].pop()  # the best one there
+    sweep, comparison = study_of(tmp_path / "s", times, ENDS)
+    study = cells_of(sweep, comparison, settings_of(sweep), KEYS[:1])
+    assert study is not None
+    assert [one.winners for one in best_in_cells(study, "target_s")] == [(2,), (1, 2)]
+
+
+def test_cells_without_a_run_at_the_target_say_so(four: tuple[Sweep, Comparison]) -> None:
+    study = whole(four)
+    assert means_table(study, best_in_cells(study, "target_s"), "target_s").cells[1][-1][3:] == ["not by 1,000 s"] * 2
+
+
+def test_a_horizon_that_is_asked_for_is_that_of_every_cell(four: tuple[Sweep, Comparison]) -> None:
+    sweep, _ = four
+    comparison = compare(sweep, horizon_s=40.0)
+    study = whole((sweep, comparison))
+    assert [cell.comparison.horizon_s for cell in study.cells] == [40.0] * 4
+    assert means_table(study, best_in_cells(study, "target_s"), "target_s").cells[1][-1][2] == "not by 40 s"
+    introduction = cell_sections(sweep, comparison)[0].blocks[0]
+    assert isinstance(introduction, Text)
+    assert introduction.text.endswith("times to a target are restricted to 40 s in all of them.")
+
+
+def test_what_methods_are_called_is_drawn_whatever_it_is(four: tuple[Sweep, Comparison]) -> None:
+    study = replace(whole(four), methods=("$\\bad{$", "$5", "a, b"))
+    figure = best_figure(study, best_in_cells(study, "target_s"), "target_s", "seconds")
+    assert figure is not None
+    image_of(figure, "svg")

@@ -153,6 +153,25 @@ def test_a_heat_map_of_two_keys(tmp_path: Path) -> None:
     assert against_two(comparison, settings, "updates_per_s", DEADLINE, "server.per_round") is None
 
 
+def test_variants_with_a_list_in_the_place_of_a_number_are_not_on_the_map(tmp_path: Path) -> None:
+    values = {
+        f"{d}-{first}": (f"[server]\ndeadline_s = {d}\nfirst = {first}\n", [1.0, 1.1])
+        for d in (2, 4, "[2.0, 4.0]")
+        for first in (1, 2)
+    }
+    sweep, comparison = grid(tmp_path / "s", values)
+    study = against_two(comparison, settings_of(sweep), "updates_per_s", "server.deadline_s", "server.first")
+    assert study is not None
+    assert study.at_rows.tolist() == [2.0, 4.0]
+    titles = [section.title for section in parameter_sections(sweep, comparison)]
+    assert titles[-1] == "Against server.deadline_s and server.first"
+
+
+def test_a_key_that_is_named_twice_is_shown_once(one_key: tuple[Sweep, Comparison]) -> None:
+    (section,) = parameter_sections(*one_key, against=["deadline_s", DEADLINE])
+    assert section.title == f"Against {DEADLINE}"
+
+
 def test_keys_that_are_not_varied_alone_are_refused_by_name(one_key: tuple[Sweep, Comparison]) -> None:
     settings = settings_of(one_key[0])
     assert check_key(settings, "deadline_s") == DEADLINE
