@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ class JammedLinks:
         self.hit = 0
         """Messages that a jammer hit so far."""
         self._jams_begun = 0
+        self.catch_up: Callable[[], None] = lambda: None
+        """Lets jammers decide whose dwell begins now: jamming ends and begins before a message of the same instant."""
 
     def _strike(self, jam: Jam, message: Message) -> None:
         self.hit += not message.jammed

@@ -214,6 +214,8 @@ class PeerLinks:
         delays, goods = handler.draws.of(edges, key, attempt, now)
         number, flying, jammed = self.sent, self.flying, self.jammed
         arrive, call_at = self._arrive, self.clock.call_at
+        if jammed is not None:
+            jammed.catch_up()
         ends: Iterable[tuple[float, bool | None]]
         if self._transfers is not None:
             ends = self._transfers.ends(label[1], now, edges, size_bytes, delays, goods)

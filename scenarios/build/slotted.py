@@ -272,7 +272,9 @@ def _links(
     # To a jammer, links are sub-channels.
     spectrum: Any = jammed
     actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
-    return links, Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    jammed.catch_up = jammers.catch_up
+    return links, jammers
 
 
 def _resending(section: Peers | Opinions, path: str) -> Resending:

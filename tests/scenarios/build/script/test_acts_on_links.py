@@ -244,3 +244,19 @@ def test_a_link_that_is_healed_and_still_down_is_back_with_its_outage() -> None:
     assert 1.5 not in sent_s
     assert sent_s.count(1.8) == 6
     assert rows.rounds[0].disagreement == 0.0
+
+
+def test_a_message_that_sets_out_as_jamming_ends_gets_through() -> None:
+    # Jammed over [0, 2) in two dwells. Messages that take 2 s are answered at 2 s, before the call that ends the second dwell.
+    def nothing(world):
+        yield world.until_time(0.0)
+
+    jammer = {"name": "all", "law": {"kind": "pulse", "off": 0, "width": 6}, "at_once": 6, "budget": 12, "dwell_s": 1.0}
+    tables = study("fl-da", rounds=1) | {"belief": {"exchanges": 2}, "jammers": [jammer]}
+    del tables["channels"], tables["scheduler"]
+    tables["opinions"] = {"synthetic": {"worth": 0.5}}
+    tables["peers"] = PEERS["peers"] | {"delay": {"kind": "constant", "value_s": 2.0}, "speed_km_per_s": 1e300}
+    rows = recorded(tables, nothing)
+    assert {0.0, 2.0, 4.0} <= {row.sent_s for row in rows.messages}
+    assert all((row.cause == "jammed") == (row.sent_s < 2.0) for row in rows.messages)
+    assert sum(jam.hit for jam in rows.jams) == 12
