@@ -87,7 +87,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=along.over == "rounds"))
             axes.grid(visible=False)
         for axes in panels[len(maps) :]:
             axes.set_visible(False)

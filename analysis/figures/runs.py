@@ -18,7 +18,7 @@ from analysis.figures.gantt import gantt_figure
 from analysis.figures.leaks import client_leaks_figure
 from analysis.figures.lines import kinds_of_servers
 from analysis.figures.partition import partition_figure
-from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat
+from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
 from analysis.figures.states import states_figure
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.figures.topology import topology_figure
@@ -158,6 +158,7 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, its: Figu
         raise ValueError(f"figure = {figure!r}: there is no such figure; {did_you_mean(figure, _MAKERS)}")
     its = _settled(source, its)
     groups = group_runs(source)
+    warn_of_letters((*groups, its.look.title or ""), its.look.font)
     for name in _MAKERS if figure is None else [figure]:
         drawn = _draw(name, groups, its)
         if drawn is not None:
@@ -192,6 +193,7 @@ def figures_of(source: Sweep | Run | Sequence[Run], its: FigureSettings) -> dict
     """Every figure that the runs have data for, by its name, in a fixed order."""
     its = _settled(source, its)
     groups = group_runs(source)
+    warn_of_letters((*groups, its.look.title or ""), its.look.font)
     names = [name for name in _MAKERS if len(groups) > 1 or name not in _OF_VARIANTS]
     drawn = {name: _draw(name, groups, its) for name in names}
     return {name: figure for name, figure in drawn.items() if figure is not None}

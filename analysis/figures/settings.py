@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from analysis.groups import Bound
@@ -61,15 +64,40 @@ class Look:
 
         from analysis.figures.style import RC
 
-        with matplotlib.rc_context():
+        with matplotlib.rc_context(), warnings.catch_warnings():
+            # Said once, by `warn_of_letters`: Matplotlib says it letter by letter, as often as it looks at a text.
+            warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
+            of_mathematics = logging.getLogger("matplotlib.mathtext")
+            level = of_mathematics.level
+            of_mathematics.setLevel(logging.ERROR)
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(RC)
             matplotlib.rcParams.update({"font.family": [self.font, OWN_FONT], "font.size": self.font_size})
-            yield
+            try:
+                yield
+            finally:
+                of_mathematics.setLevel(level)
 
 
 PLAIN = Look()
 """Every figure as it is by itself."""
+
+
+@cache
+def warn_of_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
+    """Warn, once for the same, of labels with letters that neither `font` nor the font of this project has."""
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    known: set[int] = set()
+    for family in (font, OWN_FONT):
+        known |= set(FT2Font(font_manager.findfont(family)).get_charmap())
+    lacking = {label: "".join(dict.fromkeys(c for c in label if not c.isspace() and ord(c) not in known)) for label in labels}
+    told = "; ".join(f"{label!r}: {letters}" for label, letters in lacking.items() if letters)
+    if told:
+        fonts = " and ".join(dict.fromkeys((font, OWN_FONT)))
+        words = f"figures: letters that {fonts} cannot show are drawn as boxes, of {told}; name a font that has them (--font)"
+        warnings.warn(words, stacklevel=2)
 
 
 def _check_font(font: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from analysis.figures.ages import ages, ages_figure
 from analysis.figures.course import latency_figure, leak_figure, loss_figure, regret_figure
 from analysis.figures.gantt import gantt_figure
 from analysis.figures.lines import abscissa
-from analysis.figures.runs import CAPTIONS, MOST_VARIANTS, draw, draw_all
-from analysis.figures.settings import FigureSettings, Look
+from analysis.figures.runs import CAPTIONS, MOST_VARIANTS, draw, draw_all, save_all
+from analysis.figures.settings import FigureSettings, Look, warn_of_letters
 from analysis.figures.style import image_of, save_figure, svg_text
 from analysis.figures.updates import delivered_figure, outcomes_figure, phases_figure, selections_figure
 from analysis.groups import Groups
@@ -239,6 +240,23 @@ def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> Non
         assert len(boxes) == len(names)
         assert not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
         assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+def test_letters_that_no_font_has_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_letters.cache_clear()
+    names = ["\u65e5\u672c", "$\\bad{$ \u672c", "äö"]
+    groups = [run_of(tmp_path / name, BOUNDS, clients=PARTS, policy=name) for name in names]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            save_all(groups, tmp_path / "drawn", FigureSettings(), ["png", "svg"])
+        draw(groups, "latency")
+    (one,) = told
+    assert str(one.message) == (
+        "figures: letters that DejaVu Sans cannot show are drawn as boxes, of '\u65e5\u672c': \u65e5\u672c; "
+        "'$\\\\bad{$ \u672c': \u672c; name a font that has them (--font)"
+    )
+    assert not caplog.records
 
 
 def test_a_look_is_what_it_says(tmp_path: Path) -> None:
