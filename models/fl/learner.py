@@ -314,7 +314,8 @@ class FederatedLearner:
             self._best_loss = loss
             return new
         self._evaluator.forget()
-        return model
+        # Each version its own memory, as in a state that was saved: a cache adds up what shares it in one step.
+        return model.clone()
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.

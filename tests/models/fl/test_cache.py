@@ -128,3 +128,15 @@ def test_the_state_of_the_learner_holds_the_cache() -> None:
         first.aggregate(told, want_updates=False)
     second.aggregate(told, want_updates=False)
     np.testing.assert_array_equal(model(first), model(second))
+
+
+def test_a_model_that_stays_is_added_up_alike_after_a_resume() -> None:
+    first, second = (make(cached=True, keep="best", versions_kept=9) for _ in range(2))
+    for number, renewed in enumerate([[], [1], [2]], start=1):
+        if number == 3:
+            second.load_state_dict(copied(first.state_dict()))
+        told = replace(deliver(number, [0], number - 1), renewed=np.array(renewed, np.int64))
+        first.aggregate(told, want_updates=False)
+        first._best_loss = -1.0  # no model is better than the first one made
+    second.aggregate(told, want_updates=False)
+    assert first.state_dict()["cache"]["entries"] == second.state_dict()["cache"]["entries"] == {0: 0, 1: 1, 2: 2}
