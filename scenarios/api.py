@@ -143,7 +143,7 @@ def run(
     `out` what `resume` goes on from.
     """
     tables, name = _tables(scenario)
-    study = parse(override(tables, {} if seed is None else {"seed": seed}) | _scripted(script), name)
+    study = parse(override(tables, {} if seed is None else {"seed": arguments.whole("seed", seed)}) | _scripted(script), name)
     place = None if out is None else arguments.folder("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)

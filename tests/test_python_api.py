@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import netsim
@@ -214,6 +215,7 @@ def test_mistakes_are_told_as_the_command_tells_them(
         (lambda: netsim.resume("nowhere", event_limit=2.5), "event_limit = 2.5: must be a whole number >= 1"),
         (lambda: netsim.sweep(TABLES, jobs=-1), "--jobs -1: must be >= 1; leave it out for all cores"),
         (lambda: netsim.sweep(TABLES, retries=-1), "--retries -1: must be >= 0"),
+        (lambda: netsim.register("policy", "mine", dict), "builtins:dict lacks needs_losses, and nothing can be added to it"),
         (lambda: netsim.sweep("unreliable", variants=[]), "variants: names none; name some of sweep.variants of unreliable"),
         (lambda: netsim.open_run("nowhere"), "nowhere: expected a run folder, but there is no such folder"),
         (lambda: netsim.open_sweep("nowhere"), "nowhere: expected a sweep folder, but there is no such folder"),
@@ -234,6 +236,11 @@ def test_what_is_refused(call: Any, told: str, tmp_path: Path, monkeypatch: pyte
         call()
     assert told in str(error.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_may_be_whole_numbers_of_numpy() -> None:
+    assert netsim.run(TABLES, seed=np.int64(3)).seed == 3  # type: ignore[arg-type]
+    assert netsim.sweep(TABLES, seeds=np.arange(2, 4), jobs=1).seeds == (2, 3)
 
 
 def test_what_is_doubtful_is_warned_of() -> None:

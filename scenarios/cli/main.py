@@ -234,7 +234,7 @@ def sweep(
     from scenarios.runs.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
-    grids = dict(map(_values, grid or ()))
+    grids = _grids(grid or ())
     asked = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
     tables = with_variants(asked, None if variants is None else variants.split(","), scenario)
     planned = plan(tables, scenario, strict=strict)
@@ -330,13 +330,25 @@ def schema(
     sys.stdout.write(reference() if markdown else json.dumps(json_schema(), indent=2) + "\n")
 
 
+def _grids(texts: "Sequence[str]") -> dict[str, list[Any]]:
+    """Keys with the values that they are varied over; raises UserError."""
+    grids: dict[str, list[Any]] = {}
+    for text in texts:
+        key, values = _values(text)
+        if key in grids:
+            raise UserError(f"--grid {text!r}: {key} is given twice; list all of its values in one, such as policy.alpha=1,10")
+        grids[key] = values
+    return grids
+
+
 def _values(text: str) -> tuple[str, list[Any]]:
     from scenarios.runs.reading import parse_assignment, parse_value
 
     key, values = parse_assignment(text, "--grid")
     if isinstance(values, str):
-        # A list need not be written as one: 1,10 or pause,random.
-        values = [parse_value(value.strip()) for value in values.split(",")]
+        # A list need not be written as one: 1,10 or pause,random, nor words in quotes: [pause, random].
+        inner = values[1:-1] if values.startswith("[") and values.endswith("]") else values
+        values = [parse_value(value.strip()) for value in inner.split(",")]
     if values in ([], [""]):
         raise UserError(f"--grid {text!r}: gives no values; list them, such as policy.alpha=1,10")
     return key, values if isinstance(values, list) else [values]

@@ -41,7 +41,7 @@ def reproduce(
         return
     if name is None:
         raise UserError("name a figure or a table; netsim reproduce --list shows all")
-    asked = Asked(find(name), size, tuple(seeds_of(seeds)) if seeds else (), tuple(settings or ()))
+    asked = Asked(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
     folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
     runs = planned(asked)
     with sweep_progress(runs, quiet) as show:

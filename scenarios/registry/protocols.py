@@ -69,12 +69,17 @@ def _bases(protocol: type) -> list[type]:
 def complete(group: str, target: type) -> None:
     """Give a class of the user's own what it leaves out and the group's Protocols have a default for.
 
-    This is the one place where it is looked what a class has: the engine calls every member.
+    This is the one place where it is looked what a class has: the engine calls every member. Raises UserError for a class that
+    takes nothing more, such as one of Python's own.
     """
     for protocol in PROTOCOLS.get(group, ()):
         for name, default in defaults(protocol).items():
             if not hasattr(target, name):
-                setattr(target, name, default)
+                try:
+                    setattr(target, name, default)
+                except TypeError as error:
+                    why = f"lacks {name}, and nothing can be added to it"
+                    raise UserError(f"{target.__module__}:{target.__qualname__} {why}; name a class of your own") from error
 
 
 def defaults(protocol: type) -> dict[str, Any]:

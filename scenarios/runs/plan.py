@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from scenarios.build.simulation import build
 from scenarios.registry.in_process import named_in_text
@@ -20,6 +21,8 @@ from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario, Sweep, Until
 
 MOST_VARIANTS = 1000
+LONGEST_NAME = 240
+"""Letters of a variant's name in the data set of a sweep, where "=" and "+" are three each: a folder's name has 255 at most."""
 _TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
 
 
@@ -178,6 +181,9 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
         full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
         if full_name in named:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
+        if len(quote(full_name, safe="")) > LONGEST_NAME:
+            why = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
+            raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {why}")
         if full_name in _TAKEN:
             raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
         if full_label in labels:
@@ -197,9 +203,10 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
 
 
 def _kinds_first(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes of a variant in order, but each `x.kind` before other keys of x, so that it drops none of these."""
+    """The changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it, so that
+    neither drops any of these."""
     ordered: list[str] = []
-    for key in changes:
+    for key in sorted(changes, key=lambda key: key.count(".")):
         above, _, last = key.rpartition(".")
         place = len(ordered)
         for i in reversed(range(len(ordered) if last == "kind" and above else 0)):

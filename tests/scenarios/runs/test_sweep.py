@@ -131,6 +131,30 @@ def test_a_variant_may_not_set_what_the_grid_varies(key):
         planned(grid=grid)
 
 
+def test_a_table_in_a_grid_drops_no_key_within_it_that_varies_too():
+    tables, numbers = {"server": [{"per_round": 2, "first": 1}]}, {"server.per_round": [1, 2]}
+    for grid in (numbers | tables, tables | numbers):
+        servers = [p.scenario.server for p in planned("sweep.variants=[]", grid=grid, seeds=[1]).runs]
+        assert [(server.per_round, server.first) for server in servers] == [(1, 1), (2, 1)]
+
+
+def test_variants_whose_names_no_folder_can_have_are_refused_before_any_runs():
+    grid = {"description": ["x" * 40], "name": ["y" * 40]}
+    found = planned(f"sweep.variants=[{{name='{'z' * 100}'}}]", grid=grid, seeds=[1])
+    assert len(found.variants[0]) == 100 + len("+description=+name=") + 80
+    with pytest.raises(UserError, match=r"a variant of 231 letters, z{60}\.\., is too long for the name of a folder"):
+        planned(f"sweep.variants=[{{name='{'z' * 100}'}}]", grid=grid | {"time_limit_s": [123456789.123456789]}, seeds=[1])
+
+
+def test_values_of_a_grid_on_the_command_line_need_no_quotes(shell):
+    none = ("--set", "sweep.variants=[]", "--set", "rounds=2", "--seeds", "1")
+    for given in ("pause,random", "[pause, random]", '["pause", random]'):
+        assert shell.sweep(*none, "--overwrite", "--grid", f"policy.kind={given}")[0] == 0
+        assert listed(shell.out) == ["kind=pause/seed-1", "kind=random/seed-1"]
+    code, _, err = shell.sweep(*none, "--overwrite", "--grid", "server.per_round=1", "--grid", "server.per_round=2")
+    assert (code, "--grid 'server.per_round=2': server.per_round is given twice; list all of its values" in err) == (2, True)
+
+
 def test_a_grid_alone_makes_the_variants():
     found = planned("sweep.variants=[]", grid={"policy.kind": ["pause", "random"], "server.per_round": [1]}, seeds=[1])
     assert paths(found) == ["kind=pause+per_round=1/seed-1", "kind=random+per_round=1/seed-1"]
