@@ -19,7 +19,8 @@ _STEP = 5.0
 
 def percentile_of(values: FloatArray, share: float) -> float:
     """a[min(floor(share n), n - 1)] of the ascending `values` (n,), n >= 1."""
-    place = min(int(share * len(values)), len(values) - 1)
+    # 0.7 of 1460 is 1021.99999..99 in doubles: a share of a whole number of clients is meant to be that number.
+    place = min(int(share * len(values) + 1e-9), len(values) - 1)
     return float(np.partition(values, place)[place])
 
 

@@ -175,7 +175,7 @@ class Tifl(AsksNobody):
         """min(m, selectable) clients, ascending; shape (n,). Where all are silent in profiling, uniformly."""
         able, rng = view.selectable, view.rng
         if self._due(view.round):
-            self._rank(*(self._losses() if self._by_losses else _answers(view)))
+            self._rank(*(self._losses() if self._by_losses else _answers(view)), rng)
         tier = self._drawn(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
@@ -202,9 +202,9 @@ class Tifl(AsksNobody):
         known = np.flatnonzero(~np.isnan(self._loss))
         return known, -self._loss[known]
 
-    def _rank(self, clients: IntArray, figures: FloatArray) -> None:
+    def _rank(self, clients: IntArray, figures: FloatArray, rng: np.random.Generator) -> None:
         """New probabilities by the `figures` (n,) of `clients` (n,), unless the tier last selected is better than at the last
-        ranking."""
+        ranking. Equal tiers are ranked at random."""
         placed = self.tier_of[clients] >= 0
         tiers, figures = self.tier_of[clients[placed]], figures[placed]
         counts = np.bincount(tiers, minlength=self._tiers)
@@ -215,7 +215,9 @@ class Tifl(AsksNobody):
         if last < 0 or now[last] > before[last] or np.isnan(now[last]):
             return
         # The least figure first; a tier of which nothing is known counts as the worst.
-        ranked = [int(tier) for tier in np.argsort(np.nan_to_num(now, nan=-math.inf), kind="stable") if self._credits[tier] > 0]
+        worst = np.nan_to_num(now, nan=-math.inf)
+        ties = rng.random(self._tiers) if len(np.unique(worst)) < self._tiers else worst
+        ranked = [int(tier) for tier in np.lexsort((ties, worst)) if self._credits[tier] > 0]
         self._share = np.zeros(self._tiers)
         if ranked:
             self._share[ranked] = adaptive_shares(len(ranked), shifted=self._shifted)

@@ -60,6 +60,11 @@ def test_nothing_is_clipped_of_few() -> None:
     assert clipped_and_scaled(np.array([5.0]), 0.95, scale=True).tolist() == pytest.approx([1.0])
 
 
+def test_a_percentile_that_is_a_whole_number_of_clients_is_that_number() -> None:
+    # 0.7 of 1460 are 1022; in doubles the product is less.
+    assert PercentilePacer(20, 70.0).target_s(np.arange(1460.0)) == 1022.0
+
+
 def test_exploration_falls_to_its_floor() -> None:
     policy = oort(3, 1)
     assert [policy.exploration(t) > 0.2 for t in (75, 76)] == [True, False]

@@ -162,6 +162,14 @@ def test_while_its_accuracy_rises_strictly_the_probabilities_stay() -> None:
         assert (policy.state_dict()["share"] == share).all()
 
 
+def test_tiers_of_equal_accuracy_are_ranked_at_random() -> None:
+    policy = profiled(tifl(4, 1, tiers=2, probabilities="adaptive", interval=1), [1.0, 2.0, 3.0, 4.0])
+    policy.select(view(1, np.ones(4)))
+    # Never better than before, so that tiers are ranked every time; the first of two has all.
+    drawn = [played(policy, round, [0.1] * 4)[1] for round in range(2, 1002)]
+    assert abs(sum(drawn) - 500) < 5 * np.sqrt(1000 / 4)
+
+
 def test_so_many_of_each_tier_are_tested() -> None:
     policy = profiled(tifl(9, 1, tiers=3, probabilities="adaptive", interval=1, tested=2), np.arange(1.0, 10.0))
     for round in range(2, 30):
