@@ -50,6 +50,7 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
         if len(budgets) == 1 and None not in budgets:
             (budget,) = budgets
             lines.append((axes.axhline(budget, color=FAINT, linewidth=1.2, zorder=1), f"budget: {budget:g}"))
+            axes.set_ylim(top=max(axes.get_ylim()[1], 1.05 * budget))
         note = curve_note(curves, "composed over a client's participations, after the last close, too")
         note += f"; without protection, not drawn: {', '.join(bare)}" if bare else ""
         headline(figure, "Privacy leak of each client", note, lines, look=look)

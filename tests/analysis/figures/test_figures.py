@@ -159,6 +159,8 @@ def test_over_seconds_a_round_of_ages_is_as_wide_as_it_lasted(tmp_path: Path) ->
     assert drawn[1].tolist() == [1.0, 1.0, 2.0]
     assert image._Ax.tolist() == [0.0, 5.0, 9.0, 10.0]  # type: ignore[attr-defined]
     image_of(figure, "png")
+    at_once = {**BOUNDS, "start_s": [0.0] * 3, "end_s": [0.0] * 3}
+    assert ages_figure({"a": [run_of(tmp_path / "b", at_once, clients=PARTS)]}, over="seconds") is None
     over_rounds = ages_figure({"a": [run]}, over="rounds")
     assert over_rounds is not None
     assert over_rounds.axes[0].images[0].get_extent()[:2] == (0.5, 3.5)

@@ -34,6 +34,7 @@ def test_the_last_leak_of_each_client_counts(tmp_path: Path) -> None:
     assert axes.get_xlabel() == "client"
     assert np.asarray(axes.lines[0].get_ydata()).tolist() == [0.75, 0.5, 0.25, 0.0]
     assert np.asarray(axes.lines[1].get_ydata()).tolist() == [4.0, 4.0]
+    assert axes.get_ylim()[1] > 4.0
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "budget: 4"]
 
 
