@@ -16,6 +16,8 @@ from analysis.sources import TableName
 from analysis.whole_files import in_place_of
 
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
+_OF_COMMUNICATION: tuple[TableName, ...] = ("clients", "probes", "jams")
+"""Of a server with slots these count communication rounds, the others slots."""
 _AT_ONCE = 4096
 """Events written in one go."""
 _LEVEL = 3
@@ -24,6 +26,8 @@ _LEVEL = 3
 
 def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None) -> int:
     """Write rounds `first` to `last` (None: to the end) of `run` to `path`, packed if its name ends in .gz; returns the events.
+
+    Rounds are counted as in `rounds.parquet`: of a server with slots they are these.
 
     Raises:
         ValueError: no such rounds in the run, or a table that cannot be read.
@@ -57,6 +61,8 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
     if not run.source.has(table):
         return
+    if table in _OF_COMMUNICATION:
+        first, last = (first - 1) * run.rounds_per_row + 1, None if last is None else last * run.rounds_per_row
     with run.source.open(table) as opened:
         for piece in opened.pieces():
             rounds = piece.column("round")

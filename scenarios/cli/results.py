@@ -240,7 +240,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
 def trace(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
     out: Annotated[Path | None, typer.Option("--out", help="The file; default FOLDER/trace.json.gz.")] = None,
-    rounds: Annotated[str | None, typer.Option(metavar="A..B", help="These rounds only, such as 1..50.")] = None,
+    rounds: Annotated[str | None, typer.Option(metavar="A..B", help="These rounds (slots) only, such as 1..50.")] = None,
 ) -> None:
     """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace

@@ -135,6 +135,25 @@ def test_some_rounds_only(tmp_path: Path) -> None:
     assert not (tmp_path / "none.json").exists()
 
 
+def test_of_slots_the_attempts_in_them_are_shown(tmp_path: Path) -> None:
+    tables = {
+        "name": "slots",
+        "rounds": 4,
+        "clients": {"count": 3},
+        "server": {"kind": "fl-fa", "per_round": 1},
+        "slots": {"rounds": 5},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
+        "opinions": {"synthetic": {"worth": [0.1, 0.2, 0.3]}},
+    }
+    run(parse(tables), tmp_path / "run")
+    write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json", first=2, last=3)
+    slices = [event for event in events_of(tmp_path / "trace.json") if event["ph"] == "X"]
+    assert [event["name"] for event in slices if event["pid"] == 1] == ["round 2", "round 3"]
+    # Slots last 5 s, of one communication round a second.
+    assert sorted(event["ts"] / 1e6 for event in slices if event["name"] == "compute") == [float(s) for s in range(5, 15)]
+
+
 def test_a_run_without_client_records_shows_its_rounds(tmp_path: Path) -> None:
     run(parse(rough(rounds=3, output={"clients_table": False})), tmp_path / "run")
     write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json")
