@@ -21,7 +21,7 @@ from scenarios.build.files import data_file
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import ByGroup
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import SPEEDS
+from scenarios.schema.world import SPEEDS, VaryingLink
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -179,11 +179,25 @@ def _check_classes(table: Devices) -> None:
 def filled(scenario: Scenario, devices: Devices | None) -> Scenario:
     """The scenario with the columns of its device table in their keys, whatever stood there.
 
-    A column of a table that the scenario does not have (`[energy]`, `[energy.battery]`) is left aside.
+    A column of a table that the scenario does not have (`[energy]`, `[energy.battery]`) is left aside. Raises UserError where the
+    scenario changes a law in whose place a column stands.
     """
     for key, value in ({} if devices is None else devices.values()).items():
+        _refuse_changes(scenario, key)
         scenario = _with(scenario, key.split("."), value)
     return scenario
+
+
+def _refuse_changes(scenario: Scenario, key: str) -> None:
+    """Of a law of bandwidth, which a column replaces; a change of the speed says itself how that must be given."""
+    place, _, name = key.rpartition(".")
+    if name != "bandwidth_bytes_per_s":
+        return
+    link: VaryingLink = getattr(scenario, place)
+    for i, change in enumerate(link.changes):
+        if change.bandwidth:
+            why = f"clients.devices gives {key} in place of the law; change that, or leave the column out"
+            raise UserError(f"{place}.changes.{i}.bandwidth = {change.bandwidth!r}: {why}")
 
 
 def _with(section: Any, path: list[str], value: Any) -> Any:

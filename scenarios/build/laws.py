@@ -49,6 +49,11 @@ class Law:
         """How many it is for."""
         return self._clients
 
+    @property
+    def key(self) -> str:
+        """That of the scenario which gives it."""
+        return self._path
+
     @classmethod
     def of(cls, component: Component, group: str, path: str, context: Context) -> Law:
         """As the scenario gives it; raises UserError."""
@@ -221,8 +226,9 @@ class _Link:
             law = Plus(fixed_s=self.besides_s, delay=law)
         means = law.mean_s(np.arange(self.context.population.count))
         if not means.max() <= LONGEST_S:
+            key = self.law.key if path == self.path else f"{path}.delay"
             raise UserError(
-                f"{path}.delay: takes {means.max():g} s on average for client {means.argmax()}; must be at most {LONGEST_S:g} s"
+                f"{key}: takes {means.max():g} s on average for client {means.argmax()}; must be at most {LONGEST_S:g} s"
             )
         return law
 
@@ -234,12 +240,14 @@ def timeline(
     context: Context,
     message: Message | None = None,
     besides_s: float | FloatArray = 0.0,
+    key: str | None = None,
 ) -> Any:
     """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
 
     `message`: what is sent over the link, where it may have a bandwidth. `besides_s`: what every delay takes besides, per client.
+    `key`: where the scenario gives the law; None: `what` at `path`, which is what scripts call it in any case.
     """
-    law = Law.of(getattr(section, what), what, f"{path}.{what}", context)
+    law = Law.of(getattr(section, what), what, key or f"{path}.{what}", context)
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")

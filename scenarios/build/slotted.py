@@ -97,7 +97,7 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         assignment=channels.assignment,
         straggle=section.stragglers == "finish",
     )
-    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _by_slots(world))
+    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _by_slots(world), key="opinions.test")
     shared = {
         "training": training,
         "members": members,

@@ -106,7 +106,14 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
 
 
 def _check_changes(section: Compute, name: str | None) -> None:
-    """Raise UserError where a change gives a speed in another way than it was given before."""
+    """Raise UserError where a change gives a speed in another way than it was given before, or noise of a speed that is none."""
+    noisy: dict[str, Any] = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
+    if section.random_changes is not None:
+        drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
+        noisy |= {"random_changes.parameter": drawn} if drawn else {}
+    if name is None and noisy:
+        place, value = next(iter(noisy.items()))
+        raise UserError(f"compute.{place} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
     for i, change in enumerate(section.changes):
         if change.speed is not None and change.speed[0] != name:
             why = "there was none before" if name is None else f"speed is given as {name}; change that"

@@ -207,7 +207,9 @@ class Nobody(Server):
 
 
 class Keys(Server):
-    def __init__(self, *, per_round: int = 2, deadline_s: str = "soon", stragglers: str = "cancel"):
+    # Of netsim's servers these keys are numbers of seconds.
+
+    def __init__(self, *, per_round: int = 2, deadline_s: str = "soon", round_s: str = "long"):
         self.per_round = per_round
 
 

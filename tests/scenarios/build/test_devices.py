@@ -158,6 +158,14 @@ def test_a_speed_whose_reciprocal_is_no_number_is_refused() -> None:
         world()
 
 
+def test_a_change_of_a_law_that_the_table_replaces_is_refused() -> None:
+    uplink = {"bandwidth": {"kind": "constant", "bytes_per_s": 9.0}}
+    assert (0, 16) in world(uplink=uplink).play().rows("client", "upload_end_s")
+    why = r"clients.devices gives uplink.bandwidth_bytes_per_s in place of the law"
+    with pytest.raises(UserError, match=rf"^uplink.changes.0.bandwidth = {{'bytes_per_s': 3.0}}: {why}"):
+        world(uplink=uplink | {"changes": [{"at_round": 2, "bandwidth": {"bytes_per_s": 3.0}}]})
+
+
 @pytest.mark.parametrize(
     ("clients", "table", "message"),
     [

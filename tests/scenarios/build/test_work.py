@@ -207,6 +207,8 @@ def test_the_local_test_sets_size_is_known_with_a_learner() -> None:
         ({"opinions.test_samples": "local"}, "opinions.test_samples = 'local': is of [learner]"),
         ({"opinions.test_samples": [1.0, -1.0, 0.0]}, "opinions.test_samples = -1.0: must be >= 0 samples"),
         ({"compute": {}}, "opinions.test_samples = [36.0, 6.0, 6.0]: takes time by a speed"),
+        ({"opinions.test": {"kind": "constant", "value_s": -1.0}}, "scenario: opinions.test.value_s = -1.0: must be finite"),
+        ({"opinions.test": {"kind": "constant", "value_s": 1e13}}, "scenario: opinions.test: takes 1e+13 s on average"),
     ],
 )
 def test_samples_of_tests_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -310,6 +312,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     },
     "compute.changes.0.samples_per_s = 3.0: there was none before": {
         "compute": {"changes": [{"at_s": 1.0, "samples_per_s": 3.0}]}
+    },
+    "compute.changes.0.noise = {'sigma': 1.0}: noise multiplies the time of samples; give one of seconds_per_sample": {
+        "compute": {"changes": [{"at_s": 1.0, "noise": {"sigma": 1.0}}]}
+    },
+    "compute.random_changes.parameter = ['noise.sigma']: noise multiplies the time of samples": {
+        "compute": {"random_changes": {"count": 1, "parameter": "noise.sigma"}}
     },
     "compute.changes.0.samples_per_s = -3.0: must be finite and > 0": {
         "compute": {"samples_per_s": 1.0, "changes": [{"at_s": 1.0, "samples_per_s": -3.0}]}

@@ -154,7 +154,8 @@ def test_a_server_of_ones_own_goes_on_from_a_checkpoint(tmp_path):
 
 
 def test_keys_of_a_server_of_ones_own_mean_what_it_likes():
-    assert build(parse(tables("server", "own_all:Keys"))).cautions == ()
+    blinking = {"outages": [{"name": "mast", "mean_up_s": 9.0, "mean_down_s": 1.0}]}
+    assert build(parse(tables("server", "own_all:Keys") | blinking)).cautions == ()
 
 
 def test_a_server_of_ones_own_on_sub_channels(tmp_path):
