@@ -25,7 +25,8 @@ def updates_state(updates: Collection[Update]) -> State:
         "models": [draws.state_dict() for draws in models],
         "sends": [draws.state_dict() for draws in sends],
         "model_of": [places[id(update.model_draws)] for update in alive],
-        "send_of": [places.get(id(update.send_draws), -1) for update in alive],
+        # One whose attempt is over has none, or those of that attempt: the next one will have draws of its own.
+        "send_of": [-1 if update.outcome else places[id(update.send_draws)] for update in alive],
     }
 
 

@@ -36,7 +36,11 @@ class Waking:
         """After everything else of that instant, so that it does not matter when this was asked for; infinity: never."""
         if time_s < _EVER and time_s != self._alarm_s:
             self._alarm_s = time_s
-            self._clock.call_at(time_s, self.wake, priority=LAST)
+            # Not yet to wake: what else is last in that instant, and was asked for later, comes before.
+            self._clock.call_at(time_s, self._rings, priority=LAST)
+
+    def _rings(self, payload: object) -> None:
+        self.at_end_of_instant()
 
     def wake(self, payload: object = None) -> None:
         """At once."""

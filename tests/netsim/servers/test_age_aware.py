@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_oracle import AgeOracle
 from netsim.servers.checks import check_schedule
 from tests.helpers.async_world import Shuffled, Table, World, Written, world
+from tests.helpers.random_worlds import built, copied
 
 # Download 1 s; training 2 s and 4 s; an upload takes 1, 2 or 3 s on channel 0, 1 or 2.
 TIMES: dict[str, Any] = {"download_s": 1.0, "compute_s": [2.0, 4.0], "channel_s": [1.0, 2.0, 3.0]}
@@ -397,3 +399,31 @@ def test_written_states_are_what_a_test_needs() -> None:
     law = Written([[1, 0]])
     law.step(None)
     assert law.good(None, np.array([1, 0])).tolist() == [False, True]
+
+
+def test_a_resumed_run_can_be_left_while_somebody_is_away_who_has_kept_an_update(tmp_path: Path) -> None:
+    trace = tmp_path / "presence.csv"
+    trace.write_text("client,on_s,off_s\n0,0,1.5\n0,9,100\n1,0,100\n", encoding="utf-8")
+    tables = {
+        "name": "left",
+        "rounds": 11,
+        "clients": {"count": 2},
+        "server": {"kind": "asynchronous", "round_s": 1.0},
+        "channels": {"count": 2},
+        "scheduler": {"kind": "round-robin"},
+        "uplink": {"delay": {"kind": "constant", "value_s": 0.75}, "channel": {"kind": "bernoulli", "success": [0.0, 1.0]}},
+        "availability": {"kind": "trace", "path": str(trace)},
+    }
+    whole, expected = built(tables)
+    whole.run()
+    first, _ = built(tables)
+    first.run(until_round=2)
+    second, _ = built(tables)
+    second.load_state_dict(copied(first.state_dict()))
+    second.run(until_round=3)
+    third, records = built(tables)
+    third.load_state_dict(copied(second.state_dict()))
+    third.run()
+    assert repr(records.updates) == repr(expected.updates[-len(records.updates) :])
+    assert [(row.round, row.client) for row in expected.updates if row.outcome == "aborted"] == [(2, 0)]
+    assert next(row.started_round for row in records.updates if row.client == 0) == 1

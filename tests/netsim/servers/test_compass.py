@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,22 @@ def test_a_member_that_leaves_is_not_waited_for(tmp_path: Any) -> None:
     # Client 1 goes away at 35 s: the group of 40 s is complete without it.
     assert [row.end_s for row in records.rounds[:4]] == [20, 30, 40, 40]
     assert ("aborted", 1) in {(row.outcome, row.client) for row in records.updates}
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_group_that_is_over_in_the_instant_in_which_somebody_comes_is_so_before(after: int, tmp_path: Path) -> None:
+    trace = tmp_path / "presence.csv"
+    trace.write_text("client,on_s,off_s\n0,0,1000\n1,0,1000\n2,0,1000\n3,50,1000\n", encoding="utf-8")
+    # Client 1 becomes slow as it joins the group of client 0, which is over at 20 + 1.5 x 20 s without it.
+    slow = [{"at_s": 30.0, "clients": [1], "seconds_per_sample": 2.0}]
+    world = {
+        "clients": {"count": 4, "data_sizes": 1000.0},
+        "compute": {"seconds_per_sample": [0.1, 0.15, 0.2, 0.1], "changes": slow},
+        "availability": {"kind": "trace", "path": str(trace)},
+    }
+    records, _ = taken_up(lambda: built(SMALL | world), after)
+    assert [row.end_s for row in records.rounds[:4]] == [20, 30, 40, 50]
+    assert next((row.round, row.selected_s) for row in records.updates if row.client == 3) == (5, 50)
 
 
 @pytest.mark.parametrize("after", [1, 9, 30])

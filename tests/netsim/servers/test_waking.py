@@ -6,7 +6,7 @@ import math
 from collections.abc import Generator
 from typing import Any
 
-from netsim.core.clock import Clock
+from netsim.core.clock import LAST, Clock
 from netsim.servers.waking import Waking
 
 
@@ -46,6 +46,23 @@ def test_a_time_is_asked_for_once_and_infinity_never() -> None:
     for time_s in (3.0, 3.0, math.inf):
         waking.at(time_s)
     assert woken(clock, waking, 2) == [3.0]
+
+
+def test_what_was_asked_for_later_for_the_end_of_that_instant_comes_before() -> None:
+    clock = Clock()
+    waking = Waking(clock)
+    happened: list[list[float]] = []
+    waking.at(3.0)
+    seen: list[float] = []
+    clock.call_at(3.0, lambda payload: happened.append(list(seen)), priority=LAST)
+
+    def wait() -> Generator[Any, Any, None]:
+        yield waking.event()
+        seen.append(clock.now)
+
+    clock.process(wait())
+    clock.run()
+    assert (happened, seen) == ([[]], [3.0])
 
 
 def test_who_does_not_wait_is_not_woken() -> None:
