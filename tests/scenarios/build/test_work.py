@@ -207,8 +207,8 @@ def test_the_local_test_sets_size_is_known_with_a_learner() -> None:
         ({"opinions.test_samples": "local"}, "opinions.test_samples = 'local': is of [learner]"),
         ({"opinions.test_samples": [1.0, -1.0, 0.0]}, "opinions.test_samples = -1.0: must be >= 0 samples"),
         ({"compute": {}}, "opinions.test_samples = [36.0, 6.0, 6.0]: takes time by a speed"),
-        ({"opinions.test": {"kind": "constant", "value_s": -1.0}}, "scenario: opinions.test.value_s = -1.0: must be finite"),
-        ({"opinions.test": {"kind": "constant", "value_s": 1e13}}, "scenario: opinions.test: takes 1e+13 s on average"),
+        ({"opinions.test": {"kind": "constant", "value_s": -1.0}}, "opinions.test.value_s = -1.0: must be finite"),
+        ({"opinions.test": {"kind": "constant", "value_s": 1e13}}, "opinions.test: takes 1e+13 s on average"),
     ],
 )
 def test_samples_of_tests_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
