@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from scenarios.build.devices import KEYS, read_devices
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 Sort = Literal["without", "deadline", "bandwidth", "nothing"]
 _LINKS = ("downlink", "uplink")
+_COLUMNS = {name for name, key in KEYS.items() if key.endswith(".bandwidth_bytes_per_s")}
+"""Of a device table, those of bandwidths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,15 @@ class Change:
             )
         if not 0 < factor < float("inf"):
             raise UserError(f"--bandwidth {factor:g}: must be a factor > 0, such as 2 for twice the bandwidth")
+        devices = None if scenario.clients.devices is None else read_devices(scenario.clients.devices)
+        if devices is not None and not _COLUMNS.isdisjoint(devices.columns):
+            given = "the scenario gives bandwidths by clients.devices; write them under downlink and uplink"
+            raise UserError(f"--bandwidth {factor:g}: {given}")
         tables = _tables(scenario)
         scaled = [_scale(tables[name], factor, name) for name in _LINKS if isinstance(tables.get(name), dict)]
         if not any(scaled):
-            given = "gives bandwidths by clients.devices; write them under downlink and uplink"
             none = "limits no bandwidth between server and clients (downlink, uplink)"
-            raise UserError(f"--bandwidth {factor:g}: the scenario {given if scenario.clients.devices else none}")
+            raise UserError(f"--bandwidth {factor:g}: the scenario {none}")
         return parse(tables, "--bandwidth")
 
 
@@ -78,12 +84,13 @@ def _tables(scenario: Scenario) -> dict[str, Any]:
 
 def _scale(link: dict[str, Any], factor: float, path: str) -> bool:
     """Multiply all bandwidths of a link's table, those of its change points too; whether there are any."""
-    found = [_scale_number(link, factor), _scale_law(link, factor, f"{path}.bandwidth")]
+    names = _scale_law(link, factor, f"{path}.bandwidth")
+    found = [_scale_number(link, factor), bool(names)]
     if isinstance(link.get("shared"), dict):
         found.append(_scale(link["shared"], factor, f"{path}.shared"))
     for change in link.get("changes", ()):
         _scale_number(change, factor)
-        for name in ("bytes_per_s", "scale"):
+        for name in names:
             if name in change.get("bandwidth", {}):
                 change["bandwidth"][name] = _times(change["bandwidth"][name], factor)
     return any(found)
@@ -96,15 +103,22 @@ def _scale_number(table: dict[str, Any], factor: float) -> bool:
     return name in table
 
 
-def _scale_law(table: dict[str, Any], factor: float, path: str) -> bool:
+def _scale_law(table: dict[str, Any], factor: float, path: str) -> set[str]:
+    """Multiply the law of a bandwidth, where there is one; the names of the parameters that say how much passes."""
     law = table.get("bandwidth")
     if not isinstance(law, dict):
-        return False
+        return set()
+    if law.get("kind") != "by-group":
+        return {_scale_one(law, factor, path)}
+    return {_scale_one(one, factor, f"{path}.groups.{name}") for name, one in law["groups"].items()}
+
+
+def _scale_one(law: dict[str, Any], factor: float, path: str) -> str:
     if ":" in str(law.get("kind")):
         raise UserError(f"--bandwidth {factor:g}: {path}.kind = {law['kind']!r} is your own law, and what scales it is not known")
     name = "bytes_per_s" if law.get("kind") == "constant" else "scale"
     law[name] = _times(law.get(name, 1.0), factor)
-    return True
+    return name
 
 
 def _times(value: Any, factor: float) -> Any:

@@ -108,6 +108,11 @@ def test_a_round_with_a_deadline_is_that_of_a_run_in_which_it_came_into_force(se
     assert as_told(answer.then) == as_recorded(records, number)
 
 
+def changing(first: list[float], then: list[float]) -> dict[str, Any]:
+    trace = {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": first}
+    return {"bandwidth": trace, "changes": [{"at_s": 2.0, "bandwidth": {"bytes_per_s": then}}]}
+
+
 LINKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "numbers": ({"bandwidth_bytes_per_s": [4.0, 8.0, 16.0]}, {"bandwidth_bytes_per_s": [8.0, 16.0, 32.0]}),
     "shared": (
@@ -121,6 +126,11 @@ LINKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "constant": (
         {"bandwidth": {"kind": "constant", "bytes_per_s": 4.0}},
         {"bandwidth": {"kind": "constant", "bytes_per_s": 8.0}},
+    ),
+    "trace with a change": (changing([4.0, 16.0], [1.0, 8.0]), changing([8.0, 32.0], [2.0, 16.0])),
+    "by group": (
+        {"bandwidth": {"kind": "by-group", "groups": {"all": {"kind": "constant", "bytes_per_s": 4.0}}}},
+        {"bandwidth": {"kind": "by-group", "groups": {"all": {"kind": "constant", "bytes_per_s": 8.0}}}},
     ),
 }
 
@@ -402,6 +412,16 @@ def test_a_deadline_is_refused_where_no_deadline_closes_rounds(tmp_path: Path) -
     place = folder_of(BUFFERED | {"rounds": 2}, tmp_path / "run")
     with pytest.raises(UserError, match=r"server\.kind = 'buffered' closes its rounds by no deadline"):
         what_if(place, 1, [Change("deadline", 1.0)])
+
+
+@pytest.mark.parametrize("link", ["uplink", "downlink"])
+def test_bandwidths_of_a_device_table_are_not_multiplied_in_part(link: str, tmp_path: Path) -> None:
+    table = tmp_path / "devices.csv"
+    table.write_text("class,share,up_bytes_per_s\na,1,16\n", encoding="utf-8")
+    study = three({}, clients={"count": 3, "devices": str(table)}, downlink={}) | {link: {"bandwidth_bytes_per_s": 16.0}}
+    place = folder_of(study, tmp_path / "run")
+    with pytest.raises(UserError, match=r"--bandwidth 2: the scenario gives bandwidths by clients.devices; write them under"):
+        what_if(place, 1, [Change("bandwidth", 2.0)])
 
 
 def test_a_run_that_does_not_come_out_the_same_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
