@@ -16,7 +16,6 @@ from scenarios.build.population import Population
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.servers import KINDS
 
 _CHANGES = 5000
 """How many changes of presence are looked at for the first round; fewer of many clients, so that it takes tenths of a second."""
@@ -195,8 +194,8 @@ def _nothing_to_weigh(scenario: Scenario) -> list[Caution]:
 def _without_effect(scenario: Scenario) -> list[Caution]:
     """Keys of the server that say what becomes of late clients, where nobody is late, or what a round waits for, where it does
     not wait."""
-    if scenario.server.kind not in KINDS:
-        return []  # what its keys mean is its own matter
+    if scenario.server.own:
+        return []
     given = scenario.server.parameters()
     closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
     cautions = []

@@ -13,7 +13,6 @@ from scenarios.build.doubtful import HasLaws
 from scenarios.registry.components import ByGroup
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.servers import KINDS
 
 MOST_CHANGES = 10**6
 """So many changes may pass in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
@@ -45,7 +44,7 @@ def refuse_endless(
     longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
     longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
     # A round of a fixed length passes whatever is in it.
-    if scenario.server.kind in KINDS:
+    if not scenario.server.own:
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)

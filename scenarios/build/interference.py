@@ -21,4 +21,4 @@ def channels_lose(scenario: Scenario) -> bool:
         return False
     # With links between clients, the jammers are theirs.
     jammed = bool(scenario.jammers) and scenario.peers is None
-    return channels.states is not None or channels.channel.kind != "perfect" or jammed or scenario.server.contention
+    return channels.states is not None or channels.channel.kind != "perfect" or jammed or scenario.server.contends

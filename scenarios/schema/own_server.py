@@ -1,6 +1,6 @@
 """The `[server]` table of a server of the user's own: a class that puts one together of the engine's rules."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.kinds import resolve
@@ -16,6 +16,8 @@ class OwnServer(Server):
 
     Nothing is taken for granted of it: no bound on the length of a round, no deadline, no probes before a selection.
     """
+
+    own: ClassVar[bool] = True
 
     def _mode(self) -> Any:
         return resolve("server", self.kind)

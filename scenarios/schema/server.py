@@ -36,6 +36,8 @@ class Server(Component):
     """Whether a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
 
+    own: ClassVar[bool] = False
+    """Whether it is a class of the user's own: what its keys mean is its own matter."""
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
 
     @property
