@@ -87,6 +87,8 @@ class ExplicitSchedule:
             if not (math.isfinite(value) and value > 0):
                 raise ParameterError("epsilons", value, "must be finite and > 0", shown=f"[{i}] = {value!r}")
         self._epsilons = [float(value) for value in epsilons]
+        if not math.isfinite(sum(self._epsilons)):
+            raise ParameterError("epsilons", epsilons, "their sum must be finite; give smaller budgets", shown="")
         self._leaks = np.concatenate(([0.0], np.cumsum(np.asarray(self._epsilons))))
         self.total = float(self._leaks[-1])
 

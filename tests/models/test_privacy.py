@@ -126,6 +126,8 @@ def test_bad_values_are_refused() -> None:
         ExplicitSchedule(epsilons=[])
     with pytest.raises(ValueError, match=r"^epsilons\[1\] = 0.0"):
         ExplicitSchedule(epsilons=[1.0, 0.0])
+    with pytest.raises(ValueError, match=r"^epsilons: their sum must be finite"):
+        ExplicitSchedule(epsilons=[1.0, 1e308, 1e308])
     with pytest.raises(ValueError, match=r"^clients = 0"):
         NoPrivacy(clients=0)
     for schedule in (GeometricSchedule(epsilon_total=1.0, eta=1.0), ExplicitSchedule(epsilons=[1.0]), NoSchedule()):
