@@ -41,6 +41,8 @@ class ScriptRunner:
         """Rounds opened."""
         self.slot = 0
         """Slots opened."""
+        self.round_s: float | None = None
+        """Round t opens at t - 1 times this, whoever is there; None: when it does depends on what happens."""
         self.over = False
         """Whether the run is over, so that nothing it does counts."""
         self._moment: tuple[int, int, float] = (0, 0, 0.0)
@@ -58,7 +60,10 @@ class ScriptRunner:
     @property
     def due_s(self) -> float:
         """When the script acts next, as far as is known; inf: that depends on what happens."""
-        return _EVER if self._wait is None else self._wait.due_s
+        wait = self._wait
+        if wait is None:
+            return _EVER
+        return wait.due_s if self.round_s is None else min(wait.due_s, (wait.due_round - 1) * self.round_s)
 
     def record_to(self, recorder: Recorder) -> None:
         self.recorder = recorder

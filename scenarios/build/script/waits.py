@@ -84,6 +84,8 @@ class Wait(ABC):
 
     due_s: float = _EVER
     """When it will be over at the latest, as far as is known; inf: that is not known."""
+    due_round: float = _EVER
+    """The round at whose opening it will be over at the latest; inf: that is not known."""
     of_ends = False
     """Whether it may be for the end of an attempt."""
     value: Any = None
@@ -134,6 +136,8 @@ class UntilRound(Wait):
 
     def __init__(self, number: int, *, slot: bool = False) -> None:
         self.number, self.slot = number, slot
+        if not slot:
+            self.due_round = number
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
         self.value = slot if self.slot else round
@@ -240,6 +244,7 @@ class AnyOf(Wait):
     def __init__(self, waits: list[Wait]) -> None:
         self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
         self.due_s = min(wait.due_s for wait in self.waits)
+        self.due_round = min(wait.due_round for wait in self.waits)
         self.of_ends = any(wait.of_ends for wait in self.waits)
 
     def begin(self) -> None:

@@ -113,6 +113,19 @@ def test_a_run_ends_when_a_script_takes_everybody_away_for_good() -> None:
         assert rows.updates[-1].selected_s <= 3.0, server
 
 
+@pytest.mark.parametrize("server", ["semi-synchronous", "asynchronous"])
+def test_rounds_of_a_fixed_length_pass_until_that_in_which_a_script_brings_everybody_back(server: str) -> None:
+    def script(world):
+        yield world.until_round(3)
+        away = world.take_away(None)
+        yield world.until_delivery(count=100) | world.until_round(6)
+        away.bring_back()
+
+    rows = recorded(study(server, rounds=8), script)
+    assert len(rows.rounds) == 8
+    assert [row.round for row in rows.rounds if not row.selected] == [3, 4, 5]
+
+
 def test_clients_are_brought_back_when_a_straggler_ends() -> None:
     # The round closes at the second delivery. All three clients are needed for the next one: two are taken away until the third,
     # which is still at work, has ended.
