@@ -317,13 +317,14 @@ def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Sche
 
 
 ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
-_NAMES = pa.dictionary(pa.int8(), pa.string())
-_GROUPS = pa.dictionary(pa.int32(), pa.string())
-CLIENTS = _schema("clients", UpdateRow, {"outcome": _NAMES, "cause": _NAMES, "group": _GROUPS})
-PROBES = _schema("probes", ProbeRow, {"outcome": _NAMES, "cause": _NAMES})
+_WORDS = pa.dictionary(pa.int8(), pa.string())
+# Names that a scenario gives may be more than 128.
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _WORDS, "cause": _NAMES, "group": _NAMES})
+PROBES = _schema("probes", ProbeRow, {"outcome": _WORDS, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
-DETECTIONS = _schema("detections", DetectionRow, {"detector": _NAMES})
-MESSAGES = _schema("messages", MessageRow, dict.fromkeys(("protocol", "outcome", "cause"), _NAMES))
+DETECTIONS = _schema("detections", DetectionRow, {"detector": _WORDS})
+MESSAGES = _schema("messages", MessageRow, {"protocol": _WORDS, "outcome": _WORDS, "cause": _NAMES})
 BELIEFS = _schema("beliefs", BeliefRow, {})
 EVALUATIONS = _schema("evaluations", EvaluationRow, {"metric": _NAMES})
-SCRIPT = _schema("script", ScriptRow, {"action": _NAMES})
+SCRIPT = _schema("script", ScriptRow, {"action": _WORDS})

@@ -105,3 +105,21 @@ def test_recorders_in_memory_and_none_take_the_same_calls() -> None:
     kept = MemoryRecorder()
     kept.attempts(UpdateRow._fields).append(update_row(3))
     assert kept.updates == [update_row(3)]
+
+
+def test_outages_and_jammers_may_be_as_many_as_a_scenario_names(tmp_path: Path) -> None:
+    names = [f"number {i}" for i in range(300)]
+    wanted = WantedTables(jams=True)
+    recorder = ParquetRecorder(tmp_path, wanted)
+    table = recorder.attempts(UpdateRow._fields)
+    for number, name in enumerate(names):
+        table.append(update_row(number, "lost")._replace(cause=name))
+        recorder.jam(JamRow(number, name, 0, 0.0, 1.0, 1, 1))
+        if number == 200:
+            state = recorder.state_dict()
+            recorder = ParquetRecorder(tmp_path, wanted)
+            recorder.load_state_dict(state)
+            table = recorder.attempts(UpdateRow._fields)
+    recorder.close()
+    assert pq.read_table(tmp_path / "clients.parquet")["cause"].to_pylist() == names
+    assert pq.read_table(tmp_path / "jams.parquet")["jammer"].to_pylist() == names
