@@ -53,6 +53,8 @@ class Arrivals:
 
     version: int = 0
     """The version of the model that the updates are folded into; what comes of them is the next."""
+    begun: Callable[[], Tensor] | None = None
+    """Gives the server's models (n, d) of the versions that updates started from; None: clients received them as they were."""
     of_all: tuple[int, int] = (0, 0)
     """Clients, and the samples of all of them, those included that delivered nothing."""
 

@@ -230,6 +230,7 @@ class FederatedLearner:
         staleness = self.version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         check_fresh(demands, updates, staleness)
+        entering = [updates[row] for row in np.flatnonzero(accepted)]
         arrivals = Arrivals(
             self.data_sizes[clients[accepted]],
             staleness,
@@ -237,8 +238,9 @@ class FederatedLearner:
             partial(self._streams.generator, "aggregation", self.version),
             parameters=self._trainer.parameters,
             version=self.version,
+            begun=None if self._work.down.exact else lambda: torch.stack([self._versions[one.version] for one in entering]),
             of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
-            local=self._work.local_steps([updates[row] for row in np.flatnonzero(accepted)]) if demands.steps != "any" else None,
+            local=self._work.local_steps(entering) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],
         )
         model = self._versions.model

@@ -20,7 +20,8 @@ class Port(PortParameters, PlainUpdates):
     """Weights as above; the cosine with a vector of zeros, such as the movement since the present version, is 0."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        weights = self.weights(cosines(updates, model - starts), arrivals) * factors
+        begun = starts if arrivals.begun is None else arrivals.begun()
+        weights = self.weights(cosines(updates, model - begun), arrivals) * factors
         return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
 
     def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:

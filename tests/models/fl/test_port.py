@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from models.fl.aggregation import Arrivals
+from models.fl.compression.none import NoCompression
+from models.fl.compression.qsgd import Qsgd
 from models.fl.port import Port, cosines
 from tests.helpers.learners import SIZES, deliver, make, model
 
@@ -45,8 +47,10 @@ def test_a_step_is_the_weighted_mean_of_the_updates() -> None:
     assert halved.tolist() == pytest.approx([0.5, 0.25])
 
 
-def test_fresh_updates_count_by_their_samples() -> None:
-    port, plain = make(aggregation=Port()), make()
+@pytest.mark.parametrize("down", [NoCompression(), Qsgd(levels=4)])
+def test_fresh_updates_count_by_their_samples(down: Any) -> None:
+    # Also where clients receive another model than the server has: it has not moved since.
+    port, plain = make(aggregation=Port(), down_compression=down), make(down_compression=down)
     for learner in (port, plain):
         learner.aggregate(deliver(1, [0, 1, 2, 3], 0), want_updates=False)
     assert sum(SIZES) == 100
