@@ -16,8 +16,6 @@ from analysis.sources import TableName
 from analysis.whole_files import in_place_of
 
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
-_OF_COMMUNICATION: tuple[TableName, ...] = ("clients", "probes", "jams")
-"""Of a server with slots these count communication rounds, the others slots."""
 _AT_ONCE = 4096
 """Events written in one go."""
 _LEVEL = 3
@@ -61,7 +59,7 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
     if not run.source.has(table):
         return
-    if table in _OF_COMMUNICATION:
+    if _counts_communication(run, table):
         first, last = (first - 1) * run.rounds_per_row + 1, None if last is None else last * run.rounds_per_row
     with run.source.open(table) as opened:
         for piece in opened.pieces():
@@ -70,6 +68,12 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
             if last is not None:
                 inside = pyarrow.compute.and_(inside, pyarrow.compute.less_equal(rounds, last))
             yield piece.filter(inside)
+
+
+def _counts_communication(run: Run, table: TableName) -> bool:
+    """Whether the rounds of a table are communication rounds, of which a slot has several, where there are slots."""
+    # Jams are of sub-channels, else of messages between clients, which belong to slots.
+    return table in ("clients", "probes") or (table == "jams" and bool(run.scenario.get("channels")))
 
 
 def _events(run: Run, first: int, last: int | None) -> Iterator[str]:

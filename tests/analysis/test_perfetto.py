@@ -143,15 +143,29 @@ def test_of_slots_the_attempts_in_them_are_shown(tmp_path: Path) -> None:
         "server": {"kind": "fl-fa", "per_round": 1},
         "slots": {"rounds": 5},
         "policy": {"kind": "random"},
-        "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
         "opinions": {"synthetic": {"worth": [0.1, 0.2, 0.3]}},
+        "compute": {"delay": {"kind": "constant", "value_s": 0.25}},
+        "channels": {"count": 2, "delay": {"kind": "constant", "value_s": 0.75}},
+        "scheduler": {"kind": "random"},
+        "jammers": [{"name": "sweeper", "law": {"kind": "sweep"}}],
     }
     run(parse(tables), tmp_path / "run")
     write_trace(open_run(tmp_path / "run"), tmp_path / "trace.json", first=2, last=3)
     slices = [event for event in events_of(tmp_path / "trace.json") if event["ph"] == "X"]
     assert [event["name"] for event in slices if event["pid"] == 1] == ["round 2", "round 3"]
     # Slots last 5 s, of one communication round a second.
-    assert sorted(event["ts"] / 1e6 for event in slices if event["name"] == "compute") == [float(s) for s in range(5, 15)]
+    for name in ("compute", "sweeper"):
+        assert sorted(event["ts"] / 1e6 for event in slices if event["name"] == name) == [float(s) for s in range(5, 15)]
+
+
+def test_of_slots_the_jams_of_messages_in_them_are_shown(tmp_path: Path) -> None:
+    jammed = other("topology", "complete") | {"rounds": 3, "jammers": [{"name": "sweeper", "law": {"kind": "sweep"}}]}
+    run(parse(jammed), tmp_path / "run")
+    done = open_run(tmp_path / "run")
+    assert done.rounds_per_row > 1
+    write_trace(done, tmp_path / "trace.json", first=2, last=3)
+    shown = [event for event in events_of(tmp_path / "trace.json") if event["ph"] == "X" and event["name"] == "sweeper"]
+    assert len(shown) == (done.jams["round"] >= 2).sum() > 0
 
 
 def test_a_run_without_client_records_shows_its_rounds(tmp_path: Path) -> None:
