@@ -47,7 +47,7 @@ class Extent:
     rounds: int
     """Rounds that closed."""
     sent_bytes: float
-    """Bytes sent to clients and by them."""
+    """Bytes sent to clients and by them; inf where none are sent, and so limits nothing."""
     drawn_j: float = math.inf
     """Joules that all clients drew, idle ones included; inf where energy is not counted, and so limits nothing."""
 
@@ -68,7 +68,7 @@ def run_extent(run: Run) -> Extent:
     return Extent(
         max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
         columns["end_s"].size,
-        0.0 if math.isnan(last["bytes"]) else last["bytes"],
+        math.inf if math.isnan(last["bytes"]) else last["bytes"],
         math.inf if math.isnan(last["joules"]) else last["joules"],
     )
 

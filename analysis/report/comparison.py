@@ -15,7 +15,7 @@ from analysis.metrics.registry import METRICS, Kind, metric, names_of
 from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
 from analysis.sweeps import Sweep
-from analysis.targets import UNLIMITED, Cost, Extent, common_extent
+from analysis.targets import UNLIMITED, Cost, Extent, common_extent, run_extent
 from analysis.whole_files import in_place_of
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ class Comparison:
             return False
         if name == "target_s" and self.target_accuracy is not None:
             return True
-        if name == "target_bytes" and not self.horizons[name] > 0.0:
-            return False
         return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
 
     def shown(self) -> tuple[str, ...]:
@@ -150,13 +148,15 @@ def compare(
     Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run), and
     final accuracies are compared at that common end, or where as many bytes were sent (`equal`). `metrics` are those that tables
     show; none: those that the study is about.
-    ValueError: a horizon beyond the end of the shortest run, or a metric that does not exist.
+    ValueError: a horizon beyond the end of the shortest run, a metric that does not exist, or runs at equal bytes that send none.
     """
     asked = tuple(metric(name).name for name in dict.fromkeys(metrics))
     names = (*METRICS, *(name for name in asked if name not in METRICS))
     target = sweep.target_accuracy if target_accuracy is None else target_accuracy
     smooth = sweep.smoothing_s if smoothing_s is None else smoothing_s
     common = common_extent(sweep)
+    if equal == "bytes":
+        _refuse_without_bytes(sweep)
     horizon = _checked_horizon(horizon_s, common.time_s)
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
@@ -182,6 +182,17 @@ def compare(
         rows=rows,
         differences=differences,
     )
+
+
+def _refuse_without_bytes(sweep: Sweep) -> None:
+    """Raise ValueError for a run that cannot be compared with others where it has sent as many bytes."""
+    for run in sweep:
+        extent = run_extent(run)
+        if extent.rounds and math.isinf(extent.sent_bytes):
+            raise ValueError(
+                f"equal bytes: {run.label}, seed {run.seed}, sends none (payload.down_bytes and payload.up_bytes are 0); compare "
+                "at a common time, or give messages a size"
+            )
 
 
 def server_kinds(sweep: Sweep) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def difference_cell(row: DifferenceRow, name: str) -> str:
     """A difference to the baseline as text, or why there is none."""
     if name == "aoi_regret" and not row.same_oracle:
         return "another oracle"
-    if name in TARGETS and row[name].reached == row[name].baseline_reached == 0:
+    if name in TARGETS and row[name].difference.count and row[name].reached == row[name].baseline_reached == 0:
         return "neither"
     return format_interval(row[name].difference, scale=metric(name).scale, signed=True)
 

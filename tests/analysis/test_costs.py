@@ -114,9 +114,12 @@ def test_costs_that_are_not_counted_are_not_shown(tmp_path: Path) -> None:
     assert (written["horizon_bytes"], written["horizon_j"], written["target_j_mean"]) == (20 * MB, None, None)
     without = {"a": {1: rounds(1.0, [0.5, 0.8], 0, 0.0, power=False)}}
     assert not compare(open_sweep(write_sweep(tmp_path / "free", without, baseline="a", target=0.7))).has("target_bytes")
-    # Restricted to no bytes at all, nothing could be told apart.
+    # Who sends none has no such cost, and does not restrict that of the others.
     half = {"a": {1: rounds(1.0, [0.8], MB, KJ)}, "b": {1: rounds(1.0, [0.8], 0, KJ)}}
-    assert not compare(open_sweep(write_sweep(tmp_path / "half", half, baseline="a", target=0.7))).has("target_bytes")
+    mixed = compare(open_sweep(write_sweep(tmp_path / "half", half, baseline="a", target=0.7)))
+    assert mixed.has("target_bytes")
+    assert [row["target_bytes"].count for row in mixed.rows] == [1, 0]
+    assert mixed.horizons["target_bytes"] == 10 * MB
     mixed = {"a": {1: rounds(1.0, [0.8], MB, KJ)}, "b": {1: rounds(1.0, [0.8], MB, 0.0, power=False)}}
     cells = comparison_cells(compare(open_sweep(write_sweep(tmp_path / "mixed", mixed, baseline="a", target=0.7))))[1]
     assert [row[3] for row in cells] == ["10.00", "—"]

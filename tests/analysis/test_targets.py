@@ -159,6 +159,23 @@ def test_final_accuracies_are_compared_at_a_common_time_or_at_equal_bytes(study:
     assert {row["regret"].mean for row in compare(study).rows} == {4.0}
 
 
+def test_runs_that_send_no_bytes_limit_nothing_and_are_not_compared_at_equal_bytes(tmp_path: Path) -> None:
+    runs = {
+        "base": {seed: rounds(1.0, [0.5, 0.8, 0.8]) for seed in (1, 2)},
+        "silent": {seed: rounds(1.0, [0.5, 0.8, 0.8], sent_bytes=0) for seed in (1, 2)},
+    }
+    sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="base", target=0.7))
+    found = compare(sweep)
+    assert found.horizons["target_bytes"] == 300.0
+    assert [row["target_bytes"].mean for row in found.rows] == [200.0, pytest.approx(math.nan, nan_ok=True)]
+    # Nor was energy counted: there is no cost that neither of them met.
+    names = ["target_bytes", "target_j"]
+    assert [cells[1:] for cells in comparison_cells(found, names)[1]] == [["0.000 ± 0.000", "—"], ["—", "—"]]
+    assert difference_cells(found, names)[1][0][1:] == ["—", "—"]
+    with pytest.raises(ValueError, match=r"equal bytes: silent, seed 1, sends none \(payload.down_bytes"):
+        compare(sweep, equal="bytes")
+
+
 def test_what_cuts_the_comparison_short_is_named(study: Sweep, tmp_path: Path) -> None:
     note = cut_short(compare(study))
     assert "from 6 s (fast, seed 1) to 12 s" in note

@@ -348,8 +348,10 @@ def test_one_run_is_not_asked_for_differences(asked: Questions, told: str, tmp_p
     assert not (tmp_path / "out.md").exists()
 
 
-def test_a_report_says_where_final_accuracies_are_compared(sweep_path: Path, tmp_path: Path) -> None:
-    by_time = write_report(sweep_path, tmp_path / "time.md").read_text(encoding="utf-8")
-    by_bytes = write_report(sweep_path, tmp_path / "bytes.md", questions=Questions(equal="bytes")).read_text(encoding="utf-8")
+def test_a_report_says_where_final_accuracies_are_compared(tmp_path: Path) -> None:
+    runs = {name: {1: rounds(1.0, [0.5, 0.6]) | {"bytes_up": [10, 10]}} for name in ("a", "b")}
+    path = write_sweep(tmp_path / "sweep", runs, baseline="a")
+    by_time = write_report(path, tmp_path / "time.md").read_text(encoding="utf-8")
+    by_bytes = write_report(path, tmp_path / "bytes.md", questions=Questions(equal="bytes")).read_text(encoding="utf-8")
     assert "of all where there are fewer, up to the end of the shortest run." in by_time
     assert "of all where there are fewer, within the bytes that every run sent." in by_bytes
