@@ -12,10 +12,11 @@ from analysis.sources import RunFolder, read_json
 from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import MANIFEST, begun, ended, read_summary
+from scenarios.runs.identity import changed_files
 from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
 from scenarios.runs.plan import Planned
 from scenarios.runs.reading import to_toml
-from scenarios.runs.unfinished import INTERRUPTED, noted_code, version
+from scenarios.runs.unfinished import INTERRUPTED, unfinished, version
 from scenarios.runs.until import in_words
 from scenarios.schema.errors import UserError
 
@@ -91,7 +92,10 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit:
     if how in (None, INTERRUPTED):
         if not checkpoint.exists(out) or event_limit is not None:
             return "nothing"
-        _refuse_code(out, latest(noted_code(out)), wanted.code, allow_changed_code)
+        _, state = unfinished(out)
+        if state is not None and changed_files(state, wanted.planned.scenario):
+            return "nothing"
+        _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
         return "cut off"
     told = read_summary(out)
     if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from models.laws.bandwidth_files import CLIENT
 from netsim.records.tables import sha256_of
 from scenarios.build.files import data_file
 from scenarios.runs.own_code import Fingerprint
@@ -16,6 +17,8 @@ from scenarios.schema.scenario import Scenario
 
 _NAMES = {"name", "description", "seed", "sweep"}
 """Keys that a run's tables do not depend on, and the seed, which comes in afterwards."""
+_OF_FILES = ("path", "devices")
+"""Keys of which every value is the name of a file."""
 
 
 def study_digest(scenario: Scenario, code: Fingerprint) -> str:
@@ -24,8 +27,19 @@ def study_digest(scenario: Scenario, code: Fingerprint) -> str:
     `code`: the fingerprint of the components that are the user's own (`own_code`).
     """
     tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
-    files = {name: sha256_of(file) for name, file in sorted(_files(tables))}
-    return _digest({"scenario": tables, "version": version(), "files": files, "own_code": code})
+    return _digest({"scenario": tables, "version": version(), "files": named_files(scenario), "own_code": code})
+
+
+def named_files(scenario: Scenario) -> dict[str, str]:
+    """The SHA-256 of every data file that a scenario names, by its name there."""
+    tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
+    return {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
+
+
+def changed_files(state: Mapping[str, Any], scenario: Scenario) -> list[str]:
+    """The data files of a scenario that are others than as the run began whose checkpoint `state` is."""
+    before, now = state["data_files"], named_files(scenario)
+    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
 
 
 def run_id(study: str, seed: int) -> str:
@@ -37,12 +51,16 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _files(value: Any) -> Iterator[tuple[str, Path]]:
-    """The data files that the keys of a scenario name: values that look like a file, and are one."""
+def _files(value: Any, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
+    """The data files that the keys of a scenario name: values that look like a file, or are of a key of files, and are one."""
     if isinstance(value, str):
-        file = data_file(value) if Path(value).suffix and "\0" not in value and len(value) < 4096 else None
-        if file is not None and file.is_file():
-            yield value, file
+        looks = (Path(value).suffix or key in _OF_FILES) and "\0" not in value and len(value) < 4096
+        names = [value.replace(CLIENT, str(client)) for client in range(clients)] if CLIENT in value else [value]
+        for name in names if looks else ():
+            file = data_file(name)
+            if file.is_file():
+                yield name, file
         return
-    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
-        yield from _files(inner)
+    items = value.items() if isinstance(value, Mapping) else ((key, inner) for inner in value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield from _files(inner, clients, name)

@@ -28,7 +28,7 @@ from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
 from scenarios.runs.given_tables import NAMES, given_tables
-from scenarios.runs.identity import run_id, study_digest
+from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
 from scenarios.runs.machine import Effort
@@ -143,6 +143,8 @@ def go_on(
             scenario, state = unfinished(folder)
             if script:
                 scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
+            if state is not None:
+                _refuse_changed_files(folder, state, scenario)
             if state is not None and not allow_changed_code:
                 refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
             built = build(scenario)
@@ -155,6 +157,14 @@ def go_on(
             return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
         with orderly(folder):
             return _simulate(built, scenario, begun_run(folder), state, stop, after_round, checkpoint_s)
+
+
+def _refuse_changed_files(out: Path, state: dict[str, Any], scenario: Scenario) -> None:
+    """Raise UserError where a data file that the scenario names is another than as the run in `out` began."""
+    changed = changed_files(state, scenario)
+    if changed:
+        remedy = f"undo the change, or run it again: netsim run {out / SCENARIO} --out {out} --overwrite"
+        raise UserError(f"{out}: {changed[0]}, which its scenario names, has changed since the run began; {remedy}")
 
 
 def _simulate(
@@ -180,12 +190,14 @@ def _simulate(
     simulation.record_to(Summing(tables, totals))
     code = used([] if state is None else state["own_code"], own_code(scenario), simulation.server.round + 1)
     files = checksums(out, [name for name in (SCENARIO, *_GIVEN) if name in marker.files])
+    data = named_files(scenario) if state is None else state["data_files"]
 
     def keep() -> None:
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
         with _plain():
-            checkpoint.save(out, {"version": version(), "files": files, "own_code": code, "wall_time_s": effort.wall_s(), **now})
+            noted = {"version": version(), "files": files, "data_files": data, "own_code": code}
+            checkpoint.save(out, noted | {"wall_time_s": effort.wall_s(), **now})
 
     try:
         with refusing(scenario, simulation), long_lived():

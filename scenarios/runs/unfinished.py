@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, begun_run, ended, not_a_run, read_summary
+from scenarios.runs.folders import SCENARIO, begun_run, ended, not_a_run
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -52,16 +52,6 @@ def unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
         raise UserError(f"{error}; {remedy}") from error
     _check_files(out, state["files"], remedy)
     return load(str(out / SCENARIO)), state
-
-
-def noted_code(out: Path) -> list[dict[str, Any]]:
-    """What the run in `out`, complete or with a checkpoint, noted of the user's own code; raises UserError."""
-    if ended(out) in (None, INTERRUPTED):
-        _, state = unfinished(out)
-        noted: list[dict[str, Any]] = [] if state is None else state["own_code"]
-    else:
-        noted = read_summary(out).get("own_code", [])
-    return noted
 
 
 def _check_files(out: Path, files: dict[str, str], remedy: str) -> None:

@@ -13,10 +13,11 @@ from scenarios.runs.folders import write_json
 from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.plan import plan, with_grid
-from scenarios.runs.run import run
+from scenarios.runs.run import go_on, run
 from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import UserError
 from tests.helpers.commands import contents, tables
+from tests.helpers.scripted import interrupt_at
 from tests.helpers.small_scenario import small, small_tables
 
 
@@ -41,6 +42,48 @@ def test_a_file_that_the_scenario_names_is_part_of_it(tmp_path: Path, monkeypatc
     assert identity(*settings) == before
     Path("uplink.csv").write_text("time_s,bytes_per_s\n0,6e5\n40,3e5\n", encoding="utf-8")
     assert identity(*settings) != before
+
+
+@pytest.mark.parametrize(("path", "file"), [("of-{client}.csv", "of-5.csv"), ("uplink", "uplink"), ("{client}", "5")])
+def test_a_file_for_each_client_and_one_without_an_ending_are_part_of_it(
+    path: str, file: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = (f"uplink.bandwidth={{kind='trace',path='{path}'}}", "payload={down_bytes=9,up_bytes=9}")
+    for client in range(6):
+        Path(path.replace("{client}", str(client))).write_text("time_s,bytes_per_s\n0,6e5\n40,2e5\n", encoding="utf-8")
+    before = identity(*settings)
+    Path(file).write_text("time_s,bytes_per_s\n0,6e5\n40,3e5\n", encoding="utf-8")
+    assert identity(*settings) != before
+
+
+def test_a_run_does_not_go_on_with_another_data_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "time_s,bytes_per_s\n0,6e5\n40,2e5\n"
+    Path("uplink.csv").write_text(text, encoding="utf-8")
+    settings = ("uplink.bandwidth={kind='trace',path='uplink.csv'}", "payload={down_bytes=9,up_bytes=9}")
+    run(small(*settings), tmp_path / "whole")
+    run(small(*settings), tmp_path / "cut", after_round=interrupt_at(3))
+    Path("uplink.csv").write_text("time_s,bytes_per_s\n0,6e3\n40,2e3\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"cut: uplink.csv, which its scenario names, has changed since the run began; undo the"):
+        go_on(tmp_path / "cut")
+    Path("uplink.csv").write_text(text, encoding="utf-8")
+    go_on(tmp_path / "cut")
+    assert (tmp_path / "cut" / "rounds.parquet").read_bytes() == (tmp_path / "whole" / "rounds.parquet").read_bytes()
+
+
+def test_a_sweep_simulates_again_what_was_cut_off_with_another_data_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("uplink.csv").write_text("time_s,bytes_per_s\n0,6e5\n40,2e5\n", encoding="utf-8")
+    settings = ("uplink.bandwidth={kind='trace',path='uplink.csv'}", "payload={down_bytes=9,up_bytes=9}", "sweep={}")
+    planned = plan(small_tables(*settings), "small")
+    out = sweep(planned, tmp_path / "out", machines=Machines(jobs=1))
+    (one,) = planned.runs
+    run(one.scenario, out / one.path, overwrite=True, after_round=interrupt_at(3))
+    Path("uplink.csv").write_text("time_s,bytes_per_s\n0,6e1\n40,2e1\n", encoding="utf-8")
+    sweep(planned, out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
+    run(one.scenario, tmp_path / "whole")
+    assert (out / one.path / "rounds.parquet").read_bytes() == (tmp_path / "whole" / "rounds.parquet").read_bytes()
 
 
 def made(folder: Path) -> dict[str, int]:
