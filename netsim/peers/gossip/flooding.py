@@ -12,7 +12,7 @@ from netsim.peers.gossip.exchange import GossipProtocol, Known
 from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, FloatArray
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.peers.messages import Message
 
 
@@ -152,10 +152,7 @@ class Flooding(GossipProtocol):
         return float(times[self._client_of[: self._size]].max())
 
     def _take(self, times: FloatArray, end_s: float) -> None:
-        """Bring everything to where events would have brought it at `end_s`; the clock must stand there.
-
-        Of two neighbours who tell a client the same item at the same instant, the one on the lower edge counts as its giver.
-        """
+        """Bring everything to where events would have brought it at `end_s`; the clock must stand there."""
         links, graph = self.links, self.links.graph
         agreed_s = self.agreement_of(times)
         self.agreed_s = agreed_s if agreed_s <= end_s else math.nan
@@ -166,8 +163,7 @@ class Flooding(GossipProtocol):
             arrival_s = known_s[graph.source] + latency_s
             sends = (known_s <= end_s)[graph.source]
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
-            _, giver = np.unique(graph.target[first], return_index=True)
-            sends[graph.reverse[first[giver]]] = False
+            sends[graph.reverse[self._givers(first, known_s, client)]] = False
             arrived += sends & (arrival_s <= end_s)
             news = self.payload.own(int(self._ranks[client]))
             for edge in np.flatnonzero(sends & (arrival_s > end_s)).tolist():
@@ -175,6 +171,34 @@ class Flooding(GossipProtocol):
                 links.put_in_flight(self.draws, edge, client, size, news, sent_s, float(arrival_s[edge]))
         links.count(arrived, size)
         self._learn(times <= end_s)
+
+    def _givers(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
+        """The edge over which each client first hears of the item of `origin`, of those of its first instant (`first`, ascending).
+
+        Of messages of one instant that comes first which was sent first, and a client sends in the order of its neighbours.
+        """
+        graph = self.links.graph
+        source, target = graph.source[first], graph.target[first]
+        told, place = np.unique(target, return_index=True)
+        if len(told) == len(first):
+            return first
+        givers: IntArray = first[place]
+        order = np.full(graph.clients, -1)
+        """Of each client who knows it, its place among those who forward."""
+        order[origin] = 0
+        for time_s in np.unique(known_s[told]).tolist():
+            here = np.flatnonzero(known_s[target] == time_s)
+            while here.size:
+                # Where messages take no time, those who forward at this instant come after those who did before.
+                by_sender = here[order[source[here]] >= 0]
+                by_sender = by_sender[np.lexsort((order[source[by_sender]], target[by_sender]))]
+                clients, at = np.unique(target[by_sender], return_index=True)
+                by_sender = by_sender[at]
+                givers[np.searchsorted(told, clients)] = first[by_sender]
+                in_turn = clients[np.argsort(order[source[by_sender]], kind="stable")]
+                order[in_turn] = order.max() + 1 + np.arange(len(in_turn))
+                here = here[order[target[here]] < 0]
+        return givers
 
     def _learn(self, knows: BoolArray) -> None:
         # Row of items in the order of their ranks, so that each client's knowledge is one sequence of bits.

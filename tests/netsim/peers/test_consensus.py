@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from models.laws.channels import Bernoulli
+from models.laws.delays import Constant
 from models.peers.belief import ConvergenceWarning, Ising, beliefs, step
 from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief
@@ -164,6 +165,33 @@ def test_closed_forms_equal_events_to_the_last_bit(seed: int, kind: str, deadlin
             flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.flying.values() if m.label == ("gossip", slot))
             found.append((repr(o), counts, flying))
         seen.append(found)
+    assert seen[0] == seen[1]
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from(["geometric", "grid", "complete"]), st.booleans(), st.sampled_from([None, 3.0]))
+def test_closed_forms_equal_events_where_messages_arrive_together(
+    seed: int, kind: str, all_alike: bool, deadline_s: float | None
+) -> None:
+    # Messages take whole seconds, by their sender, or none: many bring the same at one instant, and who is not told it again
+    # is who told it first.
+    rng = np.random.default_rng(seed)
+    graph = {
+        "geometric": lambda: geometric(14, seed, 0.5),
+        "grid": lambda: grid(clients=16),
+        "complete": lambda: complete(clients=7, generator=rng),
+    }[kind]()
+    takes_s = rng.integers(0, 3, 1 if all_alike else graph.clients).astype(float)
+    start = StartRule(start="agreement" if deadline_s is None else "deadline", deadline_s=deadline_s)
+    seen = []
+    for engine in ("events", "auto"):
+        delay = Constant(value_s=np.broadcast_to(takes_s, graph.clients))
+        rules: dict[str, Any] = {"belief": BeliefRules(exchanges=1), "start": start, "engine": engine}
+        w = world(graph, per_round=2, seed=seed, delay=delay, speed_km_per_s=math.inf, **rules)
+        w.links.bytes_over = np.zeros(graph.edges, np.int64)
+        outcome = w.run(1, opinions_of(graph.clients, seed))
+        flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.flying.values())
+        seen.append((repr(outcome), w.links.sent, w.links.delivered, flying, w.links.bytes_over.tolist()))
     assert seen[0] == seen[1]
 
 
