@@ -192,11 +192,11 @@ def _nothing_to_weigh(scenario: Scenario) -> list[Caution]:
 
 
 def _without_effect(scenario: Scenario) -> list[Caution]:
-    """Keys of the server that say what becomes of late clients, where nobody is late, or what a round waits for, where it does
-    not wait."""
+    """Keys that say what becomes of late clients, where nobody is late, what a round waits for, where it does not wait, or how
+    much an update is, where the server does."""
     if scenario.server.own:
         return []
-    given = scenario.server.parameters()
+    given, work = scenario.server.parameters(), scenario.work
     closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
     cautions = []
     if given.get("deadline_s") is None and given.get("first") is None:
@@ -207,6 +207,13 @@ def _without_effect(scenario: Scenario) -> list[Caution]:
     if given.get("wait_for_compute") and given["round_s"] is not None:
         why = f"has no effect, as server.round_s = {given['round_s']!r} is the length of a round; leave one of them out"
         cautions.append(Caution("without-effect", f"server.wait_for_compute = True: {why}"))
+    if work is not None and scenario.server.gives_steps:
+        # Where nobody knows what clients hold, it is by the planned steps that an update is of some size.
+        held = scenario.learner is not None or scenario.clients.data_sizes is not None
+        planned = {"epochs": work.epochs, "steps": work.steps if held else None, "partial_share": work.partial_share or None}
+        names = [name for name, amount in planned.items() if amount is not None]
+        why = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
+        cautions += [Caution("without-effect", f"work.{name}: {why}") for name in names]
     return cautions
 
 

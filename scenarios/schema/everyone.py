@@ -112,6 +112,7 @@ class Compass(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
+    gives_steps: ClassVar[bool] = True
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     why_no_probes: ClassVar[str] = "the server of FedCompass selects nobody; leave it out"
 

@@ -32,6 +32,8 @@ class Server(Component):
     limits: ClassVar[Literal["update", "transmission"]] = "update"
     """What must fit into that time: download, training and upload, or the upload alone, as what is cut off is sent again."""
 
+    gives_steps: ClassVar[bool] = False
+    """Whether it says how many local steps each update takes, whatever is planned."""
     probes: ClassVar[bool] = False
     """Whether a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"

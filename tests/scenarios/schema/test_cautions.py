@@ -28,6 +28,7 @@ BASE: dict[str, Any] = {"name": "doubtful", "rounds": 8, "clients": GROUPS, **QU
 SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"server": {"per_round": 2}, "policy": {"kind": "random"}},
     "buffered": {"server": {"kind": "buffered", "concurrency": 2, "buffer": 3}, "policy": {"kind": "random"}},
+    "compass": {"server": {"kind": "compass"}},
     "asynchronous": {"server": {"kind": "asynchronous"}, "scheduler": {"kind": "random"}, "channels": {"count": 4}},
     "fl-fa": {
         "server": {"kind": "fl-fa", "per_round": 2},
@@ -216,6 +217,23 @@ def test_a_key_of_the_server_that_has_no_effect(kind, key, value, unless, why):
     assert caution.name == "without-effect"
     assert caution.text.startswith(f"server.{key} = {value!r}: has no effect, {why}")
     assert told(kind, *((f"server.{name}", given) for name, given in (unless or {}).items()), (f"server.{key}", value)) == []
+
+
+def test_planned_work_has_no_effect_where_the_server_gives_the_steps():
+    def told_of(**work: Any) -> list[str]:
+        speed = (("compute", {"samples_per_s": 10.0}), ("work", {"batch_size": 10, **work}))
+        held = (("clients", GROUPS | {"data_sizes": 100.0}),) if "steps" not in work else ()
+        texts = [caution.text for caution in told("compass", *speed, *held)]
+        why = ": has no effect, as server.kind = 'compass' says how many steps an update has; leave it out"
+        assert all(text.endswith(why) for text in texts)
+        return [text.removesuffix(why) for text in texts]
+
+    assert told_of() == []
+    assert told_of(epochs=3, partial_share=0.5) == ["work.epochs", "work.partial_share"]
+    assert told_of(steps=3) == []
+    held = (("clients", GROUPS | {"data_sizes": 100.0}), ("compute", {"samples_per_s": 10.0}))
+    assert names(told("compass", *held, ("work", {"steps": 3}))) == ["without-effect"]
+    assert told("buffered", *held, ("work", {"steps": 3})) == []
 
 
 def test_a_weight_on_privacy_where_none_is_lost():
