@@ -21,7 +21,6 @@ from scenarios.build.script.world import World as ScriptWorld
 from scenarios.build.world import Composed, World
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.servers import KINDS
 from scenarios.schema.world import Clients
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     )
     given = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     runner.function = partial(function, given, **section.parameters())
-    if world.scenario.server.kind in KINDS:
+    if not world.scenario.server.own:
         runner.round_s = world.scenario.server.parameters().get("round_s")
     # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
     targets.absent.returns_s = lambda: runner.due_s
