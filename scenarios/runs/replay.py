@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from analysis.sources import RunFolder
-from netsim.simulation import Simulation
+from netsim.simulation import BY_EVENTS, Simulation
 from scenarios.runs.folders import SCENARIO, begun, ended, not_a_run, read_summary
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
@@ -39,9 +39,12 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
     """Run the run in `folder` again, elsewhere, and say what is different: nothing, if the list is empty.
 
     Every table is compared byte for byte, and where it differs, value for value; so are the versions the run was made with.
-    Raises UserError.
+    Raises UserError, also for a run that ended by a limit of its events, which is not kept.
     """
     scenario = finished(folder)
+    if ended(folder) == BY_EVENTS:
+        why = "ended by --event-limit, after events that nobody counted"
+        raise UserError(f"{folder}: {why}; run it again without, and replay that")
     with temporary_folder() as scratch:
         again = scratch / "run"
         try:
@@ -81,7 +84,8 @@ def _difference(before: Path, now: Path) -> str | None:
         return f"{before.name}: {first.num_rows} rows, and {second.num_rows} the second time"
     for name in first.schema.names:
         values = zip(first[name].to_pylist(), second[name].to_pylist(), strict=True)
-        row = next((i for i, (a, b) in enumerate(values) if a != b), None)
+        # Of no number, NaN, one is the other.
+        row = next((i for i, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
         if row is not None:
             values_there = f"{first[name][row].as_py()}, and {second[name][row].as_py()} the second time"
             return f"{before.name}: {name} of row {row} is {values_there}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from analysis.gathered import different_world
 from scenarios.cli.main import main
 from scenarios.runs.how import Machines
 from scenarios.runs.reading import parse
+from scenarios.runs.replay import _difference
 from scenarios.runs.run import run
 from scenarios.runs.sweep import plan, sweep
 from tests.helpers.result_folders import edit_summary
@@ -161,6 +164,21 @@ def test_what_is_different_is_told(tmp_path: Path, monkeypatch: Any, capsys: Any
     assert f"rounds.parquet: end_s of row 3 is {ends[3]}" in told
     assert "clients.parquet: is only in the second run" in told
     assert "made with other versions: numpy 0.1, now" in told
+
+
+def test_no_number_is_no_difference(tmp_path: Path) -> None:
+    files = []
+    for last in (1.0, 2.0):
+        (tmp_path / str(last)).mkdir()
+        files.append(tmp_path / str(last) / "rounds.parquet")
+        pq.write_table(pa.table({"accuracy": [math.nan, 0.5], "end_s": [0.5, last]}), files[-1])
+    assert _difference(*files) == "rounds.parquet: end_s of row 1 is 1.0, and 2.0 the second time"
+
+
+def test_a_run_that_its_events_ended_is_not_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    run(small(), tmp_path / "run", event_limit=12)
+    assert netsim(monkeypatch, "replay", tmp_path / "run", "--quiet") == 2
+    assert "run: ended by --event-limit, after events that nobody counted; run it again" in "".join(capsys.readouterr().err)
 
 
 def test_only_a_finished_run_is_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
