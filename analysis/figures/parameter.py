@@ -32,9 +32,16 @@ def parameter_figure(
     with look.applied():
         figure, (axes,) = new_figure(look=look)
         legend = []
+        beyond: list[str] = []
         for index, line in enumerate(study.lines):
             style = line_style(index)
             mean = np.array([interval.mean for interval in line.intervals]) * one.scale
+            if np.isinf(mean).any():
+                # Such as the leak of what is not protected.
+                mean[np.isinf(mean)] = np.nan
+                beyond.append(line.label or "some values")
+            if np.isnan(mean).all():
+                continue
             half = np.nan_to_num([interval.half_width for interval in line.intervals]) * one.scale
             # Bars end at what can be: no share is below 0 or above 100 %.
             low, high = (np.clip(mean + side * half, *one.limits) for side in (-1.0, 1.0))
@@ -53,6 +60,7 @@ def parameter_figure(
         note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
         if any(line.best is not None for line in study.lines):
             note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
+        note += f"; left out, beyond any number: {', '.join(beyond)}" if beyond else ""
         headline(
             figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]], look=look
         )

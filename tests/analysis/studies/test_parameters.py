@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from analysis.figures.parameter import heat_figure, parameter_figure
 from analysis.inference import Best
 from analysis.report.comparison import Comparison, compare
 from analysis.report.parameters import best_sentences, parameter_cells, parameter_sections
+from analysis.statistics import Interval
 from analysis.studies.parameters import (
     AgainstOne,
     Line,
@@ -151,6 +153,19 @@ def test_a_heat_map_of_two_keys(tmp_path: Path) -> None:
     # A combination that was not run leaves no map.
     del settings["d=10+m=1"]
     assert against_two(comparison, settings, "updates_per_s", DEADLINE, "server.per_round") is None
+
+
+def test_values_beyond_any_number_are_named_and_not_drawn() -> None:
+    def line(label: str, *means: float) -> Line:
+        intervals = tuple(Interval(mean, math.nan, 2) for mean in means)
+        return Line(label, np.array([1.0, 2.0]), ("a", "b"), intervals, None)
+
+    study = AgainstOne("max_leak", "server.per_round", (line("bare", math.inf, math.inf), line("half", 3.0, math.inf)))
+    figure = parameter_figure(study)
+    assert figure is not None
+    assert "left out, beyond any number: bare, half" in figure.note
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["half"]
+    assert np.asarray(figure.axes[0].lines[0].get_ydata()).tolist() == [3.0, pytest.approx(math.nan, nan_ok=True)]
 
 
 def test_variants_with_a_list_in_the_place_of_a_number_are_not_on_the_map(tmp_path: Path) -> None:
