@@ -251,7 +251,9 @@ def mean_curve(
         # A lone curve needs no common grid: its own abscissae keep every value.
         grid = curves[0][0] if len(curves) == 1 else np.linspace(low, high, points)
     else:
-        grid = grid[(grid >= low) & (grid <= high)]
+        inside = grid[(grid >= low) & (grid <= high)]
+        # A short curve may lie between two points of the grid.
+        grid = inside if inside.size else np.unique([low, high])
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
     return grid, values.mean(axis=0), _half_width(values, confidence)
 

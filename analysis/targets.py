@@ -87,7 +87,12 @@ def spent(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
 
 def common_extent(runs: Iterable[Run]) -> Extent:
     """How far every one of `runs` goes: the least of each figure. Runs without a closed round are left out: they show nothing."""
-    extents = [extent for extent in map(run_extent, runs) if extent.rounds]
+    return least_extent(map(run_extent, runs))
+
+
+def least_extent(extents: Iterable[Extent]) -> Extent:
+    """The least of each figure, of those with a closed round."""
+    extents = [extent for extent in extents if extent.rounds]
     if not extents:
         return UNLIMITED
     return Extent(

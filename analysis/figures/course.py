@@ -69,7 +69,7 @@ def latency_figure(
     with look.applied():
         figure, (over_rounds, spread) = new_figure((2.1, 1.0), look=look)
         share = np.linspace(0.0, 1.0, MOST_POINTS + 1)
-        for index, curves in enumerate(raw.values()):
+        for index, (label, curves) in enumerate(raw.items()):
             if curves:
                 number, latency = curves[0]
                 step = -(-number.size // MOST_POINTS)
@@ -85,8 +85,10 @@ def latency_figure(
                     rasterized=True,
                 )
                 pooled = np.concatenate([y for _, y in curves])
-                spread.plot(share, np.quantile(pooled, share, method="inverted_cdf"), **line_style(index))
-        lines = draw_lines(over_rounds, smooth, along.grid(smooth))
+                spread.plot(share, np.quantile(pooled, share, method="inverted_cdf"), label=label, **line_style(index))
+        means = {label: line for line, label in draw_lines(over_rounds, smooth, along.grid(smooth))}
+        # Who has no mean, since the rounds of its runs lie apart, has a distribution.
+        lines = [(means.get(str(line.get_label()), line), str(line.get_label())) for line in spread.get_lines()]
         over_rounds.set_ylim(bottom=0.0)
         over_rounds.set_ylabel("latency of a round (s)")
         along.label(over_rounds)

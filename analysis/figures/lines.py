@@ -148,12 +148,14 @@ def round_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
 
 
 def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
-    """`what` was averaged, and over how many seeds."""
+    """`what` was averaged, over how many seeds, and which labels have no mean to be drawn."""
     counts = sorted({len(group) for group in curves.values() if group})
     if counts == [1]:
         return what
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{what}; mean over {seeds} seeds, shaded: 95 % interval"
+    apart = [label for label, group in curves.items() if group and max(x[0] for x, _ in group) > min(x[-1] for x, _ in group)]
+    further = f"; without a mean, since the values of its runs lie apart: {', '.join(apart)}" if apart else ""
+    return f"{what}; mean over {seeds} seeds, shaded: 95 % interval{further}"
 
 
 def time_axis(axes: Axes) -> None:

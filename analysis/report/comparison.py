@@ -15,7 +15,7 @@ from analysis.metrics.registry import METRICS, Kind, metric, names_of
 from analysis.sources import FORMAT
 from analysis.statistics import Interval, PairedDifference, mean_interval, metrics_table, paired_differences, restricted_mean
 from analysis.sweeps import Sweep
-from analysis.targets import UNLIMITED, Cost, Extent, common_extent, run_extent
+from analysis.targets import UNLIMITED, Cost, Extent, least_extent, run_extent
 from analysis.whole_files import in_place_of
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Comparison:
     """Evaluations averaged for the final accuracy."""
     until: Extent
     """How far all compared runs go; where the final accuracy and cumulated figures are taken."""
+    extents: Sequence[tuple[str, int, Extent]]
+    """Label and seed of each run, and how far it goes."""
     equal: Equal
     """What is equal between the runs where their final accuracies are compared."""
     confidence: float
@@ -154,9 +156,10 @@ def compare(
     names = (*METRICS, *(name for name in asked if name not in METRICS))
     target = sweep.target_accuracy if target_accuracy is None else target_accuracy
     smooth = sweep.smoothing_s if smoothing_s is None else smoothing_s
-    common = common_extent(sweep)
+    extents = [(run.label, run.seed, run_extent(run)) for run in sweep]
+    common = least_extent(extent for _, _, extent in extents)
     if equal == "bytes":
-        _refuse_without_bytes(sweep)
+        _refuse_without_bytes(extents)
     horizon = _checked_horizon(horizon_s, common.time_s)
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
@@ -173,6 +176,7 @@ def compare(
         asked_horizon_s=horizon_s,
         last=last,
         until=until,
+        extents=extents,
         equal=equal,
         confidence=confidence,
         metrics=names,
@@ -184,13 +188,12 @@ def compare(
     )
 
 
-def _refuse_without_bytes(sweep: Sweep) -> None:
+def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
     """Raise ValueError for a run that cannot be compared with others where it has sent as many bytes."""
-    for run in sweep:
-        extent = run_extent(run)
+    for label, seed, extent in extents:
         if extent.rounds and math.isinf(extent.sent_bytes):
             raise ValueError(
-                f"equal bytes: {run.label}, seed {run.seed}, sends none (payload.down_bytes and payload.up_bytes are 0); compare "
+                f"equal bytes: {label}, seed {seed}, sends none (payload.down_bytes and payload.up_bytes are 0); compare "
                 "at a common time, or give messages a size"
             )
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Cells
 from analysis.report.comparison import TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
@@ -182,16 +180,16 @@ def restricted_words(comparison: Comparison, name: str) -> str:
 
 def cut_short(comparison: Comparison) -> str:
     """A warning where a shortest run makes the others be compared far from their ends; empty where none does."""
-    ends = comparison.runs[comparison.runs["rounds"] > 0][["label", "seed", "simulated_s"]]
-    if not len(ends) or not (comparison.has("target_s") or comparison.has("final_accuracy")):
+    ends = [(extent.time_s, label, seed) for label, seed, extent in comparison.extents if extent.rounds]
+    if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
         return ""
-    seconds, longest_s = ends["simulated_s"].to_numpy(np.float64), float(ends["simulated_s"].max())
+    shortest_s, label, seed = min(ends, key=lambda end: end[0])
+    longest_s = max(ends, key=lambda end: end[0])[0]
     if comparison.until.time_s >= MOST_CUT * longest_s:
         return ""
-    shortest = ends.iloc[int(seconds.argmin())]
     return (
-        f"The runs end at different times, from {format_seconds(float(seconds.min()))} ({shortest['label']}, seed "
-        f"{shortest['seed']}) to {format_seconds(longest_s)}, and are compared up to the first end alone. Give the scenario a "
+        f"The runs end at different times, from {format_seconds(shortest_s)} ({label}, seed {seed}) to "
+        f"{format_seconds(longest_s)}, and are compared up to the first end alone. Give the scenario a "
         "time_limit_s that ends all of them, and more rounds."
     )
 

@@ -190,6 +190,8 @@ def test_mean_curve_stays_where_all_curves_are() -> None:
     x, mean, half = mean_curve([left, (np.empty(0), np.empty(0))])
     assert (x.tolist(), mean.tolist()) == ([0.0, 2.0], [0.0, 4.0])
     assert np.isnan(half).all()
+    # A curve that lies between two points of the grid is not lost.
+    assert [one.tolist() for one in mean_curve([right], grid=np.array([0.0, 10.0]))[:2]] == [[1.0, 3.0], [9.0, 7.0]]
     assert mean_curve([left, (np.array([5.0]), np.array([1.0]))])[0].size == 0
     assert mean_curve([])[0].size == 0
 

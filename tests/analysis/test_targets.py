@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,15 @@ def test_what_cuts_the_comparison_short_is_named(study: Sweep, tmp_path: Path) -
     assert "mean of min(time, 6 s)" in report
     even = {"a": {1: rounds(1.0, [0.5] * 20)}, "b": {1: rounds(1.0, [0.5] * 19)}}
     assert cut_short(compare(open_sweep(write_sweep(tmp_path / "even", even, baseline="a", target=0.7)))) == ""
+
+
+def test_what_ended_by_the_time_limit_does_not_cut_the_comparison_short(tmp_path: Path) -> None:
+    # Runs of `slow` were watched for 12 s, though their last round closed at 3 s; `even` has no more rounds after 6 s.
+    runs = {"slow": {1: rounds(3.0, [0.5])}, "even": {1: rounds(1.0, [0.5] * 6)}, "long": {1: rounds(1.0, [0.5] * 12)}}
+    path = write_sweep(tmp_path / "s", runs, baseline="slow", target=0.7)
+    summary = path / "slow" / "seed-1" / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text(encoding="utf-8")) | {"simulated_s": 12.0}), encoding="utf-8")
+    assert "from 6 s (even, seed 1) to 12 s" in cut_short(compare(open_sweep(path)))
 
 
 def test_the_written_comparison_says_its_horizon(study: Sweep, tmp_path: Path) -> None:

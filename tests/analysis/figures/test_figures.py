@@ -211,6 +211,19 @@ def many(folder: Path, count: int) -> Groups:
     return {f"v{i}": [run_of(folder / f"v{i}", policy=f"v{i}")] for i in range(count)}
 
 
+def test_who_has_no_mean_is_named_and_its_distribution_is_in_the_legend(tmp_path: Path) -> None:
+    once = [{"round": [1], "start_s": [0.0], "end_s": [end_s], "delivered": [1]} for end_s in (2.0, 4.0)]
+    groups = {
+        "a": [run_of(tmp_path / f"a{seed}", BOUNDS, seed=seed) for seed in (1, 2)],
+        "once": [run_of(tmp_path / f"o{seed}", rounds, seed=seed) for seed, rounds in enumerate(once, 1)],
+    }
+    figure = latency_figure(groups, over="seconds")
+    assert figure is not None
+    assert "without a mean, since the values of its runs lie apart: once" in figure.note
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "once"]
+    assert "lie apart" not in latency_figure(groups, over="rounds").note  # type: ignore[union-attr]
+
+
 def test_of_many_variants_some_are_drawn_and_that_is_said(tmp_path: Path) -> None:
     runs = [run for several in many(tmp_path, 15).values() for run in several]
     figure = draw(runs, "leak")
