@@ -173,7 +173,7 @@ class Flooding(GossipProtocol):
         self._learn(times <= end_s)
 
     def _givers(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
-        """The edge over which each client first hears of the item of `origin`, of those by which it does at once (`first`).
+        """Of the edges `first`, ascending, over which clients hear of the item of `origin` when they first do, the first of each.
 
         Of messages of one instant that comes first which was sent first, and a client sends in the order of its neighbours.
         """
