@@ -250,7 +250,7 @@ class MessageRow(NamedTuple):
     outcome: str
     """delivered, lost or in_flight."""
     cause: str | None
-    """Why it was lost: channel, cut or jammed."""
+    """Why it was lost: jammed, cut, cut-off (by a script), an outage by its name, trace-end (as of `UpdateRow`) or channel."""
     size_bytes: int
 
 
