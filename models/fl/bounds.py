@@ -10,6 +10,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from models.errors import ParameterError
 
 Count = Annotated[int, Ge(1)]
+# Far more than anything holds or takes, and a number of the arrays that it is compared with.
+Amount = Annotated[int, Ge(1), Le(10**12)]
 Whole = Annotated[int, Ge(0)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]

@@ -198,7 +198,8 @@ class Evaluator:
             return last or round == 1 or round % self._every_rounds == 0
         if not (last or round == 1 or time_s >= self.due_s):
             return False
-        self.due_s = self._every_s * (math.floor(time_s / self._every_s) + 1)
+        passed = time_s / self._every_s
+        self.due_s = self._every_s * (math.floor(passed) + 1) if math.isfinite(passed) else time_s
         return True
 
     def forget(self) -> None:

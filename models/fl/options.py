@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from models.errors import ParameterError
-from models.fl.bounds import Count, Decay, Positive, Threads, Whole, check_bounds
+from models.fl.bounds import Amount, Count, Decay, Positive, Threads, Whole, check_bounds
 
 Table = Mapping[str, Any]
 """A component: its "kind", by name or a callable of the user's own, and its parameters."""
@@ -64,11 +64,11 @@ class TrainingOptions:
     trained: list[str] | None = None
     """Names of the parameters that are trained and sent, or patterns of names with * and ?; the others stay as the server's first
     model has them, at all clients. Absent: all."""
-    batch_size: Count = 20
+    batch_size: Amount = 20
     """Samples of a local step."""
     epochs: Count = 1
     """Local epochs of an update."""
-    max_steps: Count | None = None
+    max_steps: Amount | None = None
     """Most local steps of an update; absent: as many as the epochs take."""
     proximal: Decay = 0.0
     """FedProx's mu: mu/2 times the squared distance from the model a client started from is added to its loss."""

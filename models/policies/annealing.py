@@ -161,7 +161,8 @@ class Walk:
         left = self._second if self._ucb[outgoing] == self._lowest else self._lowest
         total = self._total - self._modular[outgoing] + self._modular[incoming]
         gain = min(left, self._ucb[incoming]) + total - self.energy
-        if gain < 0.0 and self._uniform() >= math.exp(gain / temperature):
+        # A temperature may underflow: at 0 nothing worse is accepted.
+        if gain < 0.0 and (temperature == 0.0 or self._uniform() >= math.exp(gain / temperature)):
             return False
         self.members[position] = incoming
         self._inside[outgoing] = 0

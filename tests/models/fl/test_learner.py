@@ -223,6 +223,9 @@ def test_evaluation_is_due_first_last_and_every_s():
     due = [end for round, end in enumerate(ends, start=1) if learner.evaluate(round, end, round == 9) is not None]
     # The first; 2.5 on the dot; for 5 and 7.5 at once; for 10; the last.
     assert due == [0.5, 2.5, 8.75, 11.75, 12.0]
+    # So often that no number counts it: every time.
+    often = make(evaluate_every_s=1e-320)
+    assert all(often.evaluate(round, end, False) is not None for round, end in enumerate(ends, start=1))
 
 
 def test_evaluation_is_due_first_last_and_every_n():

@@ -84,7 +84,8 @@ def test_a_table_has_the_keys_of_the_options_their_defaults_and_their_meaning(se
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("batch_size", 0, "must be >= 1"),
+        ("batch_size", 0, "must be >= 1 and <= 1000000000000"),
+        ("max_steps", 2**63, "must be >= 1 and <= 1000000000000"),
         ("contribution_samples", -1, "must be >= 0"),
         ("proximal", -0.5, "must be >= 0 and <= 1e+38"),
         ("proximal", math.inf, "must be >= 0 and <= 1e+38"),

@@ -169,6 +169,13 @@ def test_worse_set_is_accepted_with_the_probability_that_falls_with_the_loss(u: 
     assert walk.energy == (0.0 if moves else 1.0)
 
 
+def test_a_temperature_that_underflows_accepts_nothing_worse() -> None:
+    walk = Walk(np.zeros(2), np.array([1.0, 0.0]), np.array([0]), OneWay(1), lambda: 0.0)
+    assert not walk.step(0.0)
+    found = anneal(np.zeros(2), np.array([0.0, 1.0]), 1, AnySwap(), scale=1.0, kappa=1e308, steps=20, rng=np.random.default_rng(1))
+    assert found.tolist() == [1]
+
+
 def test_better_and_equal_sets_are_always_accepted() -> None:
     for gain in (0.0, 1.0):
         walk = Walk(np.zeros(2), np.array([0.0, gain]), np.array([0]), OneWay(1), lambda: 1.0 - 2.0**-53)
