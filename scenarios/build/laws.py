@@ -89,8 +89,14 @@ class Law:
         return values
 
     def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
-        """The law after `chosen` clients (None: all) were given new parameters."""
+        """The law after `chosen` clients (None: all) were given new parameters, each where the law of the client has it."""
         inner = list(self._inner)
+        without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
+        if chosen is not None and without:
+            unchanged = np.intersect1d(chosen, np.concatenate(without))
+            if 0 < len(unchanged) < len(chosen):
+                told = ", ".join(parameters)
+                raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {told}; leave that client out")
         for name, spec in parameters.items():
             place = f"{path}.{name}"
             self._with(name, path)

@@ -166,6 +166,8 @@ def test_a_parameter_changes_in_the_laws_that_have_it():
     assert means(law, 3) == pytest.approx([1.0, 1.0, 1.0, 2.5, 1.5, 4.5])
     with pytest.raises(UserError, match="the law of these clients has no such parameter"):
         law_of(small(BY_GROUP, "uplink.changes=[{at_round=2,clients='fast',delay={shift_s=1.0}}]"))
+    with pytest.raises(UserError, match=r"uplink.changes.0.delay: the law of client 1 has nothing of shift_s; leave that client"):
+        law_of(small(BY_GROUP, "uplink.changes=[{at_round=2,clients=[4,1],delay={shift_s=1.0}}]"))
 
 
 def test_parameters_that_are_no_numbers_change_for_all():
