@@ -172,7 +172,8 @@ def test_worse_set_is_accepted_with_the_probability_that_falls_with_the_loss(u: 
 def test_a_temperature_that_underflows_accepts_nothing_worse() -> None:
     walk = Walk(np.zeros(2), np.array([1.0, 0.0]), np.array([0]), OneWay(1), lambda: 0.0)
     assert not walk.step(0.0)
-    found = anneal(np.zeros(2), np.array([0.0, 1.0]), 1, AnySwap(), scale=1.0, kappa=1e308, steps=20, rng=np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    found = anneal(np.zeros(2), np.array([0.0, 1.0]), 1, AnySwap(), scale=1.0, kappa=1e308, steps=20, rng=rng)
     assert found.tolist() == [1]
 
 
