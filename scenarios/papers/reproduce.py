@@ -45,7 +45,8 @@ class Asked:
         """The command that asks for it."""
         words = ["netsim", "reproduce", self.what.name, "--size", self.size.value]
         words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
-        return " ".join([*words, *(f"--set '{text}'" for text in self.settings)])
+        settings = (text.replace("'", "'\"'\"'") for text in self.settings)
+        return " ".join([*words, *(f"--set '{text}'" for text in settings)])
 
 
 def planned(asked: Asked) -> Plan:

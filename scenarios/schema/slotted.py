@@ -190,6 +190,8 @@ class Outage(Section):
     def _one_kind(self) -> Self:
         if bool(self.links) == bool(self.groups):
             raise problem(("links",), self.links, "give either links or groups")
+        if not all(self.groups):
+            raise problem(("groups",), self.groups, "holds a group of nobody; name the clients of each group")
         if self.to_s is not None and self.to_s <= self.from_s:
             raise problem(("to_s",), self.to_s, f"must be after from_s = {self.from_s}")
         return self

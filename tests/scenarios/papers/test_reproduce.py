@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,13 @@ def test_every_figure_and_table_of_the_papers_has_a_name() -> None:
 
 
 @pytest.mark.usefixtures("data_files")
+def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
+    settings = ("rounds=3", "policy={kind='random'}", 'description="it\'s mine"')
+    command = Asked(find("pause_test1"), Size.SMOKE, (1, 2), settings).command
+    words = ["netsim", "reproduce", "pause_test1", "--size", "smoke", "--seeds", "1,2"]
+    assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
+
+
 @pytest.mark.parametrize("name", REPRODUCTIONS)
 def test_what_a_reproduction_names_is_there(name: str) -> None:
     one = REPRODUCTIONS[name]
