@@ -133,5 +133,9 @@ class FigureSettings:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ValueError(f"window = {self.window!r}: must be >= 1 round")
+        if self.round is not None and self.round < 1:
+            raise ValueError(f"round = {self.round!r}: must be >= 1")
+        if self.target_accuracy is not None and not 0.0 <= self.target_accuracy <= 1.0:
+            raise ValueError(f"target_accuracy = {self.target_accuracy!r}: must be in [0, 1]")
         if self.smoothing_s is not None and not self.smoothing_s >= 0.0:
             raise ValueError(f"smoothing_s = {self.smoothing_s!r}: must be >= 0 s")

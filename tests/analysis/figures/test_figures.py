@@ -318,6 +318,10 @@ def test_a_look_that_cannot_be(given: dict[str, Any], message: str) -> None:
 def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="window = 0: must be >= 1 round"):
         FigureSettings(window=0)
+    with pytest.raises(ValueError, match="round = 0: must be >= 1"):
+        FigureSettings(round=0)  # the figure of a graph took it for the last slot
+    with pytest.raises(ValueError, match=r"target_accuracy = 60: must be in \[0, 1\]"):
+        FigureSettings(target_accuracy=60)
     with pytest.raises(ValueError, match=r"smoothing_s = -1\.0: must be >= 0 s"):
         FigureSettings(smoothing_s=-1.0)
     with pytest.raises(ValueError, match="figure = 'leek': there is no such figure; did you mean 'leak'"):
