@@ -150,8 +150,10 @@ def compare(
     Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run), and
     final accuracies are compared at that common end, or where as many bytes were sent (`equal`). `metrics` are those that tables
     show; none: those that the study is about.
-    ValueError: a horizon beyond the end of the shortest run, a metric that does not exist, or runs at equal bytes that send none.
+    ValueError: a setting out of bounds, such as a horizon beyond the end of the shortest run, a metric that does not exist, or
+    runs at equal bytes that send none.
     """
+    _check_settings(target_accuracy, equal, last)
     asked = tuple(metric(name).name for name in dict.fromkeys(metrics))
     names = (*METRICS, *(name for name in asked if name not in METRICS))
     target = sweep.target_accuracy if target_accuracy is None else target_accuracy
@@ -238,6 +240,15 @@ def _differences(
         for variant, label in sweep.labels.items()
         if variant != sweep.baseline
     ]
+
+
+def _check_settings(target_accuracy: float | None, equal: str, last: int) -> None:
+    if target_accuracy is not None and not 0.0 <= target_accuracy <= 1.0:
+        raise ValueError(f"target_accuracy = {target_accuracy!r}: must be in [0, 1]")
+    if equal not in ("time", "bytes"):
+        raise ValueError(f"equal = {equal!r}: must be 'time' or 'bytes'")
+    if last < 1:
+        raise ValueError(f"last = {last!r}: must be >= 1 evaluation")
 
 
 def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:

@@ -147,6 +147,15 @@ def test_a_horizon_may_be_given_up_to_the_end_of_the_shortest_run(study: Sweep) 
     assert "at most 6 s" in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"target_accuracy": 70}, "target_accuracy = 70"), ({"equal": "joules"}, "equal = 'joules'"), ({"last": 0}, "last = 0")],
+)
+def test_settings_of_a_comparison_out_of_bounds_are_refused(settings: dict[str, Any], told: str, study: Sweep) -> None:
+    with pytest.raises(ValueError, match=f"{told}: must be"):
+        compare(study, **settings)
+
+
 def test_final_accuracies_are_compared_at_a_common_time_or_at_equal_bytes(study: Sweep) -> None:
     slow, fast = compare(study, last=1).rows
     # By 6 s: the second evaluation of slow runs, the sixth, third and sixth of fast ones.
