@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -21,6 +21,7 @@ from scenarios.cli.figure import figure
 from scenarios.cli.output import (
     Quiet,
     complain,
+    grids_of,
     opened_sweep,
     out_console,
     print_comparison,
@@ -234,7 +235,7 @@ def sweep(
     from scenarios.runs.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
-    grids = _grids(grid or ())
+    grids = grids_of(grid or ())
     asked = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
     tables = with_variants(asked, None if variants is None else variants.split(","), scenario)
     planned = plan(tables, scenario, strict=strict)
@@ -328,30 +329,6 @@ def schema(
     from scenarios.schema.reference import json_schema, reference
 
     sys.stdout.write(reference() if markdown else json.dumps(json_schema(), indent=2) + "\n")
-
-
-def _grids(texts: "Sequence[str]") -> dict[str, list[Any]]:
-    """Keys with the values that they are varied over; raises UserError."""
-    grids: dict[str, list[Any]] = {}
-    for text in texts:
-        key, values = _values(text)
-        if key in grids:
-            raise UserError(f"--grid {text!r}: {key} is given twice; list all of its values in one, such as policy.alpha=1,10")
-        grids[key] = values
-    return grids
-
-
-def _values(text: str) -> tuple[str, list[Any]]:
-    from scenarios.runs.reading import parse_assignment, parse_value
-
-    key, values = parse_assignment(text, "--grid")
-    if isinstance(values, str):
-        # A list need not be written as one: 1,10 or pause,random, nor words in quotes: [pause, random].
-        inner = values[1:-1] if values.startswith("[") and values.endswith("]") else values
-        values = [parse_value(value.strip()) for value in inner.split(",")]
-    if values in ([], [""]):
-        raise UserError(f"--grid {text!r}: gives no values; list them, such as policy.alpha=1,10")
-    return key, values if isinstance(values, list) else [values]
 
 
 def _log_files(log: str | None) -> list[str]:

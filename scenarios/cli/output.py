@@ -294,3 +294,27 @@ def seeds_of(text: str) -> list[int]:
     if re.fullmatch(r"\d{1,19}(,\d{1,19})*", text):
         return [int(number) for number in text.split(",")]
     raise UserError(f"--seeds {text!r}: must be a list such as 1,2,3 or a range such as 1..10, of {MOST_SEEDS:,} at most")
+
+
+def grids_of(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Keys with the values that they are varied over; raises UserError."""
+    grids: dict[str, list[Any]] = {}
+    for text in texts:
+        key, values = _values(text)
+        if key in grids:
+            raise UserError(f"--grid {text!r}: {key} is given twice; list all of its values in one, such as policy.alpha=1,10")
+        grids[key] = values
+    return grids
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    from scenarios.runs.reading import parse_assignment, parse_value
+
+    key, values = parse_assignment(text, "--grid")
+    if isinstance(values, str):
+        # A list need not be written as one: 1,10 or pause,random, nor words in quotes: [pause, random].
+        inner = values[1:-1] if values.startswith("[") and values.endswith("]") else values
+        values = [parse_value(value.strip()) for value in inner.split(",")]
+    if values in ([], [""]):
+        raise UserError(f"--grid {text!r}: gives no values; list them, such as policy.alpha=1,10")
+    return key, values if isinstance(values, list) else [values]
