@@ -110,7 +110,8 @@ class ScriptRunner:
         self._happened.append(event)
 
     def _tell_all(self, payload: None = None) -> None:
-        # What the script does now may end further attempts, which are then told as well.
+        # One by one: the script may begin another wait between two of them. What its own acts end it is not told of, as it does
+        # not wait meanwhile.
         while self._happened:
             self._tell(self._happened[0])
             self._happened.pop(0)
