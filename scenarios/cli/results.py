@@ -139,9 +139,9 @@ def _writing_a_report() -> Iterator[None]:
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
     """The bounds on regrets and on AoI regrets that apply; says which do not, and why."""
     from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
-    from scenarios.runs.bounds import aoi_bounds, theorem3_notes
+    from scenarios.runs.bounds import aoi_bounds, bound_notes
 
-    for note in (*regret_bound_notes(opened), *theorem3_notes(opened)):
+    for note in (*regret_bound_notes(opened), *bound_notes(opened)):
         complain(note)
     return regret_bounds(opened), aoi_bounds(opened)
 

@@ -1,6 +1,7 @@
 """The bounds of Theorems 2 to 5 of the channel study for finished runs, as curves to draw beside their AoI regrets.
 
-Only where they apply: all four are against the oracle `means`. Theorems 2 (any scheduler, from below, on its worst instance) and
+Only where they apply: all four are against the oracle `means`, and of clients that always take part, whose transmissions arrive
+exactly where their sub-channel is Good (`beyond`). Theorems 2 (any scheduler, from below, on its worst instance) and
 3 (M-Exp3, from above) are of states that are fixed beforehand; Theorems 4 (any, from below) and 5 (GLR-CUCB, from above) of means
 that are constant between breakpoints. Theorem 3 asks for more (`theorem3_unmet`), and bounds the regret at the end of the run.
 """
@@ -36,9 +37,9 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
     """The bounds that apply to some of `runs`, each once for each size of the world it stands for."""
     bounds: dict[str, Bound] = {}
     fifth: dict[tuple[int, int], list[Run]] = {}
-    sizes = {_sizes(run) for run in runs if oracle_name(run) == "means"}
+    sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and beyond(run) is None}
     for run in runs:
-        if oracle_name(run) != "means":
+        if oracle_name(run) != "means" or beyond(run) is not None:
             continue
         clients, channels = _sizes(run)
         kind = _states(run)
@@ -64,15 +65,39 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
     return sorted(bounds.values(), key=lambda bound: bound.label)
 
 
-def theorem3_notes(runs: Sequence[Run]) -> list[str]:
-    """Why Theorem 3 is not drawn, a sentence for each reason among the runs of M-Exp3 whose regret it could bound."""
+def bound_notes(runs: Sequence[Run]) -> list[str]:
+    """Why bounds that are of this oracle's regret are not drawn, a sentence for each reason among the runs."""
     reasons: dict[str, dict[str, None]] = {}
     for run in runs:
-        concerned = oracle_name(run) == "means" and run.summary["policy"] == "m-exp3"
-        unmet = theorem3_unmet(run) if concerned else None
-        if unmet is not None:
-            reasons.setdefault(unmet, {})[run.label] = None
-    return [f"Theorem 3 is not drawn for {', '.join(labels)}: {reason}" for reason, labels in reasons.items()]
+        if oracle_name(run) != "means":
+            continue
+        outside = beyond(run)
+        unmet = theorem3_unmet(run) if outside is None and run.summary["policy"] == "m-exp3" else None
+        if outside is not None:
+            reasons.setdefault(f"Bounds on AoI regret are not drawn for {{}}: {outside}", {})[run.label] = None
+        elif unmet is not None:
+            reasons.setdefault(f"Theorem 3 is not drawn for {{}}: {unmet}", {})[run.label] = None
+    return [reason.replace("{}", ", ".join(labels), 1) for reason, labels in reasons.items()]
+
+
+def beyond(run: Run) -> str | None:
+    """What decides over a run's updates beside the states of its sub-channels, in words; None: nothing does."""
+    scenario, totals = run.scenario, run.summary["totals"]
+    for key in ("jammers", "outages", "script"):
+        if scenario.get(key):
+            return f"{key}: theory has no place for it"
+    for link in ("downlink", "uplink"):
+        kind = scenario.get(link, {}).get("channel", {}).get("kind", "perfect")
+        if kind != "perfect":
+            return f"{link}.channel.kind = {kind!r}: updates are lost on Good sub-channels, too"
+    presence = scenario.get("availability", {}).get("kind", "always")
+    if presence != "always":
+        return f"availability.kind = {presence!r}: not everyone takes part in every round"
+    if (scenario.get("energy") or {}).get("battery"):
+        return "energy.battery: not everyone takes part in every round"
+    if totals["late"] or totals["aborted"] or totals["in_flight"]:
+        return "updates outlast their rounds, or are aborted"
+    return None
 
 
 def theorem3_unmet(run: Run) -> str | None:
@@ -91,8 +116,6 @@ def theorem3_unmet(run: Run) -> str | None:
             "its proof (eq. 20) takes a client's mean age as one over its rate of success, which wants independent rounds: "
             "channels.states.dwell_rounds = 1"
         )
-    if run.scenario.get("jammers"):
-        return "jammers change the states in answer to the run"
     if not scheduler.get("normalize", True) or scheduler.get("share"):
         return "it is of rewards in [0, 1] without sharing (scheduler.normalize = true, scheduler.share = 0)"
     tuned = tuned_gamma(planned, clients=clients, channels=channels)

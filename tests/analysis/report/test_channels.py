@@ -31,7 +31,7 @@ from models.theory.aoi import (
     theorem4_lower,
     theorem5_upper,
 )
-from scenarios.runs.bounds import aoi_bounds, theorem3_notes
+from scenarios.runs.bounds import aoi_bounds, bound_notes
 from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
@@ -249,6 +249,7 @@ def test_bounds_are_those_of_the_world_that_was_played(played: Sweep, tmp_path: 
     fixed = [open_run(tmp_path / "random")]
     assert only(fixed, "Theorem 2, lower")[2] == theorem2_lower(20000, clients=1, channels=3)
     assert [bound.label for bound in aoi_bounds(fixed[:1])] == ["Theorem 2, lower"]
+    assert bound_notes(fixed) == []
     both = [bound.label for bound in aoi_bounds([fixed[0], *played.runs("random")])]
     assert both == ["Theorem 2, lower, N = 3, K = 1", "Theorem 4, lower, N = 4, K = 2"]
 
@@ -273,13 +274,13 @@ def test_theorem_3_is_drawn_at_the_end_of_a_run_that_meets_its_conditions(tmp_pa
     values = bound.values(np.array([100.0, 819.0, 820.0]))
     assert np.isnan(values[:2]).all()
     assert values[2] == theorem3_upper(820, clients=1, channels=3)
-    assert theorem3_notes([holds]) == []
+    assert bound_notes([holds]) == []
     figure = aoi_regret_figure({"m-exp3": [holds]}, bounds=[bound])
     assert figure is not None
     (line,) = [line for line in figure.axes[0].get_lines() if line.get_marker() == "D"]
     assert np.isfinite(np.asarray(line.get_ydata(), float)).sum() == 1
     known = tuned_gamma(820, clients=1, channels=3)
-    assert theorem3_notes([exp3(tmp_path / "number", **{"scheduler.gamma": known})]) == []
+    assert bound_notes([exp3(tmp_path / "number", **{"scheduler.gamma": known})]) == []
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_theorem_3_is_not_drawn_otherwise_and_the_reason_is_told(changes: dict[s
         assert theorem3_holds_from(clients=1, channels=3) == 816
     done = exp3(tmp_path / "run", **changes)
     assert not [bound for bound in aoi_bounds([done]) if bound.label.startswith("Theorem 3")]
-    (note,) = theorem3_notes([done])
+    (note,) = bound_notes([done])
     assert note.startswith("Theorem 3 is not drawn for m-exp3: ")
     assert words in note
 
@@ -339,3 +340,21 @@ def test_exponents_are_those_of_powers() -> None:
     # What comes first does not count.
     assert growth_exponent((x, np.where(x <= 100, -1.0, x**2))) == pytest.approx(2.0)
     assert math.isnan(growth_exponent((x, x - 500.0)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"jammers": [{"name": "sweeper", "law": {"kind": "sweep"}, "dwell_s": 0.05}]}, "jammers: theory has no place for it"),
+        ({"outages": [{"name": "mast", "from_round": 3, "to_round": 5}]}, "outages: theory has no place for it"),
+        ({"uplink": {"channel": {"kind": "bernoulli", "success": 0.9}}}, "uplink.channel.kind = 'bernoulli': updates are lost"),
+        ({"availability": {"kind": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0}}, "availability.kind = 'markov': not everyone"),
+        ({"server.round_s": 0.05, "channels.delay": {"kind": "constant", "value_s": 0.2}}, "updates outlast their rounds"),
+    ],
+)
+def test_no_bound_is_drawn_where_more_than_the_states_decides(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    done = exp3(tmp_path / "run", rounds=40, **changes)
+    assert aoi_bounds([done]) == []
+    (note,) = bound_notes([done])
+    assert note.startswith("Bounds on AoI regret are not drawn for m-exp3: ")
+    assert words in note
