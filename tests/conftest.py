@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes depends on what else a machine does.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# How long an example takes depends on what else a machine does. The examples are the same every time; to look for others:
+# pytest --hypothesis-profile=search
+settings.register_profile("search", deadline=None)
+settings.register_profile("repeated", deadline=None, derandomize=True)
+settings.load_profile("repeated")
 
 _NO_TORCH = "needs torch, which is not installed: pip install 'netsim[fl]'"
 

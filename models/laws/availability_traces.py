@@ -18,6 +18,8 @@ from models.laws.availability import BoolArray, Changes, Draws, Presence
 from models.laws.availability_files import json_entries, numbers_only, read_intervals, refused
 from models.laws.delays import FloatArray, IntArray
 
+_LONGEST_S = 1e100
+"""The longest period: multiples of it are still numbers."""
 Absent = Annotated[
     Literal["never", "always"], Doc('What clients are of whom the file does not speak: "never" present, or "always".')
 ]
@@ -159,8 +161,8 @@ def tables_of(
 
 
 def _period(repeat_s: float | None, count: int) -> FloatArray:
-    if repeat_s is not None and not (math.isfinite(repeat_s) and repeat_s > 0):
-        raise ParameterError("repeat_s", repeat_s, "must be finite and > 0 seconds")
+    if repeat_s is not None and not 0 < repeat_s <= _LONGEST_S:
+        raise ParameterError("repeat_s", repeat_s, f"must be > 0 and <= {_LONGEST_S:g} seconds")
     return np.full(count, math.inf if repeat_s is None else repeat_s)
 
 

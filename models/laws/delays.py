@@ -29,6 +29,8 @@ LEAST_RATE = 1e-12
 _SMALLEST_U = 2.0**-54
 # Beyond this many standard deviations the tail of a normal law is exponential to within rounding of the duration.
 _DEEP = 1e4
+# And beyond this many the excess is nothing beside any duration, but twice their number may be infinite.
+_DEEPEST = 1e300
 
 
 class DelayLaw(Protocol):
@@ -177,7 +179,7 @@ class Gaussian:
         a = np.minimum(above, _DEEP)
         x = mean - std * ndtri_exp(log_upper + log_ndtr(-a))
         # Far out phi(z) ~ phi(a) exp(-(z^2 - a^2)/2): z = sqrt(a^2 - 2 log(1 - u)), written for the excess over a.
-        far = np.maximum(above, _DEEP)
+        far = np.clip(above, _DEEP, _DEEPEST)
         excess = -2.0 * log_upper / (far * (1.0 + np.sqrt(1.0 - 2.0 * log_upper / far / far)))
         return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
 

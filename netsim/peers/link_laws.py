@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from netsim.peers.jammed_links import JammedLinks
     from netsim.peers.link_outages import Cuts
 
+_LEAST_KM_PER_S = 1e-9
+"""The least speed of propagation: a metre takes a fortnight, and no distance an infinite time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLaws:
@@ -35,8 +38,8 @@ class LinkLaws:
     """In its place, where it changes in time: the bytes then follow the delay, and each message has all of it."""
 
     def __post_init__(self) -> None:
-        if not self.speed_km_per_s > 0:
-            raise ParameterError("speed_km_per_s", self.speed_km_per_s, "must be > 0 km/s")
+        if not self.speed_km_per_s >= _LEAST_KM_PER_S:
+            raise ParameterError("speed_km_per_s", self.speed_km_per_s, f"must be >= {_LEAST_KM_PER_S:g} km/s")
         least = float(np.min(self.bandwidth_bytes_per_s))
         # At less, a message of a few bytes would take longer than any run.
         if not least >= 1e-6:

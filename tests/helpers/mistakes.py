@@ -99,7 +99,7 @@ WRONG_VALUES = {
         "availability.mean_on_s = 0.0: must be finite and in [1e-06, 1e+300] seconds"
     ),
     "availability={kind='trace',path='nowhere.csv'}": "availability.path = 'nowhere.csv': cannot be read",
-    "availability={kind='trace',path='nowhere.csv',repeat_s=0}": "availability.repeat_s = 0.0: must be finite and > 0 seconds",
+    "availability={kind='trace',path='nowhere.csv',repeat_s=0}": "availability.repeat_s = 0.0: must be > 0 and <= 1e+100 seconds",
     "availability={kind='toggles',path='nowhere.json'}": "availability.path = 'nowhere.json': cannot be read as a text file",
     "availability={kind='fedscale',path='nowhere.json'}": "availability.path = 'nowhere.json': cannot be read as a text file",
     "availability={kind='diurnal',by_hour=[0.5],mean_session_s=60}": "availability.by_hour has 1 entries: must hold 24 numbers",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analysis import open_run
 from scenarios.cli.main import main
 from scenarios.runs.reading import override, parse, parse_assignment
 from scenarios.schema.scenario import Scenario
@@ -98,3 +99,9 @@ class Shell:
     def sweep(self, *arguments: str | Path) -> tuple[int, str, str]:
         """`netsim sweep` of the study into `out`, one process, no figures."""
         return self("sweep", self.file, "--out", self.out, "--quiet", "--jobs", "1", "--no-figures", *arguments)
+
+
+def selected_in(place: Path, number: int) -> list[int]:
+    """The clients that an attempt of a round is of, ascending."""
+    rows = open_run(place).clients
+    return sorted(int(client) for client in rows.loc[rows["round"] == number, "client"])

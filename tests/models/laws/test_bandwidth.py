@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.errors import ParameterError
@@ -129,6 +129,7 @@ SIZES = st.lists(st.integers(1, 3000), min_size=4, max_size=9)
 
 
 @given(steps=st.lists(STEPS, min_size=1, max_size=4), start=st.integers(0, 4000), sizes=SIZES)
+@example(steps=[[(12, 1), (1, 0)]], start=1544, sizes=[1, 1, 1, 76])
 @settings(max_examples=200)
 def test_against_exact_integration(
     steps: list[list[tuple[int, int]]], start: int, sizes: list[int], tmp_path_factory: pytest.TempPathFactory
@@ -153,7 +154,11 @@ def test_against_exact_integration(
     ends = law.ends_s(starts, wanted, who)
     for client, size, found in zip(who.tolist(), sizes, ends.tolist(), strict=True):
         fractions = [(Fraction(duration, 10), Fraction(rate)) for duration, rate in steps[client]]
-        assert found == pytest.approx(float(exact_end(fractions, Fraction(start, 10), Fraction(size))), rel=1e-12)
+        # Tenths of seconds are rounded: what is left of a transfer as the rate falls to 0 may be nothing, or 1e-13 bytes.
+        first, last = (
+            float(exact_end(fractions, Fraction(start, 10), size * (1 + Fraction(part, 10**12)))) for part in (-1, 1)
+        )
+        assert first - 1e-12 * first <= found <= last + 1e-12 * last
     assert law.served_bytes(starts, ends, who) == pytest.approx(wanted, rel=1e-9, abs=1e-6)
 
 

@@ -67,6 +67,7 @@ def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
     assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
 
 
+@pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize("name", REPRODUCTIONS)
 def test_what_a_reproduction_names_is_there(name: str) -> None:
     one = REPRODUCTIONS[name]
