@@ -196,7 +196,8 @@ def _without_effect(scenario: Scenario) -> list[Caution]:
     much an update is, where the server does."""
     if scenario.server.own:
         return []
-    given, work = scenario.server.parameters(), scenario.work
+    given, work, learner = scenario.server.parameters(), scenario.work, scenario.learner
+    counts = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
     closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
     cautions = []
     if given.get("deadline_s") is None and given.get("first") is None:
@@ -209,11 +210,14 @@ def _without_effect(scenario: Scenario) -> list[Caution]:
         cautions.append(Caution("without-effect", f"server.wait_for_compute = True: {why}"))
     if work is not None and scenario.server.gives_steps:
         # Where nobody knows what clients hold, it is by the planned steps that an update is of some size.
-        held = scenario.learner is not None or scenario.clients.data_sizes is not None
+        held = learner is not None or scenario.clients.data_sizes is not None
         planned = {"epochs": work.epochs, "steps": work.steps if held else None, "partial_share": work.partial_share or None}
         names = [name for name, amount in planned.items() if amount is not None]
-        why = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
-        cautions += [Caution("without-effect", f"work.{name}: {why}") for name in names]
+        cautions += [Caution("without-effect", f"work.{name}: {counts}") for name in names]
+    if learner is not None and scenario.server.gives_steps:
+        sized = {name: getattr(learner, name) for name in ("epochs", "max_steps")}
+        set_so = {name: amount for name, amount in sized.items() if amount != type(learner).model_fields[name].default}
+        cautions += [Caution("without-effect", f"learner.{name} = {amount!r}: {counts}") for name, amount in set_so.items()]
     return cautions
 
 

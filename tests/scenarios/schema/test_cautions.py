@@ -235,6 +235,19 @@ def test_planned_work_has_no_effect_where_the_server_gives_the_steps():
     assert told("buffered", *held, ("work", {"steps": 3})) == []
 
 
+@pytest.mark.needs_torch
+def test_how_long_the_learner_trains_has_no_effect_where_the_server_gives_the_steps():
+    def told_of(**keys: Any) -> list[str]:
+        learner = {"data": {"kind": "digits"}, "network": {"kind": "svm"}, "loss": "hinge", "batch_size": 10, **keys}
+        learner |= {"optimizer": {"kind": "sgd", "learning_rate": 0.1}, "aggregation": {"kind": "fixed-share"}}
+        speed = ("compute", {"samples_per_s": 10.0})
+        return [caution.text.split(":")[0] for caution in told("compass", speed, ("learner", learner))]
+
+    assert told_of() == []
+    assert told_of(epochs=1) == []
+    assert told_of(epochs=3, max_steps=7) == ["learner.epochs = 3", "learner.max_steps = 7"]
+
+
 def test_a_weight_on_privacy_where_none_is_lost():
     assert small().privacy is not None
     assert build(small()).cautions == ()
