@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.checksums import FILES, sealed
-from analysis.results import COLUMNS
+from analysis.results import COLUMNS, Run, open_run
 from analysis.sources import read_json
 from netsim.records import sinks as trace
 from netsim.records.tables import sha256_of
@@ -131,3 +131,12 @@ def write_sweep(
     path.mkdir(exist_ok=True)
     (path / "sweep.json").write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def run_of(folder: Path, rounds: dict[str, list[Any]] = ROUNDS, server: str = "", **rest: Any) -> Run:
+    """A run of these rounds; `server`: lines of its table of that name."""
+    path = write_run(folder, rounds, **rest)
+    if server:
+        with (path / "scenario.toml").open("a", encoding="utf-8") as file:
+            file.write(f"\n[server]\n{server}\n")
+    return open_run(path)
