@@ -16,27 +16,28 @@ from analysis import Run, Sweep
 from models.fl.data_files import DATASETS
 from netsim.simulation import Simulation
 from scenarios import arguments
-from scenarios.build.script.waits import Script
-from scenarios.build.script.world import World
-from scenarios.build.simulation import build
 from scenarios.registry.components import component_model
 from scenarios.registry.in_process import keep, place_of
 from scenarios.registry.kinds import BUILT_IN, shared
 from scenarios.runs import run as written
-from scenarios.runs import sweep as written_sweep
-from scenarios.runs.compared import add_comparison
 from scenarios.runs.folders import check_run
-from scenarios.runs.how import Earlier, Limits, Machines
-from scenarios.runs.in_memory import run_in_memory, sweep_in_memory
-from scenarios.runs.plan import Plan
+from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.unfinished import INTERRUPTED, unfinished
 from scenarios.runs.wall_limit import WallLimit
-from scenarios.runs.workers import Standing
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
 from scenarios.schema.servers import KINDS
+from scenarios.sweeps import sweep as written_sweep
+from scenarios.sweeps.comparison_files import add_comparison
+from scenarios.sweeps.in_memory import sweep_in_memory
+from scenarios.sweeps.options import Earlier, Limits, Machines
+from scenarios.sweeps.plan import Plan
+from scenarios.sweeps.workers import Standing
+from scenarios.wiring.script.waits import Script
+from scenarios.wiring.script.world import World
+from scenarios.wiring.simulation import build
 
 __all__ = [
     "Run",

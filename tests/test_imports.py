@@ -93,7 +93,7 @@ def test_what_a_run_with_a_learner_imports(tmp_path: Path) -> None:
 @pytest.mark.needs_torch
 def test_a_study_with_a_learner_does_need_it(tmp_path: Path) -> None:
     # That the tests above can fail: this is where torch comes in.
-    code = "from scenarios.runs.reading import load\nfrom scenarios.build.simulation import build\nbuild(load('quickstart'))"
+    code = "from scenarios.runs.reading import load\nfrom scenarios.wiring.simulation import build\nbuild(load('quickstart'))"
     assert "torch" in imported(code, tmp_path)
 
 

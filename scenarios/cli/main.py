@@ -107,12 +107,12 @@ def run(
 ) -> None:
     """Run one scenario into a folder."""
     with resting():
-        from scenarios.build.simulation import build
         from scenarios.cli.live import live, logged
         from scenarios.runs.folders import check_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import simulate
         from scenarios.runs.wall_limit import WallLimit
+        from scenarios.wiring.simulation import build
 
         wall = WallLimit(wall_limit, may_end_process=True)
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
@@ -183,7 +183,7 @@ def _interrupted(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from scenarios.runs.earlier import progress_of
+        from scenarios.sweeps.earlier_runs import progress_of
 
         complete, wanted = progress_of(folder)
         if not wanted:  # it had not begun
@@ -228,11 +228,11 @@ def sweep(
     *, drawing: Drawing,
 ) -> None:
     """Run and compare variants of a scenario at the same seeds."""
-    from scenarios.runs.earlier import told_until
-    from scenarios.runs.how import Earlier, Limits, Machines
     from scenarios.runs.reading import read
-    from scenarios.runs.sweep import later_cautions, plan, with_grid, with_variants
-    from scenarios.runs.sweep import sweep as run_sweep
+    from scenarios.sweeps.earlier_runs import told_until
+    from scenarios.sweeps.options import Earlier, Limits, Machines
+    from scenarios.sweeps.sweep import later_cautions, plan, with_grid, with_variants
+    from scenarios.sweeps.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
     grids = grids_of(grid or ())
@@ -270,9 +270,9 @@ def _counted(count: int, what: str) -> str:
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
     """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
     with resting():
-        from scenarios.build.payload import sizes_in_words
         from scenarios.runs.reading import read
-        from scenarios.runs.sweep import plan
+        from scenarios.sweeps.sweep import plan
+        from scenarios.wiring.payload import sizes_in_words
 
         planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
@@ -351,7 +351,7 @@ def _looks(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSetti
 
 
 def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFormat]") -> None:
-    from scenarios.runs.compared import add_comparison
+    from scenarios.sweeps.comparison_files import add_comparison
 
     done = opened_sweep(folder)
     compared = print_comparison(done, smoothing_s=figures.smoothing_s)

@@ -19,9 +19,9 @@ from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.figures.settings import Look
-    from scenarios.runs.plan import Plan
-    from scenarios.runs.workers import Standing
     from scenarios.schema.cautions import Caution
+    from scenarios.sweeps.plan import Plan
+    from scenarios.sweeps.workers import Standing
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 MOST_SEEDS = 10_000

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scenarios.papers.study import Reproduction, Setup, Size
-from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import override, parse_assignment, read_file
-from scenarios.runs.sweep import Plan, plan, sweep
-from scenarios.runs.workers import Standing
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.sweep import Plan, plan, sweep
+from scenarios.sweeps.workers import Standing
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep

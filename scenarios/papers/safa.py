@@ -13,8 +13,8 @@ from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
 from netsim.records.rows import RoundRow
 from netsim.records.sinks import NoRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
+from scenarios.wiring.simulation import build
 
 if TYPE_CHECKING:
     from analysis.report.blocks import Section

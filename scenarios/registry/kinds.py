@@ -218,7 +218,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     # All of them are users' own: what netsim itself does needs no script.
     "script": {},
-    # Those of netsim are compositions of the engine's rules (`scenarios.build.servers`), with tables of their own.
+    # Those of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with tables of their own.
     "server": {},
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""

@@ -17,7 +17,7 @@ class ServerMode(Protocol):
     """Whether the model is made of a cache with an entry for every client, as SAFA's is."""
 
     def compose(self, world: Any) -> Any:
-        """The server, a `scenarios.build.world.Composed`, of what is known of the scenario, a `scenarios.build.world.World`.
+        """The server, a `scenarios.wiring.world.Composed`, of what is known of the scenario, a `scenarios.wiring.world.World`.
 
-        Those of netsim are put together in `scenarios.build.servers`.
+        Those of netsim are put together in `scenarios.wiring.servers`.
         """

@@ -1,1 +1,1 @@
-"""Run, sweep, resume and replay: scenarios in, folders of results out."""
+"""One run: run, resume, replay and ask "what if", and the folder of its results."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scenarios.build.simulation import Built
 from scenarios.runs.books import Accounts
+from scenarios.wiring.simulation import Built
 
 if TYPE_CHECKING:
     from scenarios.runs.summary import Totals

@@ -10,10 +10,10 @@ from typing import Any
 
 from models.laws.bandwidth_files import CLIENT
 from netsim.records.tables import sha256_of
-from scenarios.build.files import data_file
 from scenarios.runs.own_code import Fingerprint
 from scenarios.runs.unfinished import version
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.data_files import data_file
 
 _NAMES = {"name", "description", "seed", "sweep"}
 """Keys that a run's tables do not depend on, and the seed, which comes in afterwards."""

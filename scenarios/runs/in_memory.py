@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from analysis.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
-from analysis.sweeps import Sweep, SweepEntry
 from netsim.core.collector import long_lived
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
-from scenarios.build.simulation import Built, build
-from scenarios.registry.in_process import adopt, objects
-from scenarios.runs.attempts import attempt_all, watching
 from scenarios.runs.books import refuse_unbalanced
-from scenarios.runs.cluster import opened
 from scenarios.runs.failures import refusing
-from scenarios.runs.failures_listed import Failures
-from scenarios.runs.given_tables import given_tables
-from scenarios.runs.how import NO_LIMITS, THIS_MACHINE, Limits, Machines
-from scenarios.runs.interrupts import StopRequest, stop_requests
+from scenarios.runs.fixed_tables import given_tables
+from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import own_code, used
-from scenarios.runs.plan import Plan, Planned, unpacked
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import identified, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
-from scenarios.runs.workers import Board, Killed, Standing
-from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import Built
 
 
 @contextmanager
@@ -77,98 +65,3 @@ def run_in_memory(
     told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | identified(scenario, code)
     refuse_unbalanced(told["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
     return RunInMemory(summary=told, scenario_text=to_toml(scenario), tables=tables)
-
-
-def sweep_in_memory(
-    planned: Plan,
-    *,
-    machines: Machines = THIS_MACHINE,
-    progress: Callable[[Standing], None] | None = None,
-    limits: Limits = NO_LIMITS,
-) -> Sweep:
-    """Run all runs of a plan, and keep what they leave in memory.
-
-    `progress` is called some times a second with how far the runs are. A run that goes wrong by a mistake of the user's,
-    or whose worker is killed time and again, is `missing`, with a warning. Every run ends at its
-    `limits`, of which one that reaches that of wall time is missing, too. Raises UserError where all are missing.
-    """
-    if planned.until is not None:
-        raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
-    given = objects()
-    failures = Failures(None)
-    left: dict[int, RunInMemory] = {}
-    runs = dict(enumerate(planned.runs))
-    stop = StopRequest()
-
-    def work(index: int) -> _InWorker:
-        return _InWorker(runs[index], given, limits)
-
-    def lost(index: int, killed: Killed, again: bool) -> None:
-        failures.lost(runs[index], killed.reason, again)
-
-    # What the runs leave travels back in any case.
-    modules = planned.modules("scenarios.runs.in_memory")
-    machines = replace(machines, send_back=machines.scheduler is not None)
-    elsewhere = opened(machines, runs=len(runs), modules=modules)
-    with elsewhere as workers, watching(workers, progress, stop):
-        done = attempt_all(workers, runs, work, stop, retries=machines.retries, lost=lost)
-        for index, result in done:
-            if isinstance(result, str):
-                failures.add(runs[index], result)
-            elif not isinstance(result, Killed):
-                told, text, tables = result
-                left[index] = RunInMemory(summary=told, scenario_text=text, tables=tables)
-    if not left:
-        failures.refuse("there was no other")
-    for text in failures.texts():
-        warnings.warn(f"{text} (this run failed, and is missing)", stacklevel=3)
-    entries = [SweepEntry(p.variant, p.label, p.seed, Path(p.path), left[index]) for index, p in runs.items() if index in left]
-    return Sweep(
-        path=Path(),
-        name=planned.name,
-        entries=entries,
-        # Where none of the baseline's runs has come to its end, the others can be looked at all the same.
-        baseline=planned.baseline if planned.baseline in [entry.variant for entry in entries] else entries[0].variant,
-        target_accuracy=planned.target_accuracy,
-        smoothing_s=planned.smoothing_s,
-        missing=[(p.label, p.seed) for index, p in runs.items() if index not in left],
-    )
-
-
-@dataclass(frozen=True)
-class _InWorker:
-    """A run whose tables go back."""
-
-    planned: Planned
-    given: dict[str, Any]
-    """The classes that only the process knows that asks for it."""
-    limits: Limits
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.given, self.limits, self.planned.packed())
-
-    def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
-        """What the run leaves, or what went wrong in it by a mistake of the user's."""
-        planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
-        where = f"variant {planned.variant}, seed {planned.seed}"
-
-        def told(simulation: Simulation) -> None:
-            board.tell(simulation.server.round)
-
-        try:
-            built = build(planned.scenario)
-            built.simulation.limit_events(self.limits.event_limit)
-            done = run_in_memory(built, planned.scenario, after_round=told, wall=wall)
-        except UserError as error:
-            return f"{where}: {error}"
-        except KeyboardInterrupt:
-            if not wall.reached:
-                raise
-            return f"{where}: {wall.words}; give it more time"
-        return done.summary(), done.scenario_text(), done.tables
-
-
-def _unpacked(given: dict[str, Any], limits: Limits, planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
-    """The same in another process, which must know the classes before it reads a scenario that names them."""
-    adopt(given)
-    return _InWorker(unpacked(*planned), given, limits)

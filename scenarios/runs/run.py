@@ -20,14 +20,13 @@ from netsim.records.sinks import ParquetRecorder
 from netsim.records.tables import UNFINISHED, DamagedPieceError
 from netsim.records.wanted import WantedTables
 from netsim.simulation import Simulation
-from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.ending import made, orderly
 from scenarios.runs.failures import refusing
+from scenarios.runs.fixed_tables import NAMES, given_tables
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
-from scenarios.runs.given_tables import NAMES, given_tables
 from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import locked
@@ -40,6 +39,7 @@ from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, versio
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import Built, build
 
 _GIVEN = tuple(f"{name}.parquet" for name in NAMES)
 CHECKPOINT_S = 60.0

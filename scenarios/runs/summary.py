@@ -17,18 +17,18 @@ from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
 from netsim.records.rows import BeliefRow
 from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
-from scenarios.build.accounting import accounts, accounts_in_words
-from scenarios.build.doubtful import after_run
-from scenarios.build.opinion_bounds import bound_notes
-from scenarios.build.pause_bound import pause_notes
-from scenarios.build.population import Population
-from scenarios.build.simulation import Built
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.runs.energy import energy_accounts, energy_notes
 from scenarios.runs.machine import Effort, versions
-from scenarios.schema.released import also_released, guarantee_in_words
+from scenarios.schema.protection import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.accounting import accounts, accounts_in_words
+from scenarios.wiring.doubtful import after_run
+from scenarios.wiring.opinion_bounds import bound_notes
+from scenarios.wiring.pause_bound import pause_notes
+from scenarios.wiring.population import Population
+from scenarios.wiring.simulation import Built
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")

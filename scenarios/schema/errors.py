@@ -48,7 +48,12 @@ def located(source: str) -> Iterator[None]:
 
 _LONGEST = 500
 _ROOT = Path(__file__).resolve().parents[2]
-_NETSIM = ("netsim", "models", "analysis", "scenarios/build", "scenarios/schema", "scenarios/registry", "scenarios/runs")
+_NETSIM = (
+    "netsim",
+    "models",
+    "analysis",
+    *(f"scenarios/{folder}" for folder in ("registry", "runs", "schema", "sweeps", "wiring")),
+)
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # not the library, whose scenarios have components of their own
 
 

@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.buffered import Buffered
-from scenarios.schema.everyone import Compass, Safa
+from scenarios.schema.full_participation import Compass, Safa
 from scenarios.schema.own_server import OwnServer
 from scenarios.schema.section import Section, missing, problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy

@@ -15,11 +15,11 @@ import pytest
 from analysis import compare, gather, open_run, open_sweep
 from analysis.gathered import different_world
 from scenarios.cli.main import main
-from scenarios.runs.how import Machines
 from scenarios.runs.reading import parse
 from scenarios.runs.replay import _difference
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan, sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.result_folders import edit_summary
 from tests.helpers.small_scenario import small, small_tables
 

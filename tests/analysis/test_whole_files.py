@@ -14,9 +14,9 @@ from analysis import open_sweep, write_comparison, write_trace
 from analysis.figures.style import save_figure
 from analysis.perfetto import write
 from analysis.report.report import write_report
-from scenarios.runs.how import Machines
-from scenarios.runs.plan import plan
-from scenarios.runs.sweep import sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.plan import plan
+from scenarios.sweeps.sweep import sweep
 from tests.helpers.small_scenario import small_tables
 
 

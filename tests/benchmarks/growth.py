@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
 
 DELAY = {"kind": "gaussian", "mean_s": {"from": 0.1, "to": 0.9}, "std_s": 0.05, "floor_s": 0.05}
 

@@ -15,14 +15,14 @@ import tracemalloc
 from functools import partial
 from pathlib import Path
 
-from scenarios.runs.attempts import attempt_all
-from scenarios.runs.cluster import opened
-from scenarios.runs.how import Machines
 from scenarios.runs.interrupts import StopRequest
-from scenarios.runs.plan import plan, with_grid
 from scenarios.runs.reading import load, read
 from scenarios.runs.run import run
-from scenarios.runs.workers import Board, Workers
+from scenarios.sweeps.attempts import attempt_all
+from scenarios.sweeps.cluster import opened
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.workers import Board, Workers
 
 KINDS = {"processes": Machines(jobs=2), "Dask": Machines(scheduler="local:2")}
 SCENARIOS = {"latency study": ("unreliable", ["rounds=300"]), "training": ("quickstart", ["rounds=100"])}

@@ -11,8 +11,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from netsim.records.sinks import ParquetRecorder
 from netsim.records.wanted import WantedTables
-from scenarios.build.simulation import build
 from scenarios.runs.reading import load, override, parse, read_file
+from scenarios.wiring.simulation import build
 
 FIG_2A = ("random", "m-exp3", "glr-cucb", "aa-m-exp3", "aa-glr-cucb", "oracle")
 JAMMER = {"name": "listener", "law": {"kind": "reactive", "target": "worked"}}

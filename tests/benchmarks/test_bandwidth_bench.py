@@ -11,8 +11,8 @@ import numpy as np
 from models.laws.bandwidth_traces import Trace
 from netsim.core.streams import Stream
 from netsim.network.varying_medium import fair_level
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 
 ROUNDS = 400
 LUMPED: dict[str, Any] = {

@@ -10,8 +10,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from netsim.clients import whole_rounds
 from netsim.records.in_memory import ArrowRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 
 WATTS = {"idle_w": 0.3, "compute_w": 4.0, "send_w": 1.2, "receive_w": 0.9}
 BATTERY = {"capacity_j": 1e6, "charge_w": 5.0, "charging": {"kind": "markov", "mean_on_s": 600.0, "mean_off_s": 600.0}}

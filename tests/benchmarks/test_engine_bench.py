@@ -25,9 +25,9 @@ from models.privacy import GeometricSchedule
 from netsim.core.clock import Clock
 from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
 
 MESSAGES = 200_000
 DELAYS = np.random.default_rng(1).random(4096).tolist()

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from analysis import open_run
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import build
 from tests.benchmarks.bmm_sketch import BmmSketch
 from tests.benchmarks.learning_workloads import RATE, cnn_of, mlp_100, svm_100, workload_w
 from tests.helpers.fl_reference import flatten

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.runs.how import Machines
-from scenarios.runs.plan import plan
-from scenarios.runs.sweep import sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.plan import plan
+from scenarios.sweeps.sweep import sweep
 from tests.benchmarks.growth import latency, parameters
 
 RUN_S = 0.8

@@ -13,9 +13,9 @@ import pytest
 from scipy.special import ndtri
 
 from netsim.clients import whole_rounds
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
 
 CLIENTS, ROUNDS = 10_000, 20
 MEANS = {"by_group": {"fast": {"from": 0.05, "to": 0.2}, "slow": {"from": 0.7, "to": 0.9}}}
@@ -89,7 +89,7 @@ def test_everyone_in_every_round(benchmark: Any, tmp_path: Path, monkeypatch: py
 MILLION = """
 import resource, sys, time
 import numpy as np
-from scenarios.build.simulation import build
+from scenarios.wiring.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
 
 ROUNDS, PER_ROUND = 1500, 15
 DEVICES = """\

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scenarios.runs.plan import variants_of
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import INTERRUPTED, go_on
 from scenarios.runs.run import run as run_scenario
 from scenarios.schema.reference import json_schema
+from scenarios.sweeps.plan import variants_of
 
 Tables = dict[str, Any]
 

@@ -30,8 +30,8 @@ from netsim.core.null_objects import NoMeter
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from netsim.servers.synchronous import synchronous_server
-from scenarios.build.channels import channels_and_pool
-from scenarios.build.world import Composed
+from scenarios.wiring.channels import channels_and_pool
+from scenarios.wiring.world import Composed
 
 SEEN = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.small_worlds import constant
 
 

@@ -14,8 +14,8 @@ from netsim.core.clock import NORMAL, Clock
 from netsim.network.access import AssignedAccess
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 
 ROUNDS = 14
 

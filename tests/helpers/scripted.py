@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import Built, build
 from scenarios.registry.in_process import place_of
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import Built, build
 
 THREE: dict[str, Any] = {
     "name": "three",

@@ -10,8 +10,8 @@ from netsim.core.protocols import IntArray, RoundView, State
 from netsim.core.reports import RoundOutcome
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 
 
 class Script:

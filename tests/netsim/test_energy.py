@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import built
 from tests.helpers.small_worlds import World, constant
 

@@ -8,8 +8,8 @@ import pytest
 import simpy
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 
 ROUNDS, COUNT, EPOCHS, BATCH, DELAY_S, DOWN, UP = 12, 10, 2, 16, 0.25, 3000, 1700
 SPEED = {"phone": 20.0, "tablet": 55.0, "laptop": 260.0}

@@ -17,12 +17,12 @@ import pytest
 from netsim.clients.update import OUTCOMES
 from netsim.records.sinks import MemoryRecorder, UpdateRow
 from netsim.simulation import Simulation
-from scenarios.build.simulation import build
 from scenarios.registry.components import component_model
 from scenarios.registry.kinds import BUILT_IN, known
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import watch
 from tests.helpers.rough_scenarios import EXAMPLES, FLOORED, OTHERS, other, rough
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import netsim
 from netsim.simulation import Simulation
-from scenarios.runs.how import Machines
-from scenarios.runs.plan import plan
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.plan import plan
+from scenarios.sweeps.sweep import sweep
 from tests.helpers.rough_scenarios import other, rough
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.swarm import different

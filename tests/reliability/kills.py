@@ -19,13 +19,13 @@ from typing import Any
 
 from scenarios.registry.kinds import known
 from scenarios.runs.folders import ended
-from scenarios.runs.how import Earlier, Machines
-from scenarios.runs.plan import plan
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers import KINDS
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.plan import plan
+from scenarios.sweeps.sweep import sweep
 from tests.golden.cases import INPUTS
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.grammar import bases

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build import pieces
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import go_on, run
+from scenarios.wiring import piecewise
+from scenarios.wiring.simulation import build
 from tests.helpers.rough_scenarios import rough
 from tests.reliability.swarm import different
 
@@ -114,7 +114,7 @@ def test_laws_that_are_made_when_asked_for_are_those_that_are_kept(
     run(scenario, tmp_path / "made")
     run(scenario, tmp_path / "resumed", after_round=interrupt)
     go_on(tmp_path / "resumed")
-    monkeypatch.setattr(pieces, "_made_when_asked", pieces._kept)
+    monkeypatch.setattr(piecewise, "_made_when_asked", piecewise._kept)
     run(scenario, tmp_path / "kept")
     assert different(tmp_path / "made", tmp_path / "kept") == ""
     assert different(tmp_path / "made", tmp_path / "resumed") == ""

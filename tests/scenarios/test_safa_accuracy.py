@@ -12,11 +12,11 @@ from models.fl.networks import cnn
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.library.validation.safa_accuracy import Crashing, batches_per_s, crashes, normal_sizes
 from scenarios.papers.safa import AGREES, DIFFERS, speeds
 from scenarios.papers.safa_accuracy import tolerance, verdict
 from scenarios.runs.reading import override, parse, read_file
+from scenarios.wiring.simulation import build
 
 CLIENTS, ROUNDS, CRASH = 9, 12, 0.6
 FILE = "scenarios.library.validation.safa_accuracy"

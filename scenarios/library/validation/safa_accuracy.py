@@ -23,9 +23,9 @@ from netsim.servers.dispatch import SelectionRule
 from netsim.servers.loop import Attempt
 from netsim.servers.safa import ByVersion, PickedArrived, server_of
 from netsim.servers.synchronous import synchronous_server
-from scenarios.build.channels import channels_and_pool
-from scenarios.build.world import Composed, World
 from scenarios.schema.errors import UserError
+from scenarios.wiring.channels import channels_and_pool
+from scenarios.wiring.world import Composed, World
 
 BATCH, EPOCHS = 40, 5
 LIMIT_S, WAY_S = 5600.0, 10e6 / 175e3

@@ -21,10 +21,10 @@ from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, RoundView, Selection, SelectionPolicy, State
 from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
 from netsim.simulation import Simulation
-from scenarios.build.simulation import Built, build
 from scenarios.runs.failures import refusing
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import Built, build
 
 
 class _OverError(Exception):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scenarios.build.devices import KEYS, read_devices
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.devices import KEYS, read_devices
 
 Sort = Literal["without", "deadline", "bandwidth", "nothing"]
 _LINKS = ("downlink", "uplink")

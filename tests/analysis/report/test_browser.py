@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from analysis.report.report import write_report
-from scenarios.runs.how import Machines
 from scenarios.runs.reading import read
-from scenarios.runs.sweep import plan, sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -32,10 +32,10 @@ from models.theory.aoi import (
     theorem5_upper,
 )
 from scenarios.runs.bounds import aoi_bounds, bound_notes
-from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan, sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.result_folders import PARTS, write_run, write_sweep, write_table
 
 MEANS = [[0.9, 0.8, 0.1, 0.1], [0.1, 0.1, 0.8, 0.9]]

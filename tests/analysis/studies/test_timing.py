@@ -26,10 +26,10 @@ from analysis.studies.timing import (
 )
 from analysis.sweeps import Sweep, open_sweep
 from scenarios.cli.main import main
-from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan, sweep
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
 
 VARIANTS = ("zero", "agreement", "deadline-5")
 

@@ -12,11 +12,11 @@ import torch
 
 from analysis import open_run
 from models.fl.optimizers import Sgd
-from scenarios.build.simulation import build
 from scenarios.runs.own_code import own_code
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import tables
 from tests.helpers.learners import deliver, make, model
 

@@ -17,15 +17,15 @@ import torch
 from analysis import draw_all, open_run
 from models.fl import aggregation, mechanisms, methods, networks, optimizers, partition, server_optimizers
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema import learning
 from scenarios.schema import networks as described_networks
 from scenarios.schema.errors import UserError
-from scenarios.schema.released import also_released
+from scenarios.schema.protection import also_released
 from scenarios.schema.scenario import Privacy
 from scenarios.schema.section import attribute_docs
+from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import play, tables, to_toml
 
 torch.set_num_threads(1)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
 
 CLIENTS = 5
 

@@ -28,9 +28,9 @@ from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import ExplicitSchedule, GeometricSchedule, NoSchedule
 from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 
 
 class Recorder(UcbPolicy):

@@ -13,8 +13,8 @@ import pytest
 from netsim.clients import whole_rounds
 from netsim.clients.whole_rounds import WholeRounds
 from netsim.records.sinks import ParquetRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same
 from tests.helpers.small_worlds import World, constant
 

@@ -15,8 +15,8 @@ from models.laws.delays import ShiftedExponential
 from models.laws.jammers import File, Pulse, Random, Reactive, Sweep
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_oracle import AgeOracle
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.async_world import Shuffled, Table, world
 from tests.helpers.random_worlds import taken_up
 

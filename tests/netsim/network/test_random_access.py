@@ -15,10 +15,10 @@ from models.laws.block_fading import BlockFading
 from models.schedulers.random_access import RandomAccess
 from netsim.core.scheduling import SlotView
 from netsim.records.sinks import UpdateRow
-from scenarios.build.simulation import build
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import built
 
 ROUNDS = 6000

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 
 BUDGET = 40
 LAWS: dict[str, dict[str, Any]] = {

@@ -12,9 +12,9 @@ from models.policies.pause_parameters import PauseParameters
 from models.privacy import NoSchedule
 from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.buffered_worlds import Noting, tables
 from tests.helpers.random_worlds import built, copied, taken_up, watch
 from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED

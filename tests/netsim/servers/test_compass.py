@@ -11,9 +11,9 @@ import pytest
 from netsim.core.errors import ParameterError
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.step_groups import Group, StepScheduler
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import taken_up
 
 SMALL: dict[str, Any] = {

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import copied, same
 
 ROUNDS = 12

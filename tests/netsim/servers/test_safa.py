@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from netsim.records.sinks import MemoryRecorder
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import taken_up
 
 SMALL: dict[str, Any] = {

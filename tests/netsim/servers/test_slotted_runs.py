@@ -18,8 +18,8 @@ from netsim.peers.consensus import StartRule
 from netsim.records.sinks import MemoryRecorder, ParquetRecorder
 from netsim.records.wanted import WantedTables
 from netsim.servers.close import WaitRule
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import taken_up
 from tests.helpers.slot_world import K, M, Run, Spy, still
 

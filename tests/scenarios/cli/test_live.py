@@ -13,12 +13,12 @@ from rich.console import Console
 import netsim
 from analysis.stragglers.closers import closers
 from analysis.stragglers.served import served
-from scenarios.build.simulation import build
 from scenarios.cli import live as shown
 from scenarios.cli.live import LastClients, Look, clock
 from scenarios.runs.event_log import FILE, EventLog
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, simulate
+from scenarios.wiring.simulation import build
 from tests.helpers.rough_scenarios import BUFFERED, rough
 from tests.helpers.small_scenario import Shell, small
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import open_run
-from scenarios.runs import sweep as sweeps
 from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.marker import Marker
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
+from scenarios.sweeps import sweep as sweeps
 from tests.helpers.commands import LONG, ROOT, contents, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.registry.components import component_model, per_client_parameters
 from scenarios.runs.reading import load, parse, to_toml
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
 
 MODULE = '''

@@ -294,7 +294,7 @@ def test_a_law_of_ones_own_takes_values_per_client_and_changes(shell):
         "uplink.delay={kind='lab.parts:Uniform',upper_s={by_group={fast=1.0,slow={from=2.0,to=5.0}}}}",
         "uplink.changes=[{at_round=2,clients='fast',delay={upper_s=9.0}},{at_round=3,delay={scale=2.0}}]",
     )
-    from scenarios.build.simulation import build
+    from scenarios.wiring.simulation import build
     from tests.helpers.small_scenario import small
 
     truth = build(small(*settings)).truth

@@ -9,7 +9,6 @@ import pydantic
 import pytest
 
 import netsim
-from scenarios.build.simulation import build
 from scenarios.registry import in_process
 from scenarios.registry.components import _ComponentOf
 from scenarios.registry.kinds import BUILT_IN, NESTED
@@ -18,6 +17,7 @@ from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import build
 from tests.helpers.own_of_every_kind import CASES, FUNCTIONS, MODULE
 from tests.helpers.small_scenario import small_tables
 

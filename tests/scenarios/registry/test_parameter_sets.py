@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.registry.components import component_model, per_client_parameters
 from scenarios.runs.reading import to_toml
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
 
 MODULE = """

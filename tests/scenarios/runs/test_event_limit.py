@@ -9,8 +9,8 @@ import pytest
 
 import netsim
 from scenarios.runs.folders import read_summary
-from scenarios.runs.plan import plan
 from scenarios.runs.run import run
+from scenarios.sweeps.plan import plan
 from tests.helpers.small_scenario import Shell, small_tables
 from tests.reliability.swarm import different
 

@@ -12,13 +12,13 @@ import pytest
 import netsim
 from analysis import open_sweep
 from models.policies.random import Random
-from scenarios.build.simulation import build
-from scenarios.runs.how import Machines
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
+from scenarios.wiring.simulation import build
 
 MODULE = """
 import numpy as np

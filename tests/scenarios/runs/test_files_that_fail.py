@@ -15,10 +15,10 @@ import pytest
 
 from analysis import open_run
 from netsim.records.tables import UNFINISHED
-from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.small_scenario import Shell, small, small_tables
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from models.data_files import csv_rows, text_of
-from scenarios.build.simulation import build
 from scenarios.runs.folders import check_run
 from scenarios.runs.reading import load, parse, read
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
 
 LONG = "0,0," + "9" * 200_000

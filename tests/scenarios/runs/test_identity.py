@@ -10,12 +10,12 @@ import pytest
 
 from analysis import open_sweep
 from scenarios.runs.folders import write_json
-from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.identity import run_id, study_digest
-from scenarios.runs.plan import plan, with_grid
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.sweep import sweep
 from tests.helpers.commands import contents, tables
 from tests.helpers.scripted import interrupt_at
 from tests.helpers.small_scenario import small, small_tables

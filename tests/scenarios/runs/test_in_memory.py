@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from analysis import Run, draw, open_run, write_trace
-from scenarios.build.simulation import build
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.schema.errors import BooksError, UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import build
 
 STUDIES = {
     "unreliable": ["rounds=30"],

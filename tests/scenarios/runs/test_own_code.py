@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.own_code import own_code
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.small_scenario import Shell, small, small_tables
 
 POLICY = """

@@ -20,12 +20,12 @@ from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import read_summary
-from scenarios.runs.how import Earlier, Machines
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import go_on, run
 from scenarios.runs.summary import Totals
-from scenarios.runs.sweep import plan, sweep
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.random_worlds import same
 from tests.helpers.server_worlds import LEARNER, WORLDS
 from tests.helpers.small_scenario import small, small_tables

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs import waiting
-from scenarios.runs.how import Machines
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run, simulate
-from scenarios.runs.sweep import plan, sweep
 from scenarios.runs.waiting import Watch, waited_for, watched
-from scenarios.runs.workers import Standing
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.sweep import plan, sweep
+from scenarios.sweeps.workers import Standing
+from scenarios.wiring.simulation import build
 from tests.helpers.rough_scenarios import rough
 from tests.helpers.small_scenario import Shell, small_tables
 from tests.reliability.swarm import different

@@ -14,12 +14,12 @@ import pytest
 
 import netsim
 from scenarios.runs.folders import read_summary
-from scenarios.runs.how import Earlier, Limits, Machines
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.run import go_on, run
-from scenarios.runs.sweep import plan, sweep
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.options import Earlier, Limits, Machines
+from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.small_scenario import Shell
 from tests.reliability.swarm import different
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
+from scenarios.wiring.simulation import build
 
 
 def away(folder: Path, *until_s: float | None, **changes: Any) -> list[Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import FOLDER, override, parse, read
 from scenarios.runs.run import run
-from scenarios.runs.sweep import plan
 from scenarios.schema.cautions import Caution, collecting
+from scenarios.sweeps.sweep import plan
+from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
 
 QUICK = {
@@ -297,7 +297,7 @@ def test_the_sums_behind_a_late_warning_survive_an_interrupt(tmp_path):
 
 def test_shipped_scenarios_are_not_doubtful(monkeypatch):
     # Their data need not be there.
-    monkeypatch.setattr("scenarios.build.simulation.check_trained", lambda scenario: None)
+    monkeypatch.setattr("scenarios.wiring.simulation.check_trained", lambda scenario: None)
     for file in sorted(FOLDER.rglob("*.toml")):
         tables = read(file)
         # A million clients say the same as a thousand, more slowly.

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
-from scenarios.runs.sweep import plan
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.sweep import plan
+from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import Shell
 
 

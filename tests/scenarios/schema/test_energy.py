@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 
 SOME = {"idle_w": 1.0, "compute_w": 4.0}
 ALWAYS = {"kind": "always"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.build.simulation import build
 from scenarios.runs.reading import FOLDER, parse, read_file
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.mistakes import CASES
 from tests.helpers.small_scenario import TEXT, Shell
 
@@ -217,7 +217,7 @@ SHIPPED = sorted(FOLDER.rglob("*.toml"))
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_nonsense_anywhere_in_a_shipped_scenario_is_taken_or_refused_but_never_fatal(file, first, monkeypatch):
     """One value at every place, another at the next; with every `first`, all values come to all places."""
-    monkeypatch.setattr("scenarios.build.training.require_files", lambda kind, folder: None)
+    monkeypatch.setattr("scenarios.wiring.training.require_files", lambda kind, folder: None)
     tables = {key: value for key, value in read_file(file).items() if key != "sweep"}
     for i, place in enumerate(places(tables)):
         nonsense = NONSENSE[(i + first) % len(NONSENSE)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.build.servers import COMPOSERS
 from scenarios.schema.server import Server
 from scenarios.schema.servers import KINDS, by_slots
+from scenarios.wiring.servers import COMPOSERS
 
 ROOT = Path(__file__).parents[3]
 _TESTED = re.compile(r"server\.kind\s*(?:==|!=|in\b|not in\b)")

@@ -1,0 +1,51 @@
+"""The tables of a run that are known before it begins: who holds which training samples, and which clients are neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from netsim.records.columns import column
+from netsim.records.sinks import FORMAT
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.simulation import Built
+
+NAMES = ("partition", "links")
+
+
+def given_tables(built: Built, scenario: Scenario) -> dict[str, pa.Table]:
+    """The tables of the run by name, of `NAMES` those that it has."""
+    found = {}
+    if built.trained is not None:
+        found["partition"] = partition_table(built.trained.label_counts)
+    if built.graph is not None and scenario.output.beliefs_table:
+        found["links"] = links_table(built.graph)
+    return found
+
+
+def partition_table(counts: NDArray[Any]) -> pa.Table:
+    """The table `partition` of `counts` (K, labels): how many training samples of each label each client holds."""
+    clients, labels = np.nonzero(counts)
+    kinds = {"client": pa.int64(), "label": pa.int32(), "samples": pa.int64()}
+    return _table("partition", kinds, (clients, labels, counts[clients, labels]))
+
+
+def links_table(graph: Any) -> pa.Table:
+    """The table `links` of a `models.peers.graph.PeerGraph`: a row for each link, from its lower client to the higher."""
+    up = np.flatnonzero(graph.source < graph.target)
+    up = up[np.lexsort((graph.target[up], graph.source[up]))]
+    source, target = graph.source[up], graph.target[up]
+    places = np.full((graph.clients, 2), np.nan) if graph.positions_km is None else graph.positions_km
+    numbers = dict.fromkeys(("distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"), pa.float64())
+    kinds = {"source": pa.int64(), "target": pa.int64()} | numbers
+    return _table("links", kinds, (source, target, graph.distance_km[up], *places[source].T, *places[target].T))
+
+
+def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[NDArray[Any]]) -> pa.Table:
+    schema = pa.schema(list(kinds.items()), metadata={"netsim.table": name, "netsim.format": str(FORMAT)})
+    columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)

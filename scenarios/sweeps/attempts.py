@@ -1,0 +1,76 @@
+"""Every run of a sweep simulated once, and again where its worker was killed; how far they are meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from scenarios.runs.interrupts import StopRequest
+from scenarios.sweeps.workers import Killed, Standing, Work, Workers
+
+RETRIES = 2
+"""How often a run is simulated again whose worker was killed."""
+_WAIT_S = 0.2
+
+
+def attempt_all(
+    workers: Workers,
+    runs: Iterable[int],
+    work: Callable[[int], Work],
+    stop: StopRequest,
+    *,
+    retries: int,
+    lost: Callable[[int, Killed, bool], None],
+) -> Iterator[tuple[int, Any]]:
+    """Give all `runs` to the workers, and yield what comes back, in any order; `Killed` for a run that was so too often.
+
+    `work` says of a number, each time that it is given to a worker, what there is to do. When `stop` is asked for no further run
+    begins, and the runs that have not begun yield nothing. `lost` is told of every run whose worker was killed, and whether it is
+    simulated again, at most `retries` times.
+    """
+    waiting = deque(runs)
+    attempts = dict.fromkeys(waiting, 0)
+    under_way: set[int] = set()
+    while under_way or (waiting and not stop.asked):
+        while waiting and workers.room() and not stop.asked:
+            index = waiting.popleft()
+            attempts[index] += 1
+            under_way.add(index)
+            workers.submit(index, work(index))
+        if stop.asked:
+            stop.settle()  # the workers see to it; how long that takes depends on what they are at
+        for index, result in workers.ended(_WAIT_S):
+            under_way.remove(index)
+            if isinstance(result, Killed):
+                again = attempts[index] <= retries and not stop.asked
+                lost(index, result, again)
+                if again:
+                    waiting.appendleft(index)
+                    continue
+            yield index, result
+
+
+@contextmanager
+def watching(workers: Workers, progress: Callable[[Standing], None] | None, stop: StopRequest) -> Iterator[None]:
+    """Within, `progress` is told some times a second how far the runs are, and the workers if they are to stop."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_WAIT_S):
+            if stop.asked:
+                workers.stop()
+            if progress is not None:
+                progress(workers.standing())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        if progress is not None:
+            progress(workers.standing())

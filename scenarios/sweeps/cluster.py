@@ -1,0 +1,297 @@
+"""Workers of a Dask cluster: on other machines, or as many as are wanted on this one."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+import numpy as np
+
+from netsim.records import atomic
+from scenarios.runs.interrupts import out_of_reach
+from scenarios.runs.machine import versions
+from scenarios.runs.scratch import scratch_folder
+from scenarios.schema.errors import UserError
+from scenarios.sweeps import dask_worker
+from scenarios.sweeps.options import Machines
+from scenarios.sweeps.workers import Killed, Place, Standing, Work, Workers, processes, taken
+
+_LOCAL = re.compile(r"local:(\d{1,4})")
+_PATIENCE_S = 60.0
+"""How long a scheduler is waited for, and its first worker."""
+_MOST_REPORTS_PER_S = 200.0
+"""Of rounds done, by all workers together, so that a thousand of them do not keep the scheduler busy with it."""
+_COUNT_S = 2.0
+"""How often the workers are counted: they may come and go."""
+_STOPPED: set[str] = set()
+"""In a worker: the sweeps that are to end."""
+
+
+@dataclass(frozen=True)
+class _OnCluster:
+    """A board over which a task tells its client; a client that is gone leaves its tasks unwanted."""
+
+    sweep: str
+    index: int
+    every_s: float
+    own_process: ClassVar[bool] = False
+
+    def tell(self, rounds: int) -> None:
+        last = _TOLD.get(self.sweep, 0.0)
+        now = time.monotonic()
+        if now - last >= self.every_s:
+            _TOLD[self.sweep] = now
+            _worker().log_event(self.sweep, (self.index, rounds))
+
+    def speaker(self) -> Callable[[str], None]:
+        worker = _worker()  # which another thread does not find
+        return lambda text: worker.log_event(self.sweep, (self.index, text))
+
+    def stopped(self) -> bool:
+        return self.sweep in _STOPPED or not _wanted()
+
+    def scratch(self) -> str | None:
+        return str(_worker().local_directory)
+
+
+_TOLD: dict[str, float] = {}
+"""In a worker: when each sweep was told of rounds last."""
+
+
+def _worker() -> Any:
+    from distributed import get_worker
+
+    return get_worker()
+
+
+def _wanted() -> bool:
+    """Whether anybody still waits for the task that is being executed; where its client has ended, nobody does."""
+    worker = _worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is not None and task.state not in ("cancelled", "released", "forgotten")
+
+
+class Cluster:
+    """Workers of a Dask scheduler."""
+
+    def __init__(self, client: Any, runs: int, *, send_back: bool, ahead: bool) -> None:
+        """`ahead`: give every worker one run more than it can simulate at a time, so that it does not wait for the next."""
+        self._client, self._ahead = client, ahead
+        self._name = f"netsim-{uuid.uuid4().hex}"
+        self._shown = np.zeros(runs, np.int64)
+        self._waits: dict[int, str] = {}
+        self._place, self._send_back = Place.here(), send_back
+        self._stopped = False
+        self._under_way: dict[int, Any] = {}
+        self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self._counted_s = -_COUNT_S
+        self._attempts = 0
+        self.count = 0
+        self._recount()
+        client.subscribe_topic(self._name, self._told)
+
+    def _told(self, event: tuple[float, tuple[int, int | str]]) -> None:
+        index, told = event[1]
+        if isinstance(told, str):
+            self._waits[index] = told if index in self._under_way else ""
+        else:
+            self._shown[index] = max(self._shown[index], told)
+
+    def _recount(self) -> None:
+        now = time.monotonic()
+        if now - self._counted_s >= _COUNT_S:
+            self._counted_s = now
+            self.count = sum(self._client.nthreads().values())
+
+    def room(self) -> int:
+        self._recount()
+        return max((1 + self._ahead) * self.count, 1) - len(self._under_way)
+
+    def submit(self, index: int, work: Work) -> None:
+        self._attempts += 1
+        future = self._client.submit(
+            _at,
+            self._place,
+            not self._send_back,
+            versions(),
+            work,
+            _OnCluster(self._name, index, max(self.count / _MOST_REPORTS_PER_S, 0.5)),
+            key=f"{self._name}-{index}-{self._attempts}",
+            pure=False,
+            retries=0,
+        )
+        self._under_way[index] = future
+        future.add_done_callback(lambda future: self._done.put((index, future)))
+
+    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+        from distributed import KilledWorker
+
+        found = []
+        for index, future in taken(self._done, wait_s):
+            if self._under_way.pop(index, None) is None:
+                continue
+            self._waits[index] = ""
+            if future.cancelled() or future.status == "lost":
+                raise UserError("--scheduler: the scheduler has gone; start it again, and go on with --resume")
+            try:
+                found.append((index, future.result()))
+            except KilledWorker as error:
+                found.append((index, Killed(f"its worker was killed ({error.last_worker.address})")))
+        return found
+
+    def standing(self) -> Standing:
+        return Standing(self._shown.tolist(), {index: text for index, text in list(self._waits.items()) if text})
+
+    def complete(self, index: int, rounds: int) -> None:
+        self._shown[index] = rounds
+
+    def stop(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            with suppress(OSError, RuntimeError):  # the scheduler has gone, or is about to
+                self._client.run(_stop, self._name)
+
+    def require(self, folder: Path) -> None:
+        if self._send_back:
+            return
+        probe = folder / f".{self._name}.netsim-tmp"
+        try:
+            atomic.write(probe, self._name.encode())
+            found = self._client.run(_content, str(probe.resolve()))
+        finally:
+            probe.unlink(missing_ok=True)
+        for address, content in found.items():
+            if content != self._name.encode():
+                raise UserError(
+                    f"--out {str(folder)!r}: worker {address} does not find this folder; name one that all workers share, or let "
+                    "results be sent back: --send-back"
+                )
+
+
+def _at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
+    """Do `work` in a worker as in the process that asks for it; `shared`: both reach the same folders."""
+    refuse_versions(f"worker {_worker().address}", wanted, versions())
+    try:
+        place.enter()
+    except OSError as error:
+        if shared:
+            who = _worker().address
+            raise UserError(f"--scheduler: worker {who} cannot work in {place.folder} ({error.strerror})") from error
+    return work(board)
+
+
+def _stop(sweep: str) -> None:
+    _STOPPED.add(sweep)
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+def refuse_versions(who: str, wanted: dict[str, str | None], found: dict[str, str | None]) -> None:
+    """Raise UserError where a worker has other versions than this process of what results depend on."""
+    different = [f"{name} {found.get(name)} (here {version})" for name, version in wanted.items() if found.get(name) != version]
+    if different:
+        raise UserError(
+            f"--scheduler: {who} has {', '.join(different)}; install the same, for results depend on them"
+        )
+
+
+@contextmanager
+def opened(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
+    """Workers for so many `runs`.
+
+    `modules`: what the runs need, which processes of this machine import as they start.
+    """
+    jobs, scheduler = machines.jobs, machines.scheduler
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs {jobs}: must be >= 1; leave it out for all cores")
+    if machines.retries < 0:
+        raise UserError(f"--retries {machines.retries}: must be >= 0")
+    if scheduler is None:
+        if machines.send_back:
+            raise UserError("--send-back: is for the workers of a --scheduler; those of this machine write into the folder")
+        with processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
+            yield workers
+        return
+    if jobs is not None:
+        raise UserError(f"--jobs {jobs}: a --scheduler knows its own workers; give one of the two")
+    with cluster(scheduler, runs, send_back=machines.send_back) as elsewhere:
+        yield elsewhere
+
+
+@contextmanager
+def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
+    """The workers of the scheduler at `address`, for so many `runs`; "local:N" starts one with N processes on this machine.
+
+    `send_back`: the workers need no folder that this process reaches. Raises UserError.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        remedy = "install netsim with its extra: pip install 'netsim[cluster]'"
+        raise UserError(f"--scheduler {address!r}: needs Dask: {error}; {remedy}") from error
+    with ExitStack() as stack:
+        connect: Any = distributed.Client
+        local = _LOCAL.fullmatch(address)
+        target: Any = address if local is None else stack.enter_context(_local(int(local[1])))
+        try:
+            client = stack.enter_context(connect(target, timeout=_PATIENCE_S, set_as_default=False))
+            client.wait_for_workers(1, timeout=_PATIENCE_S)
+            found = client.run(versions)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UserError(f"--scheduler {address!r}: no scheduler with workers answers there ({error})") from error
+        except ImportError as error:
+            raise UserError(f"--scheduler {address!r}: its workers lack netsim ({error}); install it there") from error
+        for who, theirs in found.items():
+            refuse_versions(f"worker {who}", versions(), theirs)
+        # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.
+        yield Cluster(client, runs, send_back=send_back, ahead=local is None)
+
+
+@contextmanager
+def _local(workers: int) -> Iterator[Any]:
+    import dask
+    import distributed
+
+    if not workers:
+        raise UserError("--scheduler 'local:0': needs a worker at least")
+    # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
+    start: Any = distributed.LocalCluster
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.worker.preload": [dask_worker.__name__],
+    }
+    with (
+        scratch_folder() as scratch,
+        dask.config.set({**settings, "temporary-directory": scratch}),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        with out_of_reach():
+            begun = thread.submit(
+                start,
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address="127.0.0.1:0",
+                local_directory=scratch,
+                silence_logs="CRITICAL",
+            )
+        try:
+            yield begun.result()
+        finally:
+            # One that is half started can be closed as little as it can be left alone.
+            begun.result().close()

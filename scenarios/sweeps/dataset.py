@@ -1,0 +1,127 @@
+"""The tables of all runs of a sweep as one partitioned Parquet data set: `dataset/TABLE/variant=NAME/runs-0000.parquet`.
+
+A file holds up to `RUNS_IN_A_FILE` runs of one variant, a row group or more each, with the columns `label` and `seed` before the
+table's own; the variant is in the folder's name, as Hive has it. `dataset/manifest.json` lists the files with their runs, rows
+and checksums. Files of which no run has changed are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+from analysis.sources import COLUMNS, RunFolder, TableName, read_json
+from analysis.sweeps import SweepEntry, open_sweep
+from netsim.records import atomic
+from netsim.records.tables import sha256_of
+from scenarios.runs.folders import DATASET, write_json, writing
+from scenarios.runs.marker import Marker
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.sweeps.earlier_runs import listed
+
+RUNS_IN_A_FILE = 1000
+_MANIFEST = f"{DATASET}/manifest.json"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A file of the data set, and the runs that it is to hold."""
+
+    name: str
+    entries: Sequence[SweepEntry]
+    ids: Sequence[str]
+
+
+def check_tables(names: Iterable[str]) -> list[TableName]:
+    """Raise UserError unless all `names` are tables of a run."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in COLUMNS:
+            raise UserError(f"--tables {name}: no such table; {did_you_mean(name, COLUMNS)}")
+    return cast(list[TableName], wanted)
+
+
+def gather_tables(folder: Path, tables: Iterable[str]) -> list[Path]:
+    """Gather `tables` of the complete runs of the sweep in `folder`; returns the files of the data set. Raises UserError."""
+    wanted = check_tables(tables)
+    marker = Marker.read(folder)
+    if marker is None:
+        raise UserError(f"{folder}: holds no sweep of this version of netsim")
+    before = {entry["file"]: entry for entry in _manifest(folder).get("files", ())}
+    files = []
+    with writing(folder), _readable():
+        parts = {part.name: (table, part) for table in wanted for part in _parts(folder, table)}
+        marker.claim([_MANIFEST, *parts])
+        for name in [name for name in marker.files if name.startswith(f"{DATASET}/") and name not in (_MANIFEST, *parts)]:
+            (folder / name).unlink(missing_ok=True)
+        for name, (table, part) in parts.items():
+            kept = before.get(name)
+            if kept is None or kept["runs"] != list(part.ids) or not _same(folder / name, kept["sha256"]):
+                kept = _written(folder, table, part)
+            files.append(kept)
+        (folder / DATASET).mkdir(exist_ok=True)  # where no run is complete there is nothing in it yet
+        write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": files})
+    return [folder / name for name in parts]
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{error}; the data set of all runs is not complete") from error
+
+
+def _manifest(folder: Path) -> Mapping[str, Any]:
+    try:
+        return read_json(folder / _MANIFEST, "the list of a data set's files")
+    except (OSError, ValueError):
+        return {}
+
+
+def _same(file: Path, digest: str) -> bool:
+    return file.is_file() and sha256_of(file) == digest
+
+
+def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
+    """The files of a table, which depend on which runs are complete, and on nothing else."""
+    ids = {(run["variant"], run["seed"]): str(run.get("id")) for run in listed(folder).get("runs", ())}
+    by_variant: dict[str, list[SweepEntry]] = {}
+    for entry in open_sweep(folder).entries:
+        if RunFolder(entry.path).has(table):
+            by_variant.setdefault(entry.variant, []).append(entry)
+    for variant, entries in by_variant.items():
+        for first in range(0, len(entries), RUNS_IN_A_FILE):
+            some = entries[first : first + RUNS_IN_A_FILE]
+            name = f"{DATASET}/{table}/variant={quote(variant, safe='')}/runs-{first // RUNS_IN_A_FILE:04}.parquet"
+            yield _Part(name, some, [ids[entry.variant, entry.seed] for entry in some])
+
+
+def _written(folder: Path, table: TableName, part: _Part) -> dict[str, Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / part.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows, writer = 0, None
+    with atomic.replacing(path) as file:
+        try:
+            for entry in part.entries:
+                with RunFolder(entry.path).open(table) as opened:
+                    for piece in opened.pieces():
+                        count = piece.num_rows
+                        label = pyarrow.array([entry.label] * count, pyarrow.string())
+                        seed = pyarrow.array([entry.seed] * count, pyarrow.int64())
+                        whole = piece.add_column(0, "label", label).add_column(1, "seed", seed)
+                        if writer is None:
+                            writer = pyarrow.parquet.ParquetWriter(file, whole.schema, compression="zstd")
+                        writer.write_table(whole)
+                        rows += count
+        finally:
+            if writer is not None:
+                writer.close()
+    return {"file": part.name, "table": table, "runs": list(part.ids), "rows": rows, "sha256": sha256_of(path)}

@@ -1,0 +1,155 @@
+"""What an earlier attempt of a sweep left in its folder: which of the runs that are wanted now need not be simulated again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from analysis.sources import RunFolder, read_json
+from netsim.simulation import BY_EVENTS
+from scenarios.runs import checkpoint
+from scenarios.runs.folders import MANIFEST, begun, ended, read_summary
+from scenarios.runs.identity import changed_files
+from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
+from scenarios.runs.reading import to_toml
+from scenarios.runs.unfinished import INTERRUPTED, unfinished, version
+from scenarios.schema.errors import UserError
+from scenarios.sweeps.plan import Planned
+from scenarios.sweeps.sequential_stopping import in_words
+
+Found = Literal["complete", "cut off", "nothing"]
+"""What there is of a run: all of it, a checkpoint to go on from, or nothing of use."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run of a sweep, its identity, and the fingerprint of the user's own code for it."""
+
+    planned: Planned
+    id: str
+    code: Fingerprint
+
+
+def listed(folder: Path) -> dict[str, Any]:
+    """The content of the list of a sweep's runs; empty where there is none that can be read."""
+    try:
+        return read_json(folder / MANIFEST, "the list of a sweep's runs")
+    except (OSError, ValueError):
+        return {}
+
+
+def progress_of(folder: Path) -> tuple[int, int]:
+    """How many runs of a sweep are complete, and how many there are to be."""
+    content = listed(folder)
+    complete = len(content.get("runs", ()))
+    return complete, complete + len(content.get("missing", ()))
+
+
+def told_until(folder: Path) -> list[str]:
+    """What came of adding seeds, where a sweep did: a line each."""
+    noted = listed(folder).get("until")
+    return [] if noted is None else in_words(noted)
+
+
+def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
+    """Where the sweep's list has complete runs of the identities that are wanted, but under another variant's name."""
+    entries = listed(folder).get("runs")
+    at = {
+        entry["id"]: entry["path"]
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and isinstance(entry.get("path"), str)
+    }
+    return {index: at[w.id] for index, w in wanted.items() if w.id in at and _id(folder / at[w.id]) == w.id}
+
+
+def _id(out: Path) -> str | None:
+    """The identity of a run that can be read, and that no limit of events cut short."""
+    try:
+        told = read_summary(out)
+    except UserError:
+        return None
+    if RunFolder(out).damages():
+        return None
+    return None if told["ended"] == BY_EVENTS else told.get("run_id")
+
+
+def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
+    """What there is of a run in `folder`.
+
+    One that is limited in its events, or was, counts as complete where it came to its own end, or is simulated again: how far
+    its events went is not kept.
+
+    Raises ChangedError where it is complete, or can go on, but was simulated with other code of the user's (unless
+    `allow_changed_code`, then it warns) or by another version of netsim; UserError where it is damaged.
+    """
+    out = folder / wanted.planned.path
+    if begun(out) != to_toml(wanted.planned.scenario):
+        return "nothing"
+    how = ended(out)
+    if how in (None, INTERRUPTED):
+        if not checkpoint.exists(out) or event_limit is not None:
+            return "nothing"
+        _, state = unfinished(out)
+        if state is not None and changed_files(state, wanted.planned.scenario):
+            return "nothing"
+        _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
+        return "cut off"
+    told = read_summary(out)
+    if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):
+        return "nothing"
+    if told.get("run_id") == wanted.id:
+        return _whole(out)
+    by = told.get("versions", {}).get("netsim")
+    if by != version():
+        raise ChangedError(f"{out}: was simulated by netsim {by}, this is {version()}; name another folder, or give --overwrite")
+    noted = told.get("own_code", [])
+    _refuse_code(out, latest(noted), wanted.code, allow_changed_code)
+    # What is left are files that the scenario names; a run that is of two versions of the code has no identity.
+    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else _whole(out)
+
+
+def _whole(out: Path) -> Found:
+    damages = RunFolder(out).damages()
+    if damages:
+        raise UserError("\n".join(damages))
+    return "complete"
+
+
+class ChangedError(UserError):
+    """What is there and what is wanted do not belong into one sweep."""
+
+
+def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) -> None:
+    try:
+        refuse_changed(str(out), before, now)
+    except UserError as error:
+        if not allow:
+            raise ChangedError(str(error)) from error
+        warnings.warn(f"{error} (allowed: this sweep mixes them)", stacklevel=2)
+
+
+def look_at_all(
+    wanted: Mapping[int, Wanted],
+    folder: Path,
+    *,
+    allow_changed_code: bool,
+    damaged: Callable[[int, str], None],
+    event_limit: int | None = None,
+) -> dict[int, Found]:
+    """`look` at every run, by its number; `damaged` is told of those that cannot be read, which are left out."""
+    found: dict[int, Found] = {}
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        for index, w in wanted.items():
+            try:
+                found[index] = look(w, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
+            except ChangedError:
+                raise
+            except UserError as error:
+                damaged(index, str(error))
+    if noted:  # one of them tells enough
+        warnings.warn(str(noted[0].message), stacklevel=2)
+    return found

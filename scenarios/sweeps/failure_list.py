@@ -1,0 +1,75 @@
+"""Which runs of a sweep failed, and why: the file `failures.json` beside the list of those that are complete."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from scenarios.runs.folders import FAILURES, write_json, writing
+from scenarios.runs.marker import Marker
+from scenarios.schema.errors import DefectError, UserError
+from scenarios.sweeps.plan import Planned
+
+_SHOWN = 10
+
+
+class Failures:
+    """Those of one sweep; the file is there as soon as there is one, and goes when the sweep is begun or gone on with."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: the sweep's; None: in memory."""
+        self._folder = folder
+        self._entries: list[dict[str, Any]] = []
+        self._texts: list[str] = []
+        self._defect = False
+        self.paths: set[str] = set()
+        """Runs that have failed for good."""
+
+    def open(self) -> None:
+        """Remove the file of an earlier attempt."""
+        if self._folder is not None:
+            (self._folder / FAILURES).unlink(missing_ok=True)
+
+    def add(self, planned: Planned, text: str, *, trace: str = "", defect: bool = False) -> None:
+        """A run has failed."""
+        self._texts.append(text)
+        self._defect |= defect
+        self.paths.add(planned.path)
+        self._note(planned, text, again=False, trace=trace)
+
+    def lost(self, planned: Planned, reason: str, again: bool) -> None:
+        """The worker of a run was killed; the run is simulated `again`, or has failed."""
+        text = f"variant {planned.variant}, seed {planned.seed}: {reason}"
+        if not again:
+            self.add(planned, f"{text}; see that its worker has memory enough, and go on with --resume")
+            return
+        warnings.warn(f"{text}; it is simulated again", stacklevel=2)
+        self._note(planned, text, again=True)
+
+    def texts(self) -> list[str]:
+        """What each run that failed says of it."""
+        return list(self._texts)
+
+    def refuse(self, others: str) -> None:
+        """Raise UserError where runs have failed, with what each says, or DefectError; `others`: what became of the rest."""
+        if not self._texts:
+            return
+        number = len(self._texts)
+        shown = self._texts[:_SHOWN]
+        if number > _SHOWN:
+            shown.append(f"and {number - _SHOWN} more" + (f", see {self._folder / FAILURES}" if self._folder is not None else ""))
+        text = "\n".join([*shown, f"{number} {'run' if number == 1 else 'runs'} failed; {others}"])
+        if self._defect:
+            raise DefectError(text)
+        raise UserError(text)
+
+    def _note(self, planned: Planned, text: str, *, again: bool, trace: str = "") -> None:
+        entry = {"variant": planned.variant, "label": planned.label, "seed": planned.seed, "error": text, "again": again}
+        self._entries.append(entry | ({"traceback": trace} if trace else {}))
+        if self._folder is not None:
+            marker = Marker.read(self._folder)
+            if marker is not None:
+                marker.claim([FAILURES])
+            with writing(self._folder):
+                write_json(self._folder / FAILURES, {"format": 1, "failures": self._entries})

@@ -1,0 +1,64 @@
+"""How a sweep is run: on which machines, up to which limits, and what becomes of an earlier attempt in its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scenarios.runs.wall_limit import WallLimit
+from scenarios.schema.errors import UserError
+from scenarios.sweeps.attempts import RETRIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """Where runs are simulated: on processes of this machine, or by the workers of a Dask scheduler."""
+
+    jobs: int | None = None
+    """Processes of this machine; None: all cores."""
+    scheduler: str | None = None
+    """The address of a scheduler, whose workers are used in their place, or "local:N", which starts one with N processes."""
+    send_back: bool = False
+    """Whether results travel back from the workers of a scheduler; otherwise they share the folder with this process."""
+    retries: int = RETRIES
+    """How often a run whose worker is killed is simulated again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What becomes of what an earlier attempt left in the folder; by default a folder that holds a sweep is refused.
+
+    Raises UserError where it is to be both replaced and gone on with.
+    """
+
+    overwrite: bool = False
+    resume: bool = False
+    """Runs that are complete stay as they are, also where the plan has others now (a run is known by its identity, see
+    `identity`), those cut off go on from their last checkpoint."""
+    allow_changed_code: bool = False
+    """Go on where the code of the user's own components is another than that of the earlier runs; otherwise that is refused."""
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.resume:
+            raise UserError("overwrite and resume: one replaces the earlier sweep, the other goes on with it; give one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When every run ends, however much of it is left. Raises UserError for a wall time that is none."""
+
+    event_limit: int | None = None
+    """After so many events; where an attempt goes on, such runs are simulated again."""
+    wall_limit_s: float | None = None
+    """After so much wall time: such a run has failed, and can be gone on with."""
+
+    def __post_init__(self) -> None:
+        self.wall(may_end_process=False)
+
+    def wall(self, *, may_end_process: bool) -> WallLimit:
+        """The limit of the wall time of one run."""
+        return WallLimit(self.wall_limit_s, may_end_process=may_end_process)
+
+
+THIS_MACHINE = Machines()
+NO_LIMITS = Limits()
+REFUSE = Earlier()

@@ -1,0 +1,265 @@
+"""Which runs a sweep consists of: variants and grids of keys, each with the same seeds, so that differences are paired."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from scenarios.registry.in_process import named_in_text
+from scenarios.runs.folders import DATASET, FAILURES, MANIFEST
+from scenarios.runs.marker import MARKER
+from scenarios.runs.reading import override, parse
+from scenarios.schema.cautions import Caution
+from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.fit import LARGEST
+from scenarios.schema.scenario import Scenario, Sweep, Until
+from scenarios.wiring.simulation import build
+
+MOST_VARIANTS = 1000
+LONGEST_NAME = 240
+"""Letters of a variant's name in the data set of a sweep, where "=" and "+" are three each: a folder's name has 255 at most."""
+_TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep."""
+
+    variant: str
+    label: str
+    seed: int
+    scenario: Scenario
+
+    def packed(self) -> tuple[str, str, int, dict[str, Any]]:
+        """What another process makes the same of by `unpacked`: plain data, a thirtieth of what its classes would take."""
+        return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, self.packed()
+
+    @property
+    def path(self) -> str:
+        """Its folder below the sweep's."""
+        return f"{self.variant}/seed-{self.seed}"
+
+
+def unpacked(variant: str, label: str, seed: int, tables: dict[str, Any]) -> Planned:
+    """The run that was `packed`."""
+    return Planned(variant, label, seed, parse(tables))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a sweep, checked before any of them begins."""
+
+    name: str
+    runs: list[Planned]
+    baseline: str
+    target_accuracy: float | None
+    smoothing_s: float = 0.0
+    until: Until | None = None
+    """When there are seeds enough; None: those planned are all. Its `against` names a variant."""
+    cautions: dict[Caution, list[str]] = field(default_factory=dict)
+    """What is warned of before any run begins, and which variants it is about."""
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of all variants, in order."""
+        return list(dict.fromkeys(p.variant for p in self.runs))
+
+    @property
+    def warned(self) -> dict[Caution, str]:
+        """What is warned of before any run begins, with the names of the variants that it is about; "": all of them."""
+        count = len(self.variants)
+        return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
+
+    @property
+    def most_runs(self) -> int:
+        """How many runs there are at most, with the seeds that may be added."""
+        return len(self.runs) if self.until is None else len(self.variants) * self.until.at_most
+
+    @property
+    def one_each(self) -> list[Planned]:
+        """The first run of every variant."""
+        return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
+
+    def modules(self, *more: str) -> list[str]:
+        """What a worker imports for some of these runs, and `more`."""
+        # To plan the runs has built their laws, and with them what these import; what trains is built by workers.
+        special = [name for name in ("scipy.special",) if name in sys.modules]
+        return [*more, *special, *(["models.fl.build"] if any(p.scenario.learner is not None for p in self.runs) else [])]
+
+
+def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
+    """The runs of `add` more seeds of every variant, after those of `runs`: the next whole numbers."""
+    first = max(p.seed for p in runs) + 1
+    seeds = range(first, first + add)
+    each = planned.one_each
+    return [Planned(p.variant, p.label, seed, p.scenario.model_copy(update={"seed": seed})) for p in each for seed in seeds]
+
+
+def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Plan:
+    """The runs that the `[sweep]` table asks for; raises UserError for any wrong key of any variant.
+
+    With `strict` also for whatever is only warned of, in any run: what is drawn from a seed may give rise to a warning, too.
+    """
+    base = parse(tables, source)
+    named = variants_of(base, source)
+    section = base.sweep
+    baseline = section.baseline or next(iter(named))
+    if baseline not in named:
+        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
+    seeds = section.seeds or [base.seed]
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
+    without = {key: value for key, value in tables.items() if key != "sweep"}
+    runs = []
+    cautions: dict[Caution, list[str]] = {}
+    for name, (label, changes) in named.items():
+        place = f"{source} (variant {name})" if len(named) > 1 else source
+        with located(place):
+            changed_tables = override(without, changes)
+        changed = parse(changed_tables, place)
+        with located(place):
+            for caution in build(changed, learner=False, strict=strict).cautions:
+                cautions.setdefault(caution, []).append(name)
+        planned = [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
+        for p in planned if strict else ():
+            with located(f"{place}, seed {p.seed}"):
+                build(p.scenario, learner=False, strict=True)
+        runs += planned
+    until = _checked_until(section, list(named), baseline, seeds, source)
+    return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
+
+
+def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
+    """What the sweep is to go on until; raises UserError where there is no such metric or variant, or nothing to compare."""
+    until = section.until
+    if until is None:
+        return None
+    from analysis.metrics.registry import metric
+
+    place = f"{source}: sweep.until"
+    try:
+        cost = metric(until.metric).cost
+    except ValueError as error:
+        raise UserError(f"{place}.{error}") from error
+    if cost is not None and section.target_accuracy is None:
+        raise UserError(f"{place}.metric = {until.metric!r}: is the cost of a target; set sweep.target_accuracy")
+    against = until.against or baseline
+    if against not in variants:
+        raise UserError(f"{place}.against = {against!r}: no such variant; {did_you_mean(against, variants)}")
+    if len(variants) < 2:
+        raise UserError(f"{place}: compares variants, and there is one; add others in sweep.variants or sweep.grid")
+    if until.at_most < len(seeds):
+        raise UserError(f"{place}.at_most = {until.at_most}: must be at least the {len(seeds)} seeds of sweep.seeds")
+    if max(seeds) + until.at_most - len(seeds) > LARGEST:
+        told = f"{source}: sweep.seeds: {max(seeds)} leaves no room for the seeds that sweep.until adds"
+        raise UserError(f"{told}; give smaller ones")
+    return until.model_copy(update={"against": against})
+
+
+def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every variant's label and the keys it changes, by its name."""
+    section = base.sweep
+    variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
+    short = _short(list(section.grid))
+    values = [[(key, value, _word(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
+    number = math.prod([len(variants), *map(len, section.grid.values())])
+    if number > MOST_VARIANTS:
+        raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
+    named: dict[str, tuple[str, dict[str, Any]]] = {}
+    labels: dict[str, str] = {}
+    for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
+        suffix = [f"{short[key]}={word}" for key, _, word in setting]
+        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.method.kind, 0)
+        full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
+        if full_name in named:
+            raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
+        if len(quote(full_name, safe="")) > LONGEST_NAME:
+            why = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
+            raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {why}")
+        if full_name in _TAKEN:
+            raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
+        if full_label in labels:
+            both = f"{labels[full_label]} and {full_name}"
+            raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
+        lost = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
+        if lost:
+            why = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
+            raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {why}")
+        changes = _kinds_first(changes | {key: value for key, value, _ in setting})
+        shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
+        if shared:
+            raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
+        named[full_name] = (full_label, changes)
+        labels[full_label] = full_name
+    return named
+
+
+def _kinds_first(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it, so that
+    neither drops any of these."""
+    ordered: list[str] = []
+    for key in sorted(changes, key=lambda key: key.count(".")):
+        above, _, last = key.rpartition(".")
+        place = len(ordered)
+        for i in reversed(range(len(ordered) if last == "kind" and above else 0)):
+            if key.startswith(f"{ordered[i]}."):
+                break  # a table that holds it
+            place = i if ordered[i].startswith(f"{above}.") else place
+        ordered.insert(place, key)
+    return {key: changes[key] for key in ordered}
+
+
+def _short(keys: list[str]) -> dict[str, str]:
+    """Each key by its last word where that is enough to tell it from the others, else in full."""
+    last = [key.rsplit(".", 1)[-1] for key in keys]
+    return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
+
+
+def _word(value: Any, position: int) -> str:
+    """A value within a folder's name; one that is no short word goes by its position in the list."""
+    named = str(named_in_text(value)).rpartition(":")[2]
+    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in (named if callable(value) else str(value)))
+    return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
+
+
+def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+    """A scenario's tables with more keys in the sweep's grid, and other seeds."""
+    changes: dict[str, Any] = {}
+    if grid:
+        table = tables.get("sweep", {})
+        before = table.get("grid", {}) if isinstance(table, dict) else {}
+        changes["sweep.grid"] = {**before, **grid} if isinstance(before, dict) else grid
+    if seeds is not None:
+        changes["sweep.seeds"] = seeds
+    return override(tables, changes)
+
+
+def with_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> dict[str, Any]:
+    """A scenario's tables with these of `[[sweep.variants]]` only, in the order of the file; None: with all.
+
+    If the baseline is not among them, the first that is left is. Raises UserError for a name that no variant has.
+    """
+    if names is None:
+        return dict(tables)
+    offered = [variant.name for variant in parse(tables, source).sweep.variants]
+    if not offered:
+        raise UserError(f"variants {', '.join(names)}: {source} has no sweep.variants to choose from; leave them out")
+    if not names:
+        raise UserError(f"variants: names none; name some of sweep.variants of {source} ({', '.join(offered)}), or leave it out")
+    for name in names:
+        if name not in offered:
+            raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, offered)}")
+    section = dict(tables["sweep"])
+    section["variants"] = [variant for variant in section["variants"] if variant["name"] in names]
+    found = override(tables, {"sweep": section})
+    if section.get("baseline") not in variants_of(parse(found, source), source):
+        found["sweep"].pop("baseline", None)
+    return found

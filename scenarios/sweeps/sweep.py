@@ -1,0 +1,245 @@
+"""Many runs of one scenario on the workers of this machine or of a cluster, with what they leave in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from scenarios.registry.in_process import refuse_unnamed
+from scenarios.runs import checkpoint
+from scenarios.runs.ending import made
+from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
+from scenarios.runs.identity import run_id, study_digest
+from scenarios.runs.interrupts import StopRequest, stop_requests
+from scenarios.runs.lock import locked
+from scenarios.runs.marker import Marker
+from scenarios.runs.own_code import own_code
+from scenarios.schema.cautions import Caution, cautions_of
+from scenarios.schema.errors import UserError
+from scenarios.sweeps import sequential_stopping
+from scenarios.sweeps.attempts import attempt_all, watching
+from scenarios.sweeps.cluster import opened
+from scenarios.sweeps.dataset import check_tables, gather_tables
+from scenarios.sweeps.earlier_runs import Wanted, elsewhere, listed, look, look_at_all
+from scenarios.sweeps.failure_list import Failures
+from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
+from scenarios.sweeps.plan import Plan, Planned, further, plan, with_grid, with_variants
+from scenarios.sweeps.relocation import move_run
+from scenarios.sweeps.worker_run import Done, OneRun, Trial
+from scenarios.sweeps.workers import Killed, Standing, Workers
+
+__all__ = ["Plan", "Planned", "later_cautions", "plan", "sweep", "with_grid", "with_variants"]
+
+
+def sweep(
+    planned: Plan,
+    out: str | Path,
+    *,
+    machines: Machines = THIS_MACHINE,
+    earlier: Earlier = REFUSE,
+    progress: Callable[[Standing], None] | None = None,
+    tables: Iterable[str] = (),
+    limits: Limits = NO_LIMITS,
+) -> Path:
+    """Run all runs of a plan into folders below `out`; returns `out`.
+
+    Every run ends at its `limits`. `tables` of all runs are gathered into one data set (see `dataset`).
+    A run that goes wrong keeps no other from its end; it is told when all have ended. `progress` is called some times a second
+    with how far the runs are. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and
+    `sweep.json` lists these. Raises UserError: before any run with nothing written and nothing deleted, for whatever the user can
+    fix; DefectError where netsim itself failed.
+    """
+    folder = Path(out)
+    paths = [p.path for p in planned.runs]
+    for p in planned.one_each:
+        refuse_unnamed(p.scenario.model_dump(exclude_none=True, by_alias=True))
+    check_sweep(folder, earlier.overwrite or earlier.resume, paths)
+    wanted_tables = check_tables(tables)
+    modules = planned.modules("scenarios.sweeps.worker_run")
+    with opened(machines, runs=planned.most_runs, modules=modules) as workers:
+        # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
+        _try_learners(workers, planned.runs)
+        # What the folder of a sweep holds from the beginning, it gets whole, or Ctrl-C finds none.
+        with made(folder), locked(folder), stop_requests() as stop:
+            check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
+            under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)
+            workers.require(folder)
+            under_way.open(earlier)
+            with watching(workers, progress, stop):
+                try:
+                    under_way.simulate(stop, machines.retries)
+                    while not stop.asked and under_way.add_seeds(earlier):
+                        under_way.simulate(stop, machines.retries)
+                finally:
+                    under_way.list_runs()
+            if wanted_tables and not stop.asked:
+                gather_tables(folder, wanted_tables)
+    if stop.asked:
+        raise KeyboardInterrupt
+    under_way.failures.refuse(f"the others are complete: {folder}")
+    return folder
+
+
+class _UnderWay:
+    """A sweep, from what an earlier attempt left of it to the list of what is complete."""
+
+    def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, limits: Limits) -> None:
+        self._planned, self._folder, self._workers = planned, folder, workers
+        self._send_back, self._limits = send_back, limits
+        self._wanted: dict[int, Wanted] = {}
+        self._complete: set[int] = set()
+        self._cut_off: set[int] = set()
+        self._until: dict[str, Any] | None = None
+        self.failures = Failures(folder)
+
+    def open(self, earlier: Earlier) -> None:
+        """Take out what is not wanted any more, or look what there is; raises UserError with nothing changed."""
+        wanted = dict(enumerate(_identified(self._planned.runs)))
+        if earlier.resume and Marker.read(self._folder) is not None:
+            self._look(wanted, earlier.allow_changed_code)
+            return
+        self._wanted = wanted
+        open_sweep(self._folder, self._manifest(), [p.path for p in self._planned.runs])
+
+    def add_seeds(self, earlier: Earlier) -> bool:
+        """Plan more seeds, where the differences of variants are not known well enough; whether there are any."""
+        if self._planned.until is None:
+            return False
+        runs = [w.planned for w in self._wanted.values()]
+        seeds = len({p.seed for p in runs})
+        places = {self._wanted[i].planned.path: self._folder / self._wanted[i].planned.path for i in self._complete}
+        found = sequential_stopping.differences(self._planned, runs, places)
+        self._until = sequential_stopping.note(self._planned, seeds, found)
+        add = sequential_stopping.seeds_to_add(self._planned, seeds, found)
+        more = _identified(further(self._planned, runs, add)) if add else []
+        wanted = dict(enumerate(more, start=len(self._wanted)))
+        if earlier.resume:
+            self._look(wanted, earlier.allow_changed_code)
+        else:
+            extend_sweep(self._folder, [w.planned.path for w in more])
+            self._wanted |= wanted
+        return bool(more)
+
+    def _look(self, wanted: dict[int, Wanted], allow_changed_code: bool) -> None:
+        """Look what an earlier attempt left of runs that are wanted, and want them."""
+        damaged: dict[int, str] = {}
+        found = look_at_all(
+            wanted,
+            self._folder,
+            allow_changed_code=allow_changed_code,
+            damaged=damaged.__setitem__,
+            event_limit=self._limits.event_limit,
+        )
+        moved = elsewhere({index: wanted[index] for index, what in found.items() if what == "nothing"}, self._folder)
+        paths = [w.planned.path for w in wanted.values()]
+        extend_sweep(self._folder, paths)
+        if not self._wanted:
+            self.failures.open()
+        self._wanted |= wanted
+        for index, before in moved.items():
+            if before not in paths and move_run(self._folder, before, wanted[index].planned.path):
+                found[index] = "complete"
+        for index, text in damaged.items():
+            self.failures.add(wanted[index].planned, text)
+        self._complete |= {index for index, what in found.items() if what == "complete"}
+        self._cut_off |= {index for index, what in found.items() if what == "cut off"}
+
+    def simulate(self, stop: StopRequest, retries: int) -> None:
+        """All runs that are not complete."""
+        for index in self._complete:
+            self._workers.complete(index, self._wanted[index].planned.scenario.rounds)
+        open_runs = [i for i, w in self._wanted.items() if i not in self._complete and w.planned.path not in self.failures.paths]
+
+        def work(index: int) -> OneRun:
+            wanted = self._wanted[index]
+            out = None if self._send_back else self._folder / wanted.planned.path
+            resume = index in self._cut_off and out is not None
+            return OneRun(wanted.planned, wanted.code, out, resume=resume, limits=self._limits)
+
+        def lost(index: int, killed: Killed, again: bool) -> None:
+            planned = self._wanted[index].planned
+            self.failures.lost(planned, killed.reason, again)
+            if checkpoint.exists(self._folder / planned.path) and self._limits.event_limit is None:
+                self._cut_off.add(index)
+
+        for index, done in attempt_all(self._workers, open_runs, work, stop, retries=retries, lost=lost):
+            if isinstance(done, Done):
+                self._keep(index, done, stop)
+
+    def _keep(self, index: int, done: Done, stop: StopRequest) -> None:
+        planned = self._wanted[index].planned
+        if done.stopped:
+            stop.asked = True
+            with suppress(UserError):  # it may have come to its end all the same
+                # One that is limited in its events is simulated again by the attempt that goes on.
+                if look(self._wanted[index], self._folder, allow_changed_code=True) == "complete":
+                    self._complete.add(index)
+        elif done.error:
+            self.failures.add(planned, done.error, trace=done.trace, defect=done.defect)
+        else:
+            done.keep(self._folder / planned.path)
+            self._complete.add(index)
+
+    def list_runs(self) -> None:
+        """Write which runs are complete."""
+        write_manifest(self._folder, self._manifest())
+
+    def _manifest(self) -> dict[str, Any]:
+        def entry(p: Planned) -> dict[str, Any]:
+            return {"variant": p.variant, "label": p.label, "seed": p.seed}
+
+        order = {variant: place for place, variant in enumerate(self._planned.variants)}
+        listed = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
+        return {
+            "format": 1,
+            "name": self._planned.name,
+            "baseline": self._planned.baseline,
+            "target_accuracy": self._planned.target_accuracy,
+            "smoothing_s": self._planned.smoothing_s,
+            "runs": [entry(w.planned) | {"path": w.planned.path, "id": w.id} for i, w in listed if i in self._complete],
+            "missing": [entry(w.planned) for i, w in listed if i not in self._complete],
+        } | ({} if self._until is None else {"until": self._until})
+
+
+def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
+    """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about; "": all."""
+    from analysis.report.missing import runs_in_words
+
+    found: dict[Caution, list[tuple[str, int]]] = {}
+    runs = listed(folder).get("runs", ())
+    for entry in runs:
+        for caution in cautions_of(read_summary(folder / entry["path"])):
+            if caution not in planned.cautions:
+                found.setdefault(caution, []).append((entry["label"], entry["seed"]))
+    return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in found.items()}
+
+
+def _identified(runs: Iterable[Planned]) -> list[Wanted]:
+    """The runs with their identities; those of a variant have all but the seed in common."""
+    variants: dict[str, tuple[str, Any]] = {}
+    wanted = []
+    for p in runs:
+        if p.variant not in variants:
+            code = own_code(p.scenario)
+            variants[p.variant] = study_digest(p.scenario, code), code
+        study, code = variants[p.variant]
+        wanted.append(Wanted(p, run_id(study, p.seed), code))
+    return wanted
+
+
+def _try_learners(workers: Workers, runs: Iterable[Planned]) -> None:
+    """Build one learner of each sort that the runs of a sweep train; raises UserError."""
+    different: dict[str, Planned] = {}
+    for p in runs:
+        if p.scenario.learner is not None:
+            different.setdefault(repr((p.scenario.learner, p.scenario.privacy, p.scenario.clients)), p)
+    trials = {index: Trial(p) for index, p in enumerate(different.values())}
+    for index, done in attempt_all(
+        workers, trials, trials.__getitem__, StopRequest(), retries=0, lost=lambda index, killed, again: None
+    ):
+        if isinstance(done, Killed):
+            raise UserError(f"variant {trials[index].planned.variant}: its learner cannot be built: {done.reason}")
+        if done.error:
+            raise UserError(done.error)

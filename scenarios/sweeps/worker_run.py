@@ -1,0 +1,137 @@
+"""One run of a sweep, as a worker simulates it: whatever goes wrong in it is told, so that it keeps no other from its end."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netsim.core.collector import freed_at_the_end
+from netsim.simulation import Simulation
+from scenarios.runs.folders import check_run
+from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
+from scenarios.runs.run import go_on, simulate
+from scenarios.runs.scratch import temporary_folder
+from scenarios.runs.unfinished import INTERRUPTED
+from scenarios.runs.waiting import Watch, watched
+from scenarios.runs.wall_limit import WallLimit
+from scenarios.schema.errors import BooksError, UserError, located
+from scenarios.sweeps.options import NO_LIMITS, Limits
+from scenarios.sweeps.plan import Planned
+from scenarios.sweeps.relocation import receive, sent_back
+from scenarios.sweeps.workers import Board
+from scenarios.wiring.simulation import build
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a run."""
+
+    error: str = ""
+    """What went wrong; empty: nothing did."""
+    trace: str = ""
+    """Where in netsim's own code, if it is a defect of netsim."""
+    defect: bool = False
+    """Whether it is none of the user's mistakes."""
+    stopped: bool = False
+    """Whether it was told to end before its end."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What it left, where the sweep's folder cannot be reached from the worker."""
+
+    def keep(self, folder: Path) -> None:
+        """Write the files that came back into the folder of the run; raises UserError."""
+        if self.files:
+            receive(folder, self.files)
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """A run to simulate into a folder, `out`; None: into a folder of the worker's, and its files go back."""
+
+    planned: Planned
+    code: Fingerprint
+    """The fingerprint of the user's own components in the process that asks for it."""
+    out: Path | None
+    resume: bool
+    """Go on from the checkpoint in its folder."""
+    limits: Limits = NO_LIMITS
+
+    def __call__(self, board: Board) -> Done:
+        """Simulate it."""
+        if board.stopped():
+            return Done(stopped=True)
+        where = f"variant {self.planned.variant}, seed {self.planned.seed}"
+        wall = self.limits.wall(may_end_process=board.own_process)
+        try:
+            # Processes import the code one after the other, and keep what they have imported.
+            with located(where):
+                refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
+            if self.out is not None:
+                return self._simulate(self.out, board, wall)
+            with temporary_folder(board.scratch()) as scratch:
+                folder = scratch / "run"
+                done = self._simulate(folder, board, wall)
+                return done if done.stopped or done.error else Done(files=sent_back(folder))
+        except KeyboardInterrupt:
+            return _limited(where, wall, "") if wall.reached else Done(stopped=True)
+        except UserError as error:
+            return Done(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
+        except BooksError as error:
+            return Done(error=f"{where}: {error}", defect=True)
+        except Exception as error:
+            text = f"{where}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            return Done(error=text, trace=traceback.format_exc(), defect=True)
+
+    def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
+        """It has come to its end, was stopped, or reached the limit."""
+        say = board.speaker()
+        watch = Watch(say, over=lambda: say(""))
+
+        def count(simulation: Simulation) -> None:
+            watch.closed()
+            board.tell(simulation.server.round)
+            if board.stopped():
+                raise KeyboardInterrupt
+
+        with freed_at_the_end(), watched(watch):
+            if self.resume:
+                # Whether the code of the attempt before may be another was asked before any run began.
+                summary = go_on(out, after_round=count, allow_changed_code=True, begin=watch.begin, wall=wall)
+            else:
+                summary = self._from_the_start(out, count, watch, wall)
+        if summary["ended"] == INTERRUPTED and wall.reached:
+            where = f"variant {self.planned.variant}, seed {self.planned.seed}"
+            return _limited(where, wall, f" after {summary['rounds']} rounds")
+        return Done(stopped=summary["ended"] == INTERRUPTED)
+
+    def _from_the_start(
+        self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit
+    ) -> dict[str, Any]:
+        """The summary of the run, of which nothing is held here as it is over."""
+        check_run(out, True)
+        built = build(self.planned.scenario)
+        built.simulation.limit_events(self.limits.event_limit)
+        watch.begin(built.simulation)
+        return simulate(built, self.planned.scenario, out, overwrite=True, after_round=after_round, wall=wall)
+
+
+def _limited(where: str, wall: WallLimit, after: str) -> Done:
+    return Done(error=f"{where}: {wall.words}{after}; give it more time, and go on with --resume")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a scenario trains, built once before any run begins."""
+
+    planned: Planned
+
+    def __call__(self, board: Board) -> Done:
+        """Build it."""
+        try:
+            with located(f"variant {self.planned.variant}"):
+                build(self.planned.scenario)
+        except UserError as error:
+            return Done(error=str(error))
+        return Done()

@@ -1,0 +1,40 @@
+"""The asynchronous server of a scenario: its sub-channels, jammers, scheduler and oracle, wired to the clients' own links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netsim.core.null_objects import NoOracle
+from netsim.core.scheduling import AgeMeter
+from netsim.core.streams import Streams
+from netsim.servers.age_aware import age_aware_server
+from netsim.servers.age_oracle import AgeOracle
+from scenarios.registry.kinds import resolve
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.channels import build_channels
+from scenarios.wiring.world import Composed, World
+
+
+def asynchronous(world: World) -> Composed:
+    """`server.kind = "asynchronous"`: ages of information over the sub-channels of `[channels]`; raises UserError."""
+    scenario, section = world.scenario, world.scenario.server
+    channels = build_channels(world, world.population.count)
+    pool = world.pool(channels.access, retry=True, instant=not section.contention)
+    scheduled = channels.scheduled(world, pool)
+    server = age_aware_server(
+        pool=pool,
+        channels=scheduled,
+        learner=world.learner,
+        meter=_oracle(scenario, world.streams, channels.supplied),
+        round_s=section.round_s,
+        wait_for_compute=section.wait_for_compute,
+    )
+    return Composed(server=server, channels=channels.access, detections=scheduled.detections)
+
+
+def _oracle(scenario: Scenario, streams: Streams, supplied: dict[str, Any]) -> AgeMeter:
+    kind = scenario.metrics.oracle or "means"
+    if kind == "none":
+        return NoOracle()
+    scheduler = resolve("scheduler", kind)(**{name: supplied[name] for name in ("clients", "channels", "truth")})
+    return AgeOracle(scheduler=scheduler, clients=supplied["clients"], channels=supplied["channels"], streams=streams)

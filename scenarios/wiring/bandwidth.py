@@ -1,0 +1,321 @@
+"""Bandwidth of the links between server and clients: as laws over time, and what carries the bytes of models and updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.bandwidth import Constant, Successive
+from models.laws.changes import Piecewise, Unchanging
+from models.laws.delays import Constant as ConstantDelay
+from netsim.core.clock import Clock
+from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
+from netsim.network.bandwidth_sharing import SharedMedium
+from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
+from netsim.network.known_links import KnownLinks
+from netsim.network.varying_medium import VaryingMedium
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.world import Channels, Downlink, VaryingLink
+from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.laws import Law, changed_bandwidth
+from scenarios.wiring.payload import LONGEST_S, Message
+from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.population import Context, Population
+from scenarios.wiring.script.targets import Overlay, ScriptedLaw
+
+OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw] | ScriptedLaw
+_LINK: IntArray = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How the bytes of one direction travel."""
+
+    carrier: Carrier
+    another: Callable[[Clock], Carrier]
+    """Makes one like it that stands on another clock."""
+    expected: tuple[Timeline[DelayLaw], ...] = ()
+    """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
+    least_s: FloatArray | float = 0.0
+    """What they take at least."""
+    stops: bool = False
+    """Whether a bandwidth ends for ever at some time: what is under way is then lost."""
+
+
+class _Expected:
+    """The expected time of the bytes, over time: of who shares with nobody, at the mean bandwidth of the law in force."""
+
+    fixed = False
+
+    def __init__(self, own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> None:
+        self._own, self._shared, self._sizes = own, shared, sizes
+        self._known: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
+        link = None if self._shared is None else self._shared.at(round, time_s)[0]
+        if self._known is None or self._known[0] is not law or self._known[1] is not link:
+            self._known = law, link, ConstantDelay(value_s=self.takes_s(law, link))
+        return self._known[2], until_s
+
+    def takes_s(self, law: BandwidthLaw | None, link: BandwidthLaw | None) -> FloatArray:
+        """(K,) seconds under the clients' own `law`, over the shared `link`."""
+        everyone = np.arange(len(self._sizes))
+        most = math.inf if link is None else float(link.mean_rate(_LINK)[0])
+        rates = np.full(len(everyone), most) if law is None else np.minimum(law.mean_rate(everyone), most)
+        return np.asarray(self._sizes / rates)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A bandwidth that is a number for each client, and does not change but at change points."""
+
+    values: float | FloatArray
+    path: str
+    context: Context
+
+    def after(self, step: Step) -> _Number:
+        return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
+
+    def build(self, step: Step | None = None) -> Constant:
+        return self._built(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
+
+    def _built(self, key: str) -> Constant:
+        with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
+            return Constant(bytes_per_s=self.values)
+
+    def laid(self, overlay: Overlay, path: str) -> _Number:
+        """As a script's change leaves it."""
+        values, population = self.value("bytes_per_s", path), self.context.population
+        chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
+        for name, given in overlay.parameters.items():
+            self.value(name, path)
+            found = population.values(given, f"{path}.{name}", overlay.entities)
+            values[chosen] = values[chosen] * found if overlay.scale else found
+        return replace(self, values=values)
+
+    def value(self, name: str, path: str) -> FloatArray:
+        """The parameter that it has."""
+        if name != "bytes_per_s":
+            raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, ['bytes_per_s'])}")
+        return np.array(np.broadcast_to(self.values, (self.context.population.count,)), np.float64)
+
+    def build_at(self, path: str) -> Constant:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(f"{path}.bytes_per_s")
+
+
+@dataclass(frozen=True)
+class _Component:
+    """A bandwidth that is a component of the scenario."""
+
+    law: Law
+    key: str
+    unending: bool
+    """Whether it must never end: on a sub-channel."""
+
+    def after(self, step: Step) -> _Component:
+        return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
+
+    def build(self, step: Step | None = None) -> Any:
+        return self._built(f"{step.path}.bandwidth" if step else None)
+
+    def _built(self, path: str | None) -> Any:
+        built = self.law.build(path)
+        if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
+            raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
+        return built
+
+    def laid(self, overlay: Overlay, path: str) -> _Component:
+        """As a script's change leaves it."""
+        change = self.law.scaled if overlay.scale else self.law.changed
+        return replace(self, law=change(overlay.parameters, overlay.entities, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter of the law."""
+        return self.law.value(name, path)
+
+    def build_at(self, path: str) -> Any:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(path)
+
+
+class _Ahead:
+    """The laws of a bandwidth as one over all time, as a script's changes now leave it: what begins knows when it will end."""
+
+    fixed = False
+
+    def __init__(self, law: ScriptedLaw) -> None:
+        self._law = law
+        self._known: tuple[Sequence[Any], BandwidthLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        laws = self._law.laws_at(time_s)
+        if self._known is None or self._known[0] is not laws:
+            self._known = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+        return self._known[1], math.inf
+
+
+def varies(section: Downlink, context: Context) -> bool:
+    """Whether the time of the bytes on a link is more than a number of seconds to add to its delay."""
+    numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
+    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
+    return section.shared is not None or section.bandwidth is not None or numbers or scripted
+
+
+def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
+    """What carries `message` over the link at `path`; raises UserError."""
+    if not varies(section, context):
+        return Carried(NoCarrier(), lambda clock: NoCarrier())
+    own = _own(section, path, context)
+    shared = None if section.shared is None else _shared(section, path, context)
+    key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
+    given = section.bandwidth if section.shared is None else section.shared.bandwidth
+    key += "_bytes_per_s" if given is None else ""
+    message.require_bytes(key)
+    sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
+    scripted = context.targets is not None
+
+    def another(clock: Clock) -> Carrier:
+        return _carrier(own, shared, clock, sizes, scripted=scripted)
+
+    expected = _Expected(own, shared, sizes)
+    least_s = _least_s(own, shared, sizes, expected, key)
+    carrier = another(clock)
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
+    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s, stops=stops)
+
+
+def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
+    """Whether under any of its laws nothing passes any more for one of `entities`, from some time on."""
+    laws = () if bandwidth is None else bandwidth.laws
+    return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
+
+
+def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
+    """Refuse a bandwidth at `key` over which a message takes so many seconds on average, of each client or sub-channel."""
+    if not takes_s.max() <= LONGEST_S:
+        shown = f"takes {takes_s.max():g} s on average for {what} {takes_s.argmax()}"
+        raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
+
+
+def senders_law(section: VaryingLink, path: str, context: Context) -> Timeline[BandwidthLaw] | None:
+    """The clients' own bandwidth, each law over all time; None: unlimited. Raises UserError where it changes in rounds.
+
+    What begins knows when it will end: what a script changes is of what begins after it.
+    """
+    own = _own(section, path, context)
+    return None if own is None else _over_all_time(own, path)
+
+
+def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
+    if len(own.laws) > 1 and own.unit != "seconds":
+        raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
+    if isinstance(own, ScriptedLaw):
+        return _Ahead(own)
+    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=own.laws, starts_s=list(own.starts)))
+
+
+def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
+    """The bandwidth of sub-channels, where it changes in time, for messages that are alike; None: a number to add to their delay.
+
+    A number that changes in rounds is such a one: the change is of what begins after it. Raises UserError.
+    """
+    numbers = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
+    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
+    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in numbers):
+        return None
+    own = _own(section, "channels", context)
+    assert own is not None
+    in_rounds = scripted and all(change.at_s is None for change in numbers)
+    law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
+    key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
+    message.require_bytes(key)
+    sizes = np.full(section.count, float(np.max(message.size_bytes)))
+    for one in own.laws:
+        _refuse_endless(sizes / one.mean_rate(np.arange(section.count)), key, "sub-channel")
+    return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
+
+
+def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
+    """The clients' own bandwidth over time; None: unlimited."""
+    steps = written_steps(section, "bandwidth", path, context, numbers=True)
+    first: _Number | _Component
+    if section.bandwidth is not None:
+        law = Law.of(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
+        first = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
+        if section.random_changes is not None:
+            steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
+    elif section.bandwidth_bytes_per_s is not None:
+        values = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
+        first = _Number(values, path, context)
+    else:
+        if steps:
+            changed_bandwidth(None, steps[0], path, context.population)
+        return None
+    timeline: OwnBandwidth = pieced(first, steps, path, "bandwidth", context)
+    return timeline
+
+
+def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
+    """The bandwidth that all share: one link, entity 0."""
+    shared, path = section.shared, f"{path}.shared"
+    assert shared is not None
+    alone = replace(context, population=Population.of_one())
+    first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
+    if shared.bandwidth is not None:
+        law = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
+        first = _Component(law, f"{path}.bandwidth", False)
+    timeline: OwnBandwidth = pieced(first, [], path, "bandwidth", alone)
+    return timeline
+
+
+def _carrier(
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, clock: Clock, sizes: FloatArray, *, scripted: bool
+) -> Carrier:
+    """The cheapest that does it; `scripted`: a bandwidth may become another one at any time."""
+    everyone = np.arange(len(sizes))
+    if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
+        own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
+    lasting = own.laws[0] if own is not None and not scripted and len(own.laws) == 1 else None
+    if shared is None:
+        assert own is not None
+        # What is lost as a trace ends does not end as a phase does.
+        if lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
+            return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
+        return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
+    link = shared.laws[0]
+    if isinstance(link, Constant) and not scripted and (own is None or isinstance(lasting, Constant)):
+        return SharedMedium(
+            clock=clock,
+            clients=len(sizes),
+            size_bytes=sizes,
+            bandwidth_bytes_per_s=float(link.mean_rate(_LINK)[0]),
+            per_client_bytes_per_s=math.inf if lasting is None else lasting.mean_rate(everyone),
+        )
+    return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
+
+
+def _least_s(
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
+) -> FloatArray:
+    """(K,) seconds that the bytes take at least, under whichever law; raises UserError for one under which they take too long."""
+    link = None if shared is None else shared.laws[0]
+    most = math.inf if link is None else float(link.peak_rate(_LINK)[0])
+    if own is None:
+        _refuse_endless(expected.takes_s(None, link), key, "client")
+        return np.asarray(sizes / most)
+    everyone, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
+    # One after the other: there may be many laws, of many clients.
+    for law in own.laws:
+        _refuse_endless(expected.takes_s(law, link), key, "client")
+        peaks = np.maximum(peaks, law.peak_rate(everyone))
+    return np.asarray(sizes / np.minimum(peaks, most))

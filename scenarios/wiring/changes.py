@@ -1,0 +1,173 @@
+"""Change points of a scenario, written out or drawn from the seed, as steps that a law takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from models.laws.changes import draw_change_points, draw_factor
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import Compute, Link, RandomChanges, Timed, VaryingLink
+from scenarios.wiring.population import Context, FloatArray, IntArray
+
+Unit = Literal["rounds", "seconds"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """From `start` on, `clients` (None: all) have other parameters."""
+
+    unit: Unit
+    start: float
+    clients: IntArray | None
+    parameters: Mapping[str, Any]
+    bandwidth: Any
+    path: str
+    """The scenario's key, for a complaint."""
+    speed: tuple[str, Any] | None = None
+    """The new speed of local training, and the key that gives it."""
+    factor: float | None = None
+    """Drawn: `parameters` are this times the first values, whatever they were in between; None: written."""
+
+
+class _Times(Mapping[str, FloatArray]):
+    """Arrays times a factor, multiplied whenever they are asked for: of many changes of many clients one would not keep them."""
+
+    def __init__(self, first: Mapping[str, FloatArray], factor: float) -> None:
+        self._first, self._factor = first, factor
+
+    def __getitem__(self, name: str) -> FloatArray:
+        return np.asarray(self._first[name] * self._factor)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+
+class _Law(Protocol):
+    def values(self, name: str, path: str) -> FloatArray: ...
+
+    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> _Law: ...
+
+    def build(self) -> Any: ...
+
+
+def written_steps(section: Timed, what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
+    """The steps of one law that `changes` writes out, `numbers`: and of `bandwidth_bytes_per_s`.
+
+    Raises UserError where they are out of order.
+    """
+    steps = []
+    latest: dict[Unit, float] = {}
+    for i, change in enumerate(section.changes):
+        place = f"{path}.changes.{i}"
+        unit: Unit = "seconds" if change.at_round is None else "rounds"
+        start = float(change.at_s or change.at_round or 0.0)
+        if start < latest.get(unit, 0.0):
+            raise UserError(f"{place}: comes before the change above it; write changes in order of time")
+        latest[unit] = start
+        if not isinstance(section, Link) and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
+            raise UserError(f"{place}: local training has neither channel nor bandwidth; delay, speed and noise can change")
+        if not isinstance(section, VaryingLink) and change.bandwidth:
+            raise UserError(f"{place}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
+        if not isinstance(section, Compute) and change.of_compute:
+            raise UserError(f"{place}: speed and noise are of [compute]; delay, channel and bandwidth can change")
+        speed = change.speed if what == "noise" else None
+        bandwidth = change.bandwidth_bytes_per_s if numbers else None
+        parameters = getattr(change, what)
+        if parameters or bandwidth is not None or speed is not None:
+            clients = context.population.some(change.clients, f"{place}.clients")
+            steps.append(Step(unit, start, clients, parameters, bandwidth, place, speed))
+    return steps
+
+
+def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Context) -> list[Step]:
+    """The steps of one law that `random_changes` draws: each multiplies the parameters' first values by one factor."""
+    drawn = section.random_changes
+    assert drawn is not None
+    names = _names(drawn, section, what, path)
+    if not names:
+        return []
+    horizon = drawn.horizon or (context.rounds if drawn.unit == "rounds" else context.time_limit_s)
+    if horizon is None:
+        raise UserError(f"{path}.horizon is missing; give it in seconds, or set time_limit_s")
+    clients = context.population.some(drawn.clients, f"{path}.clients")
+    first = {name: _first(law, name, clients, f"{path}.parameter = {f'{what}.{name}'!r}") for name in names}
+
+    for end_name in ("factor_low", "factor_high"):
+        factor = getattr(drawn, end_name)
+        try:
+            # Any factor may be drawn, at this seed or at another: neither end of the range may lead to a refusal.
+            law.changed(_Times(first, factor), clients, path).build()
+        except UserError as error:
+            told = ", ".join(f"{what}.{name}" for name in names)
+            raise UserError(f"{path}.{end_name} = {factor}: takes {told} out of what is allowed ({error})") from error
+    # Laws that change together, a delay and a channel, draw the same change points and factors.
+    rng = context.streams.generator(f"changes.{path}")
+    try:
+        with refusals_at(path, ("count", "horizon", "min_spacing")):
+            starts = draw_change_points(
+                count=drawn.count, horizon=horizon, min_spacing=drawn.min_spacing, rng=rng, unit=drawn.unit
+            )
+    except UserError as error:
+        raise UserError(f"{error}; ask for fewer, or for less space between them") from error
+    factors = draw_factor(low=drawn.factor_low, high=drawn.factor_high, count=drawn.count, rng=rng)
+    return [
+        Step(drawn.unit, start, clients, _Times(first, factor), None, path, factor=factor)
+        for start, factor in zip(starts.tolist(), factors.tolist(), strict=True)
+    ]
+
+
+def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[str]:
+    """The names of those drawn parameters that are the law's of `what`."""
+    names = []
+    for parameter in drawn.parameters:
+        kind, _, name = parameter.partition(".")
+        allowed = ["delay", "channel"] if isinstance(section, Link) else ["delay", "noise"]
+        if isinstance(section, VaryingLink) and section.bandwidth is not None:
+            allowed.append("bandwidth")
+        if kind not in allowed or not name:
+            raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{one}.NAME' for one in allowed)}")
+        if drawn.parameters.count(parameter) > 1:
+            raise UserError(f"{path}.parameter = {parameter!r}: is named twice; name each once")
+        if kind == what:
+            names.append(name)
+    return names
+
+
+def _first(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
+    """The values that factors multiply, one for each of `clients`."""
+    values = law.values(name, path)
+    values = values if clients is None else values[clients]
+    if np.isnan(values).any():
+        raise UserError(f"{path}: not every law has it; name in `clients` a group whose law has")
+    return values
+
+
+def never_reached(scenario: Scenario) -> list[str]:
+    """The changes and outages that a run ends before: harmless in a short trial, a slip elsewhere."""
+    notes = []
+    slots = scenario.rounds
+    rounds = slots * (scenario.slots.rounds if scenario.slots is not None else 1)
+    for path in ("downlink", "compute", "uplink", "channels", "opinions", "peers"):
+        section = getattr(scenario, path)
+        # Opinions and messages between clients come once in a slot.
+        last = slots if path in ("opinions", "peers") else rounds
+        for i, change in enumerate(section.changes if section is not None else []):
+            if change.at_round is not None and change.at_round > last:
+                notes.append(f"{path}.changes.{i}.at_round = {change.at_round}: comes after the last of {last} rounds")
+            if change.at_s is not None and scenario.time_limit_s is not None and change.at_s >= scenario.time_limit_s:
+                notes.append(f"{path}.changes.{i}.at_s = {change.at_s}: comes after time_limit_s = {scenario.time_limit_s}")
+    for i, outage in enumerate(scenario.outages):
+        if outage.from_round is not None and outage.from_round > rounds:
+            notes.append(f"outages.{i}.from_round = {outage.from_round}: comes after the last of {rounds} rounds")
+        if outage.from_s is not None and scenario.time_limit_s is not None and outage.from_s >= scenario.time_limit_s:
+            notes.append(f"outages.{i}.from_s = {outage.from_s}: comes after time_limit_s = {scenario.time_limit_s}")
+    return notes

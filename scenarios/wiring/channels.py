@@ -1,0 +1,172 @@
+"""The sub-channels of a scenario with their states, scheduler and jammers, for whichever server uses them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.laws.adversary import StateSequence
+from models.laws.changes import Unchanging
+from models.laws.sub_channels import Sequence
+from netsim.clients.pool import ClientPool
+from netsim.core.clock import Clock
+from netsim.core.protocols import BoolArray, ChannelLaw, FloatArray, Timeline
+from netsim.core.streams import Streams
+from netsim.network.access import AssignedAccess
+from netsim.network.jamming import Dwells, Jammer, Jammers
+from netsim.network.spectrum import Spectrum
+from netsim.records.sinks import NoRecorder
+from netsim.servers.channels import OwnLinks, ScheduledChannels
+from scenarios.registry.components import construct, refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import Clients
+from scenarios.wiring.bandwidth import channel_links
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import updates_up
+from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.world import World
+
+
+class ChannelTruth:
+    """The sub-channels as an oracle knows them: their present means, and their states of the round that has opened.
+
+    `sequence`: states that were fixed beforehand, which know their means; None: the law does.
+    """
+
+    def __init__(self, law: Timeline[ChannelLaw], sequence: StateSequence | None, clock: Clock, spectrum: Spectrum) -> None:
+        self._timeline, self._sequence, self._clock, self._spectrum = law, sequence, clock, spectrum
+        self._law: ChannelLaw | None = None
+        self._means: FloatArray = np.zeros(spectrum.count)
+
+    def means(self, round: int) -> FloatArray:
+        """(N,) the probability of each sub-channel to be Good, under the law in force now."""
+        if self._sequence is not None:
+            return self._sequence.means(round)
+        law, _ = self._timeline.at(round, self._clock.now)
+        if law is not self._law:
+            self._law, self._means = law, law.success_probability(self._spectrum.all)
+        return self._means
+
+    def states(self, round: int) -> BoolArray:
+        """(N,) where a transmission gets through as the round opens."""
+        return self._spectrum.open_to_all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltChannels:
+    """The sub-channels of a scenario, as far as they do not depend on its server's clients."""
+
+    access: AssignedAccess[Any]
+    scheduler: Any
+    supplied: dict[str, Any]
+    """What schedulers and oracles are told of them."""
+
+    def scheduled(
+        self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False
+    ) -> ScheduledChannels:
+        """Under a server with these clients; raises UserError."""
+        return ScheduledChannels(
+            pool=pool,
+            access=self.access,
+            scheduler=self.scheduler,
+            streams=world.streams,
+            learner=world.learner,
+            places=places,
+            refill=refill,
+        )
+
+
+def build_channels(world: World, places: int) -> BuiltChannels:
+    """The sub-channels of `[channels]` with `[scheduler]` and `[[jammers]]`, for so many senders a round; raises UserError."""
+    scenario, streams = world.scenario, world.streams
+    channels, scheduler = scenario.channels, scenario.scheduler
+    assert channels is not None
+    assert scheduler is not None
+    everyone = Population(Clients(count=channels.count))
+    context = Context(everyone, streams, world.rounds, scenario.time_limit_s, world.targets)
+    law, sequence = channel_states(scenario, context)
+    given = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
+    if getattr(channels, given) is not None and np.ndim(world.sizes.up):
+        raise UserError(f"channels.{given}: goes with one payload.up_bytes for all clients; set uplink.{given}")
+    message = updates_up(world.sizes)
+    links = channel_links(channels, context, message)
+    spectrum = Spectrum(
+        channels=channels.count,
+        law=law,
+        delay=timeline(channels, "delay", "channels", context, message if links is None else None),
+        links=links,
+        streams=streams,
+        contention=scenario.server.contends,
+    )
+    # With links between clients, the jammers are theirs.
+    actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None else []
+    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    supplied = {
+        "clients": places,
+        "channels": channels.count,
+        "rounds": world.rounds,
+        "truth": ChannelTruth(law, sequence, world.clock, spectrum),
+    }
+    return BuiltChannels(
+        access=AssignedAccess(spectrum=spectrum, jammers=jammers),
+        scheduler=construct(scheduler, "scheduler", "scheduler", scheduler.parameters(), supplied),
+        supplied=supplied,
+    )
+
+
+def channel_states(scenario: Scenario, context: Context) -> tuple[Any, StateSequence | None]:
+    """The timeline of the sub-channels' law, and the sequence of states behind it if there is one; raises UserError."""
+    channels = scenario.channels
+    assert channels is not None
+    if channels.states is None:
+        return timeline(channels, "channel", "channels", context), None
+    supplied = {
+        "clients": channels.count,
+        "channels": channels.count,
+        "generator": context.streams.generator("channels.states"),
+        "rounds": context.rounds,
+        "horizon_rounds": context.rounds,
+        "horizon_s": scenario.time_limit_s,
+    }
+    keywords = resolve_parameters(channels.states, "states", "channels.states", context.population)
+    states = construct(channels.states, "states", "channels.states", keywords, supplied)
+    if isinstance(states, StateSequence):
+        return Unchanging(Sequence(table=states.table)), states
+    if context.targets is not None:
+        return context.targets.states("channels.states", states, channels.count), None
+    return states, None
+
+
+def build_jammers(
+    scenario: Scenario, streams: Streams, channels: int, link_between: Callable[[int, int], int] | None = None
+) -> list[Jammer]:
+    """The jammers of so many sub-channels, or links, which `link_between` two clients numbers; raises UserError."""
+    jammers = []
+    for i, section in enumerate(scenario.jammers):
+        path = f"jammers.{i}"
+        given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
+        when: dict[str, Any] = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
+        when["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
+        if section.links is not None and link_between is not None:
+            with refusals_at(path, ("links",)):
+                given["reach"] = sorted({link_between(a, b) for a, b in section.links})
+        supplied = {"channels": channels, "reachable": range(channels) if given["reach"] is None else given["reach"]}
+        law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
+        draws = streams[f"jammer.{section.name}"]
+        with refusals_at(path, {*given, *when}):
+            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**when), **given))
+    return jammers
+
+
+def channels_and_pool(world: World, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
+    """The clients of a server that selects them, so many at once, and what they transmit over."""
+    if world.scenario.channels is None:
+        return OwnLinks(), world.pool()
+    built = build_channels(world, places)
+    pool = world.pool(built.access)
+    return built.scheduled(world, pool, places=places, refill=refill), pool

@@ -1,0 +1,73 @@
+"""What the vectors take that clients keep from one participation to the next, against what they may take."""
+
+from __future__ import annotations
+
+from models.errors import ParameterError
+from models.fl.network_shapes import shapes_of
+from scenarios.registry.kinds import is_own
+from scenarios.schema.cautions import Caution
+from scenarios.schema.learning import Learner
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.compression import build_compressions
+from scenarios.wiring.training import learner_refusals, memory_bytes
+
+_NUMBER = 4
+"""Bytes."""
+
+
+def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]:
+    """A warning where the vectors of all clients that may deliver take more than there is for them.
+
+    `trained`: numbers of an update that are trained; None where the learner is not built. Raises UserError where not even one
+    client's fit, so that the first delivery would end the run.
+    """
+    section = scenario.learner
+    kinds = [0] if section is None else _vectors(scenario, section)
+    if section is None or not any(kinds):
+        return []
+    numbers = _numbers(section) if trained is None else trained
+    if numbers is None:
+        return []
+    limit, there, clients = section.client_state_bytes, memory_bytes(), _clients(scenario)
+    # Each kind has the limit for itself; the machine holds all of them.
+    limited, each = (_NUMBER * numbers * vectors for vectors in (max(kinds), sum(kinds)))
+    if limited > limit:
+        with learner_refusals(section):
+            raise ParameterError("client_state_bytes", limit, f"less than the {limited:,} bytes that one client keeps; raise it")
+    text = f"learner.client_state_bytes = {limit}: each of {clients:,} clients that may deliver keeps "
+    if limited * clients > limit:
+        text += f"{limited:,} bytes; once more than {limit // limited:,} have delivered, the run ends; raise it"
+    elif each * clients > there:
+        text += f"{each:,} bytes, and this machine has {there / 2**30:.3g} GiB; it holds {there // each:,} of them at most"
+    else:
+        return []
+    return [Caution("client-state", f"{text}, or use a smaller network or fewer clients")]
+
+
+def _vectors(scenario: Scenario, section: Learner) -> list[int]:
+    """How many vectors as long as an update each client keeps: of aggregation, compression and optimizer."""
+    aggregation = section.aggregation
+    corrects = not is_own("aggregation", aggregation.kind) and aggregation.demands.exact
+    kept = _moments(section) if section.optimizer_state == "kept" else 0
+    return [int(corrects), int(build_compressions(scenario).up.error_feedback), kept]
+
+
+def _moments(section: Learner) -> int:
+    """Of the optimizer; 0 for one of the user's own, of which nothing is known before it is built."""
+    return {"adam": 2, "sgd": 1}.get(section.optimizer.kind, 0)
+
+
+def _numbers(section: Learner) -> int | None:
+    """That are trained; None: only the built network can tell."""
+    options = section.options()
+    shapes = shapes_of(options.network, options.data)
+    return None if shapes is None else sum(shapes.sent(options.trained, local=section.batch_statistics == "local")[0])
+
+
+def _clients(scenario: Scenario) -> int:
+    """Most clients of which an update can be delivered."""
+    count, server = scenario.clients.count, scenario.server
+    if scenario.rounds is None or not server.waits_for_all:
+        return count
+    selected: int = server.parameters()["per_round"]
+    return min(count, scenario.rounds * selected)

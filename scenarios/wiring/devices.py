@@ -1,0 +1,211 @@
+"""The device table of a scenario, `clients.devices`: what classes of clients, or single ones, can do, from a CSV file.
+
+Its columns fill keys of the scenario, and its classes are the groups.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data_files import csv_rows, lines_of
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.per_client import ByGroup
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS, VaryingLink
+from scenarios.wiring.data_files import data_file
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+KEYS = {
+    "samples_per_s": "compute.samples_per_s",
+    "down_bytes_per_s": "downlink.bandwidth_bytes_per_s",
+    "up_bytes_per_s": "uplink.bandwidth_bytes_per_s",
+    "idle_w": "energy.idle_w",
+    "compute_w": "energy.compute_w",
+    "send_w": "energy.send_w",
+    "receive_w": "energy.receive_w",
+    "battery_j": "energy.battery.capacity_j",
+}
+"""What each column of numbers fills."""
+_POSITIVE = ("samples_per_s", "down_bytes_per_s", "up_bytes_per_s", "battery_j", "share")
+_PLACES = ("class", "share", "client")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    line: int
+    """Its number in the file."""
+    name: str
+    """The class; "" where the table has no column of that name."""
+    client: int
+    """-1 where the table has no column of that name."""
+    share: float
+    """NaN likewise."""
+    numbers: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Devices:
+    """A device table: a line for each class, or one for each client."""
+
+    path: Path
+    by_client: bool
+    columns: tuple[str, ...]
+    """Those of numbers, as of `Row.numbers`."""
+    rows: tuple[Row, ...]
+
+    def shares(self) -> dict[str, float]:
+        """The share of each class, in the order of the file; NaN where the table has none."""
+        return {row.name: row.share for row in self.rows}
+
+    def refuse(self, row: Row, text: str) -> UserError:
+        """The refusal of a line."""
+        return UserError(f"clients.devices: {self.path}, line {row.line}: {text}")
+
+    def members(self, count: int) -> dict[str, IntArray]:
+        """The clients of each class, of a table with a line for each client; raises UserError unless these are all clients."""
+        at = Counter(row.client for row in self.rows)
+        for row in self.rows:
+            if row.client >= count:
+                raise self.refuse(row, f"client = {row.client}: must be below clients.count = {count}")
+            if at[row.client] > 1:
+                raise self.refuse(row, f"client = {row.client}: is there {at[row.client]} times; give each client one line")
+        if len(at) < count:
+            absent = next(client for client in range(count) if client not in at)
+            raise UserError(f"clients.devices: {self.path}: has no line for client {absent}; give each of {count} clients one")
+        classes: dict[str, list[int]] = {}
+        for row in self.rows:
+            classes.setdefault(row.name or "all", []).append(row.client)
+        return {name: np.array(sorted(clients), np.int64) for name, clients in classes.items()}
+
+    def values(self) -> dict[str, Any]:
+        """What fills each key: numbers by class, or, with a line for each client, an array (K,)."""
+        columns = list(zip(*(row.numbers for row in self.rows), strict=True))
+        filled: dict[str, Any] = {}
+        for name, numbers in zip(self.columns, columns, strict=True):
+            if self.by_client:
+                array: FloatArray = np.empty(len(self.rows))
+                array[[row.client for row in self.rows]] = numbers
+                filled[KEYS[name]] = array
+            else:
+                by_class = {row.name: number for row, number in zip(self.rows, numbers, strict=True)}
+                filled[KEYS[name]] = ByGroup(by_group=by_class)
+        return filled
+
+
+def read_devices(path: str) -> Devices:
+    """The table in a file; raises UserError that names the file and the line."""
+    place = data_file(path)
+    try:
+        found = csv_rows(lines_of(place))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"clients.devices = {path!r}: cannot be read as a text file ({error})") from error
+    cells = ((n, [cell.strip() for cell in row]) for n, row in found)
+    rows = [(n, row) for n, row in cells if any(row) and not row[0].startswith("#")]
+    if len(rows) < 2:
+        raise UserError(f"clients.devices = {path!r}: must hold a line of column names and at least one of a class or a client")
+    header_line, header = rows[0]
+    _check_header(place, header_line, header)
+    for number, row in rows[1:]:
+        if len(row) > len(header):
+            told = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
+            raise UserError(f"clients.devices: {place}, line {number}: {told}")
+    read = tuple(_row(place, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
+    numbers = tuple(name for name in header if name in KEYS)
+    table = Devices(place, "client" in header, numbers, read)
+    if not table.by_client:
+        _check_classes(table)
+    return table
+
+
+def _check_header(place: Path, line: int, header: list[str]) -> None:
+    where = f"clients.devices: {place}, line {line}"
+    for i, name in enumerate(header):
+        if name not in (*_PLACES, *KEYS):
+            raise UserError(f"{where}: unknown column {name!r}; {did_you_mean(name, (*_PLACES, *KEYS))}")
+        if name in header[:i]:
+            raise UserError(f"{where}: column {name!r} is there twice; leave one out")
+    if "client" in header and "share" in header:
+        raise UserError(f"{where}: give either client, a line for each, or share, a line for each class")
+    if "client" not in header and "class" not in header:
+        raise UserError(f"{where}: no column is class or client; name the class of each line, or its client")
+
+
+def _row(place: Path, line: int, cells: Mapping[str, str], header: list[str]) -> Row:
+    where = f"clients.devices: {place}, line {line}"
+    for name in header:
+        if not cells.get(name):
+            raise UserError(f"{where}: {name} is missing; give each line a value in every column, or leave the column out")
+    if "client" in cells and not (cells["client"].isascii() and cells["client"].isdigit()):
+        raise UserError(f"{where}: client = {cells['client']!r}: must be the number of a client, from 0")
+    numbers = {name: _number(where, name, cells[name]) for name in header if name in KEYS or name == "share"}
+    return Row(
+        line=line,
+        name=cells.get("class", ""),
+        client=int(cells.get("client", -1)),
+        share=numbers.pop("share", math.nan),
+        numbers=tuple(numbers.values()),
+    )
+
+
+def _number(where: str, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{where}: {name} = {text!r}: must be a number") from None
+    above = name in _POSITIVE
+    if not math.isfinite(value) or value < 0 or (above and value == 0):
+        raise UserError(f"{where}: {name} = {text}: must be finite and {'> 0' if above else '>= 0'}")
+    return value
+
+
+def _check_classes(table: Devices) -> None:
+    for i, row in enumerate(table.rows):
+        if any(row.name == other.name for other in table.rows[:i]):
+            raise table.refuse(row, f"class {row.name!r} is there twice; give each class one line, or a column client")
+
+
+def filled(scenario: Scenario, devices: Devices | None) -> Scenario:
+    """The scenario with the columns of its device table in their keys, whatever stood there.
+
+    A column of a table that the scenario does not have (`[energy]`, `[energy.battery]`) is left aside. Raises UserError where the
+    scenario changes a law in whose place a column stands.
+    """
+    for key, value in ({} if devices is None else devices.values()).items():
+        _refuse_changes(scenario, key)
+        scenario = _with(scenario, key.split("."), value)
+    return scenario
+
+
+def _refuse_changes(scenario: Scenario, key: str) -> None:
+    """Of a law of bandwidth, which a column replaces; a change of the speed says itself how that must be given."""
+    place, _, name = key.rpartition(".")
+    if name != "bandwidth_bytes_per_s":
+        return
+    link: VaryingLink = getattr(scenario, place)
+    for i, change in enumerate(link.changes):
+        if change.bandwidth:
+            why = f"clients.devices gives {key} in place of the law; change that, or leave the column out"
+            raise UserError(f"{place}.changes.{i}.bandwidth = {change.bandwidth!r}: {why}")
+
+
+def _with(section: Any, path: list[str], value: Any) -> Any:
+    name, *rest = path
+    if rest:
+        inner = getattr(section, name, None)
+        return section if inner is None else section.model_copy(update={name: _with(inner, rest, value)})
+    # Other ways to say the same go.
+    others = {"bandwidth": None} if name == "bandwidth_bytes_per_s" else {}
+    others |= dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}
+    return section.model_copy(update=others | {name: value})

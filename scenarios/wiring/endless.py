@@ -1,0 +1,100 @@
+"""Times of a scenario that are so far apart that a run would never come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from netsim.core.protocols import DelayLaw, Timeline
+from scenarios.registry.components import ByGroup
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.doubtful import HasLaws
+
+MOST_CHANGES = 10**6
+"""So many changes may pass in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
+
+
+class _Short(NamedTuple):
+    """A time after which something changes, again and again."""
+
+    key: str
+    value: Any
+    each_s: float
+    what: str
+
+
+def refuse_endless(
+    scenario: Scenario, timelines: Iterable[HasLaws], carried: Iterable[Timeline[DelayLaw]], clients: int
+) -> None:
+    """Raise UserError where more changes of the world pass in a single phase than can be gone through.
+
+    `timelines`: the laws of the phases' durations; `carried`: those of bytes over a bandwidth, which is looked at as it begins.
+    """
+    short = [*_outages(scenario), *_dwells(scenario), *_steps(scenario), *_presence(scenario)]
+    if not short:
+        return
+    everyone = np.arange(clients)
+    laws: Iterator[DelayLaw] = chain(
+        (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
+    )
+    longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
+    longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
+    # A round of a fixed length passes whatever is in it.
+    if not scenario.server.own:
+        longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
+    if scenario.time_limit_s is not None:
+        longest_s = min(longest_s, scenario.time_limit_s)
+    for one in short:
+        if longest_s > MOST_CHANGES * one.each_s:
+            passing = f"{longest_s / one.each_s:.2g} {one.what} would pass in a phase of {longest_s:g} s"
+            remedy = f"at most {MOST_CHANGES:,} may; give a longer time, or a shorter phase"
+            raise UserError(f"{one.key} = {one.value!r}: {passing}, and {remedy}")
+
+
+def _outages(scenario: Scenario) -> Iterator[_Short]:
+    for i, one in enumerate(scenario.outages):
+        if one.mean_up_s is not None and one.mean_down_s is not None:
+            yield _Short(f"outages.{i}.mean_up_s", one.mean_up_s, one.mean_up_s + one.mean_down_s, "outages")
+
+
+def _presence(scenario: Scenario) -> Iterator[_Short]:
+    """Of clients that come and go, and of chargers, by means that are numbers."""
+    battery = None if scenario.energy is None else scenario.energy.battery
+    charging = None if battery is None else battery.charging
+    for path, law in (("availability", scenario.availability), ("energy.battery.charging", charging)):
+        means = {} if law is None or law.kind != "markov" else law.parameters()
+        on_s, off_s = means.get("mean_on_s"), means.get("mean_off_s")
+        if isinstance(on_s, int | float) and isinstance(off_s, int | float):
+            yield _Short(f"{path}.mean_on_s", on_s, on_s + off_s, "comings and goings")
+
+
+def _dwells(scenario: Scenario) -> Iterator[_Short]:
+    for i, one in enumerate(scenario.jammers):
+        if one.dwell_s is not None:
+            yield _Short(f"jammers.{i}.dwell_s", one.dwell_s, one.dwell_s, "dwells")
+
+
+def _steps(scenario: Scenario) -> Iterator[_Short]:
+    """Of the bandwidths that are drawn step by step."""
+    given = {
+        "downlink.bandwidth": scenario.downlink.bandwidth,
+        "downlink.shared.bandwidth": None if scenario.downlink.shared is None else scenario.downlink.shared.bandwidth,
+        "uplink.bandwidth": scenario.uplink.bandwidth,
+        "uplink.shared.bandwidth": None if scenario.uplink.shared is None else scenario.uplink.shared.bandwidth,
+        "channels.bandwidth": None if scenario.channels is None else scenario.channels.bandwidth,
+        "opinions.bandwidth": None if scenario.opinions is None else scenario.opinions.bandwidth,
+        "peers.bandwidth": None if scenario.peers is None else scenario.peers.bandwidth,
+    }
+    for path, component in given.items():
+        laws = {path: component}
+        if isinstance(component, ByGroup):
+            laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
+        for place, law in laws.items():
+            for name, value in {} if law is None else law.parameters().items():
+                # The law itself refuses what is no number, and no time.
+                if name in ("step_s", "mean_stay_s") and np.size(value) and np.mean(value) > 0:
+                    yield _Short(f"{place}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

@@ -1,0 +1,84 @@
+"""The energy and the batteries of a scenario's clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from netsim.clients.battery import Batteries
+from netsim.clients.energy import Energy, Followed
+from netsim.clients.powers import Powers
+from netsim.core.protocols import Availability, FloatArray
+from netsim.core.streams import Streams
+from scenarios.registry.components import construct, refusals_at
+from scenarios.schema.energy import Battery
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.population import Population, resolve_parameters
+
+_MOST_W = 1e6
+"""Beside a megawatt, what other clients draw would be lost in the sums over time."""
+
+
+def build_energy(scenario: Scenario, population: Population, streams: Streams, presence: Availability) -> Energy | None:
+    """What `[energy]` describes, of clients that come and go as `presence` says; None without it; raises UserError."""
+    section = scenario.energy
+    if section is None:
+        return None
+    names = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
+    watts = {name: _of_all(getattr(section, name), f"energy.{name}", population) for name in names}
+    for name, each in watts.items():
+        if each.max() > _MOST_W:
+            raise UserError(f"energy.{name} = {each.max():g} for client {each.argmax()}: must be at most {_MOST_W:g} watts")
+    with refusals_at("energy", names):
+        powers = Powers(**watts)
+    # Not before: they may come from a table of devices.
+    if not any(each.any() for each in watts.values()):
+        remedy = "give idle_w, compute_w, send_w or receive_w above 0, or leave the table out"
+        if section.battery is None:
+            raise UserError(f"energy.idle_w = 0: nothing draws any power; {remedy}")
+        raise UserError(f"energy.battery: nothing draws on it; {remedy}")
+    batteries, charger = None, None
+    if section.battery is not None:
+        charger = _charger(section.battery, population, streams)
+        batteries = _batteries(section.battery, population, powers, presence, charger)
+    followed = Followed(presence, streams["availability"])
+    return Energy(powers=powers, followed=followed, batteries=batteries, charger=charger)
+
+
+def _of_all(spec: Any, path: str, population: Population) -> FloatArray:
+    return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
+
+
+def _charger(section: Battery, population: Population, streams: Streams) -> Followed | None:
+    if section.charging is None:
+        return None
+    path = "energy.battery.charging"
+    keywords = resolve_parameters(section.charging, "availability", path, population)
+    law = construct(section.charging, "availability", path, keywords, {"clients": population.count})
+    return Followed(law, streams["energy.charging"])
+
+
+def _batteries(
+    section: Battery, population: Population, powers: Powers, presence: Availability, charger: Followed | None
+) -> Batteries:
+    names = ("capacity_j", "initial", "threshold", "charge_w")
+    if section.capacity_j is None:
+        raise UserError("energy.battery.capacity_j: is missing; give it, or a column battery_j in clients.devices")
+    given = {name: _of_all(getattr(section, name), f"energy.battery.{name}", population) for name in names}
+    for name in ("initial", "threshold"):
+        # A ramp that leads to 1 may pass it by rounding.
+        given[name] = np.where(np.isclose(given[name], 1.0, rtol=0.0, atol=1e-12), 1.0, given[name])
+    # What a charge gains beyond it is more than any battery holds in an instant, and its product with a time may be no number.
+    if given["charge_w"].max() > _MOST_W:
+        worst = given["charge_w"].argmax()
+        told = f"energy.battery.charge_w = {given['charge_w'][worst]:g} for client {worst}"
+        raise UserError(f"{told}: must be at most {_MOST_W:g} watts")
+    nowhere = np.zeros(population.count, np.bool_)
+    with refusals_at("energy.battery", names):
+        return Batteries(
+            **given,
+            draw_w=np.where(presence.on, powers.idle_w, powers.off_w),
+            charging=nowhere if charger is None else charger.presence.on,
+        )

@@ -1,0 +1,53 @@
+"""The time of a pass over all of a client's samples beside training: for a method of aggregation, or for reported losses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.work import WorkPlan
+from netsim.network.sizes import Sizes
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.work import Work
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import codec_s
+from scenarios.wiring.population import Context
+from scenarios.wiring.work import TimeOfWork, Training, build_training
+
+
+def with_extra_pass(
+    scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, delays: dict[str, Any]
+) -> tuple[Training, dict[str, Any]]:
+    """Local training and the timelines `delays` of an update's phases, with that pass where there is one; raises UserError.
+
+    A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
+
+    With a speed it is a pass more over the samples. Without one `compute.delay` is the time of the whole training, and the pass
+    takes that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
+    """
+    training, share = build_training(scenario, context, plan, trained), _share(scenario)
+    # Of a scenario that is only checked nobody knows who holds how much.
+    if not share or trained is None:
+        return training, delays
+    planned = np.maximum(np.asarray(training.work.samples), 1)
+    longer = 1.0 + share * np.asarray(trained.data_sizes, np.float64) / planned
+    if training.sample is not None:
+        return replace(training, longer=longer), delays
+    whole = timeline(scenario.compute, "delay", "compute", context)
+    return training, {**delays, "compute": TimeOfWork(longer, whole, codec_s(scenario, context.population, sizes))}
+
+
+def _share(scenario: Scenario) -> float:
+    """What the pass takes of the time of training on as many samples; 0: there is none."""
+    learner = scenario.learner
+    if learner is None:
+        return 0.0
+    extra = learner.aggregation.demands.extra_pass
+    if extra == "gradient":
+        # On its way it finds the loss, too.
+        return 1.0
+    if extra is None and learner.reported_losses == "training":
+        return 0.0
+    return Work().forward_share if scenario.work is None else scenario.work.forward_share

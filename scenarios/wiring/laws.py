@@ -1,0 +1,274 @@
+"""From the laws of a scenario file to the engine's timelines: one law for each stretch between change points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from models.laws.bandwidth import ByGroup as GroupedBandwidth
+from models.laws.delays import ByGroup as GroupedDelay
+from models.laws.delays import Plus, SizeDependent
+from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
+from scenarios.registry.kinds import injected
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.per_client import is_per_client
+from scenarios.schema.world import Link, Timed
+from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.data_files import data_file
+from scenarios.wiring.payload import LONGEST_S, Message
+from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.population import Context, FloatArray, IntArray, Population, resolve_parameters
+from scenarios.wiring.script.targets import Overlay
+
+_GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """One class of law with its keywords, for some of the clients."""
+
+    component: Component
+    path: str
+    keywords: dict[str, Any]
+    members: IntArray
+
+
+class Law:
+    """A law before it is in a timeline: its keywords, which changes replace."""
+
+    def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
+        self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
+        self._clients = context.population.count
+
+    @property
+    def entities(self) -> int:
+        """How many it is for."""
+        return self._clients
+
+    @property
+    def key(self) -> str:
+        """That of the scenario which gives it."""
+        return self._path
+
+    @classmethod
+    def of(cls, component: Component, group: str, path: str, context: Context) -> Law:
+        """As the scenario gives it; raises UserError."""
+        population = context.population
+        if not isinstance(component, ByGroup):
+            everyone = np.arange(population.count)
+            keywords = resolve_parameters(component, group, path, population)
+            return cls(group, path, context, [_Inner(component, path, keywords, everyone)], False)
+        inner = []
+        for name, law in component.groups.items():
+            members, place = population.group(name, f"{path}.groups"), f"{path}.groups.{name}"
+            inner.append(_Inner(law, place, resolve_parameters(law, group, place, population, members), members))
+        missing = [name for name in population.members if name not in component.groups]
+        if missing:
+            raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
+        return cls(group, path, context, inner, True)
+
+    def _with(self, name: str, path: str) -> list[_Inner]:
+        """Those that have a parameter of this name; raises UserError where none has."""
+        found = [inner for inner in self._inner if name in inner.keywords]
+        if not found:
+            names = set().union(*(inner.keywords for inner in self._inner))
+            raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, names)}")
+        return found
+
+    def values(self, name: str, path: str) -> FloatArray:
+        """A parameter's present value for every client (K,); NaN for those whose law has none of that name."""
+        values = np.full(self._clients, np.nan)
+        for inner in self._with(name, path):
+            if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(inner.keywords[name]):
+                raise UserError(f"{path}: parameter {name!r} cannot be multiplied; name one that is a number for each client")
+            values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
+        return values
+
+    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
+        """The law after `chosen` clients (None: all) were given new parameters, each where the law of the client has it."""
+        inner = list(self._inner)
+        without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
+        if chosen is not None and without:
+            unchanged = np.intersect1d(chosen, np.concatenate(without))
+            if 0 < len(unchanged) < len(chosen):
+                told = ", ".join(parameters)
+                raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {told}; leave that client out")
+        for name, spec in parameters.items():
+            place = f"{path}.{name}"
+            self._with(name, path)
+            reached = [name in one.keywords and (chosen is None or bool(np.isin(chosen, one.members).any())) for one in inner]
+            if not any(reached):
+                raise UserError(f"{place}: the law of these clients has no such parameter")
+            inner = [
+                self._change(one, name, spec, chosen, place) if hit else one for one, hit in zip(inner, reached, strict=True)
+            ]
+        return Law(self._group, self._path, self._context, inner, self._by_group)
+
+    def _change(self, inner: _Inner, name: str, spec: Any, chosen: IntArray | None, path: str) -> _Inner:
+        if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
+            try:
+                given = inner.component.model_dump(by_alias=True) | {name: spec}
+                value = getattr(type(inner.component).model_validate(given), name)
+            except ValidationError as error:
+                raise UserError(f"{path} = {spec!r}: {error.errors()[0]['msg']}") from error
+            if chosen is not None:
+                raise UserError(f"{path}: is the same for all clients of a law; leave `clients` out to change it")
+            return replace(inner, keywords=inner.keywords | {name: value})
+        value = self._context.population.values(spec, path, chosen)
+        # Where all clients of the law have a new value, nothing is kept of the one before.
+        whole = chosen is None and len(inner.members) == self._clients
+        if chosen is not None or (isinstance(value, np.ndarray) and not whole):
+            clients = np.arange(self._clients) if chosen is None else chosen
+            mine = np.isin(clients, inner.members)
+            before = inner.keywords[name]
+            if not is_per_client(before):
+                if not np.isin(inner.members, clients).all():
+                    raise UserError(f"{path}: the other clients have no number there ({before!r}); give them one in the law")
+                before = np.nan
+            everyone = np.array(np.broadcast_to(before, (self._clients,)), np.float64)
+            everyone[clients[mine]] = value[mine] if isinstance(value, np.ndarray) else value
+            # A law of one group is asked for its own clients only; the entries of the others repeat a valid value.
+            everyone = np.where(np.isnan(everyone), everyone[clients[mine]][0], everyone)
+            value = everyone
+        return replace(inner, keywords=inner.keywords | {name: value})
+
+    def scaled(self, factors: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
+        """The law after parameters of `chosen` clients (None: all) were multiplied."""
+        return self.changed({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
+
+    def _product(self, name: str, factor: Any, chosen: IntArray | None, path: str) -> FloatArray:
+        values = self.values(name, f"{path}.{name}")
+        values = values if chosen is None else values[chosen]
+        return values * self._context.population.values(factor, f"{path}.{name}", chosen)
+
+    def laid(self, overlay: Overlay, path: str) -> Law:
+        """As a script's change leaves it."""
+        change = self.scaled if overlay.scale else self.changed
+        return change(overlay.parameters, overlay.entities, path)
+
+    def build_at(self, path: str) -> Any:
+        """The law itself, as a script's changes of what is at `path` leave it."""
+        return self.build(path)
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter as it stands: (K,) numbers, NaN for clients whose law has none of that name; or what is no number."""
+        first = self._with(name, path)[0]
+        value = first.keywords[name]
+        differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
+        return self.values(name, path) if differs else value
+
+    def build(self, path: str | None = None) -> Any:
+        """The law as it stands; a refusal is told of the change at `path`, where there is one."""
+        # To a jammer, and to what it jams, the population are sub-channels.
+        supplied: dict[str, Any] = {"clients": self._clients, "channels": self._clients}
+        if "draws" in injected(self._group):
+            supplied["draws"] = self._context.streams[self._path]
+        group = self._group
+        laws = [construct(one.component, group, path or one.path, _with_file(one.keywords), supplied) for one in self._inner]
+        if not self._by_group:
+            return laws[0]
+        group_of = np.zeros(self._clients, np.int64)
+        for i, one in enumerate(self._inner):
+            group_of[one.members] = i
+        return _GROUPED[self._group](laws=laws, group_of=group_of)
+
+
+def _with_file(keywords: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a law; a file that one of them names may be one that comes along."""
+    path = keywords.get("path")
+    return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
+
+
+@dataclass
+class _Link:
+    """A law and, for the delay of a link, the bandwidth beside it."""
+
+    law: Law
+    bandwidth: float | FloatArray | None
+    message: Message | None
+    path: str
+    what: str
+    context: Context
+    besides_s: float | FloatArray = 0.0
+    """What it takes besides, whatever the law."""
+
+    def after(self, step: Step) -> _Link:
+        law = self.law.changed(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
+        if step.bandwidth is None:
+            return replace(self, law=law)
+        return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
+
+    def laid(self, overlay: Overlay, path: str) -> _Link:
+        """As a script's change leaves it."""
+        return replace(self, law=self.law.laid(overlay, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """A parameter of the law."""
+        return self.law.value(name, path)
+
+    def build_at(self, path: str) -> Any:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(path.removesuffix(f".{self.what}"), path)
+
+    def build(self, step: Step | None = None) -> Any:
+        """The engine's law, as `step` leaves it."""
+        path = step.path if step else self.path
+        return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
+
+    def _built(self, path: str, law_path: str | None) -> Any:
+        law = self.law.build(law_path)
+        if self.what != "delay":
+            return law
+        if self.bandwidth is not None and self.message is not None:
+            size = np.asarray(self.message.size_bytes, np.float64)
+            with refusals_at(path, ("bandwidth_bytes_per_s",)):
+                law = SizeDependent(payload_bytes=size, bandwidth_bytes_per_s=self.bandwidth, delay=law)
+            self.message.require_bytes(f"{path}.bandwidth_bytes_per_s")
+        if np.any(self.besides_s):
+            law = Plus(fixed_s=self.besides_s, delay=law)
+        means = law.mean_s(np.arange(self.context.population.count))
+        if not means.max() <= LONGEST_S:
+            key = self.law.key if path == self.path else f"{path}.delay"
+            raise UserError(
+                f"{key}: takes {means.max():g} s on average for client {means.argmax()}; must be at most {LONGEST_S:g} s"
+            )
+        return law
+
+
+def timeline(
+    section: Timed,
+    what: str,
+    path: str,
+    context: Context,
+    message: Message | None = None,
+    besides_s: float | FloatArray = 0.0,
+    key: str | None = None,
+) -> Any:
+    """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
+
+    `message`: what is sent over the link, where it may have a bandwidth. `besides_s`: what every delay takes besides, per client.
+    `key`: where the scenario gives the law; None: `what` at `path`, which is what scripts call it in any case.
+    """
+    law = Law.of(getattr(section, what), what, key or f"{path}.{what}", context)
+    bandwidth = None
+    if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
+        bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
+    link = _Link(law, bandwidth, message, path, what, context, besides_s)
+    steps = written_steps(section, what, path, context, numbers=message is not None)
+    if section.random_changes is not None:
+        steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
+    return pieced(link, steps, path, what, context)
+
+
+def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
+    """What `bandwidth_bytes_per_s` of the link at `path` is after a step: one number a client (K,); raises UserError."""
+    place = f"{step.path}.bandwidth_bytes_per_s"
+    if before is None:
+        raise UserError(f"{place}: there was none before; set {path}.bandwidth_bytes_per_s")
+    values = np.array(np.broadcast_to(before, (population.count,)), np.float64)
+    values[slice(None) if step.clients is None else step.clients] = population.values(step.bandwidth, place, step.clients)
+    return values

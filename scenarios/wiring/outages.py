@@ -1,0 +1,48 @@
+"""Outages that hit many clients of a scenario together."""
+
+from __future__ import annotations
+
+import math
+
+from models.laws.availability import Markov
+from models.laws.channels import GilbertElliott
+from netsim.core.streams import Streams
+from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import ClientOutage as OutageSection
+from scenarios.wiring.population import Population
+
+
+def build_outages(
+    scenario: Scenario, streams: Streams, population: Population, cut_offs: CutOffs | None = None
+) -> ClientOutages:
+    """The outages of clients, and what a script may cut off; raises UserError."""
+    outages = []
+    names = [section.name for section in scenario.outages]
+    for i, section in enumerate(scenario.outages):
+        if section.name in names[:i]:
+            raise UserError(f'outages.{i}.name = "{section.name}": is used twice; give every outage its own name')
+        path = f"outages.{i}"
+        members = population.some(section.clients, f"{path}.clients")
+        when = _when(section, streams, path)
+        outages.append(ClientOutage(name=section.name, when=when, clients=population.count, members=members))
+    return ClientOutages(outages, cut_offs=cut_offs)
+
+
+def _when(section: OutageSection, streams: Streams, path: str) -> When:
+    if section.from_s is not None:
+        return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
+    if section.from_round is not None:
+        return InRounds(start=section.from_round, end=section.to_round)
+    draws = streams[f"outage.{section.name}"]
+    if section.mean_up_s is not None and section.mean_down_s is not None:
+        keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
+        with refusals_at(path, keys, keys):
+            presence = Markov(clients=1, mean_on_s=section.mean_up_s, mean_off_s=section.mean_down_s)
+        return DrawnInSeconds(presence=presence, draws=draws)
+    assert section.mean_up_rounds is not None
+    assert section.mean_down_rounds is not None
+    law = GilbertElliott(clients=1, to_bad=1 / section.mean_up_rounds, to_good=1 / section.mean_down_rounds)
+    return DrawnInRounds(law=law, draws=draws)

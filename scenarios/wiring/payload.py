@@ -1,0 +1,139 @@
+"""The sizes of the messages between server and clients, as `[payload]` gives them or as the network has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.fl.compression.bits import share_of
+from netsim.network.sizes import Sizes
+from scenarios.schema.errors import UserError
+from scenarios.schema.fit import LARGEST
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.compression import Compressions, build_compressions, check_messages
+from scenarios.wiring.population import FloatArray, IntArray, Population
+from scenarios.wiring.training import learner_refusals
+
+LONGEST_S = 1e12
+"""Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One kind of message: its size, and the key that says it."""
+
+    size_bytes: int | IntArray
+    key: str
+
+    def require_bytes(self, bandwidth_key: str) -> None:
+        """Raise UserError if a message has no bytes, where there is a bandwidth that it would take."""
+        if np.min(self.size_bytes) > 0:
+            return
+        whose = f" (client {np.argmin(self.size_bytes)})" if np.ndim(self.size_bytes) else ""
+        raise UserError(f"{bandwidth_key}: a message of 0 bytes{whose} takes no bandwidth; set {self.key}")
+
+
+def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Sizes:
+    """The sizes of models and updates as they are sent, headers included; raises UserError.
+
+    `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for what nobody can
+    know.
+    """
+    section, compressions = scenario.payload, build_compressions(scenario)
+    network = _network_bytes(scenario, trained, compressions) or (1, 1)
+    if scenario.learner is not None and section.trained_share < 1:
+        raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
+    sizes: dict[str, Any] = {}
+    for name, given, whole_network, compression in (
+        ("down", section.down_bytes, network[0], compressions.down),
+        ("up", section.up_bytes, network[1], compressions.up),
+    ):
+        body: Any = whole_network if given is None else population.values(given, f"payload.{name}_bytes")
+        if not np.min(body) >= 0:
+            whose = f" for client {np.argmin(body)}" if np.ndim(body) else ""
+            raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{whose}: must be >= 0 bytes")
+        whole = np.ceil(body) if given is None else _with_method(scenario, np.ceil(body), report=name == "up")
+        if float(np.max(whole) + section.header_bytes) * population.count > LARGEST:
+            shown = f"payload.{name}_bytes = {float(np.max(body))!r}"
+            raise UserError(f"{shown}: must be less; a round of all clients would pass 2^63 bytes")
+        sent = _share(_share(np.asarray(whole, np.int64), section.trained_share), compression.ratio or 1.0) + section.header_bytes
+        sizes[name] = sent if sent.ndim else int(sent)
+    return Sizes(**sizes)
+
+
+def _with_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
+    """Messages of `sizes`, which the scenario gives, with what the method of aggregation sends along; `report`: updates."""
+    if scenario.learner is None:
+        return sizes
+    demands = scenario.learner.aggregation.demands
+    return np.asarray(sizes * (1 + demands.vectors) + (demands.report_bytes if report else 0))
+
+
+def _share(sizes: IntArray, share: float) -> IntArray:
+    """ceil(share * sizes), of the share as it is written."""
+    if share == 1:
+        return sizes
+    each, place = np.unique(sizes, return_inverse=True)
+    return np.array([share_of(share, size) for size in each.tolist()], np.int64)[place].reshape(sizes.shape)
+
+
+def _network_bytes(scenario: Scenario, trained: Any, compressions: Compressions) -> tuple[int, int] | None:
+    """Bytes of a model and of an update; None: only the built network can tell."""
+    if trained is not None:
+        return trained.down_bytes, trained.up_bytes
+    if scenario.learner is None:
+        return 0, 0
+    with learner_refusals(scenario.learner):
+        return check_messages(scenario.learner, compressions)
+
+
+def sizes_in_words(scenario: Scenario) -> str:
+    """What a model and an update take as they are sent, in words, none where both take nothing; raises UserError."""
+    population = Population(scenario.clients)
+    section = scenario.payload
+    unknown = scenario.learner is not None and _network_bytes(scenario, None, build_compressions(scenario)) is None
+    sizes = build_sizes(scenario, population, None)
+    told = []
+    for what, size, given in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
+        least, most = int(np.min(size)), int(np.max(size))
+        between = f"{least:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
+        told.append(f"{what} of {'a size known once the network is built' if unknown and given is None else between}")
+    return ", ".join(told) if np.any(sizes.down) or np.any(sizes.up) else ""
+
+
+def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
+    """How long each client decompresses the model and compresses its update, in seconds, () or (K,); raises UserError."""
+    return np.asarray(decompress_s(scenario, population, sizes) + _codec_s(scenario, population, "compress", sizes.up))
+
+
+def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
+    """How long each client decompresses the model, in seconds, () or (K,); raises UserError."""
+    return _codec_s(scenario, population, "decompress", sizes.down)
+
+
+def _codec_s(scenario: Scenario, population: Population, name: str, size: Any) -> FloatArray:
+    key = f"payload.{name}_s_per_byte"
+    each = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
+    with np.errstate(over="ignore"):
+        takes_s = np.asarray(each * size, np.float64)
+    checks = ((each, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
+    for values, most, told in checks:
+        good = (values >= 0.0) & (values <= most)
+        if not good.all():
+            client = int(np.argmin(np.broadcast_to(good, (population.count,))))
+            whose = f" for client {client}" if good.ndim else ""
+            value = float(np.broadcast_to(each, (population.count,))[client])
+            raise UserError(f"{key} = {value!r}{whose}: must be {told}")
+    return takes_s
+
+
+def models_down(sizes: Sizes) -> Message:
+    """The model on its way to the clients."""
+    return Message(sizes.down, "payload.down_bytes")
+
+
+def updates_up(sizes: Sizes) -> Message:
+    """The updates on their way to the server."""
+    return Message(sizes.up, "payload.up_bytes")

@@ -1,0 +1,192 @@
+"""The clients of a scenario and their groups; parameters that differ between clients, as arrays over them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netsim.core.streams import Streams
+from scenarios.registry.components import Component, per_client_parameters
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.per_client import FORMS, ByGroup, Ramp, is_number, is_per_client
+from scenarios.schema.world import Clients
+from scenarios.wiring.devices import Devices, read_devices
+from scenarios.wiring.script.targets import Targets
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Population:
+    """How many clients there are, and in which groups; raises UserError where the groups do not make up the whole."""
+
+    def __init__(self, section: Clients) -> None:
+        self.count = section.count
+        self.devices = None if section.devices is None else read_devices(section.devices)
+        """What clients can do, by a file; None: no file says it."""
+        self.members: dict[str, IntArray] = self._grouped(section)
+        """The clients of each group, ascending."""
+        self.grouped = bool(section.groups or self.devices)
+        """Whether somebody has said which groups there are."""
+
+    def _grouped(self, section: Clients) -> dict[str, IntArray]:
+        devices = self.devices
+        if devices is None:
+            return self._consecutive([group.name for group in section.groups], _shares(section), "clients.groups.{}.name") or {
+                "all": np.arange(self.count)
+            }
+        if devices.by_client:
+            if section.groups:
+                raise UserError(f"clients.groups: leave them out; {devices.path} says the class of each client")
+            return devices.members(self.count)
+        shares = devices.shares()
+        if section.groups:
+            return self._of_table(section, devices, shares)
+        for row in devices.rows:
+            if math.isnan(row.share):
+                raise devices.refuse(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
+        if abs(sum(shares.values()) - 1.0) > 1e-6:
+            raise UserError(f"clients.devices: {devices.path}: the shares add up to {sum(shares.values()):g}; make it 1")
+        return self._consecutive(list(shares), [share * self.count for share in shares.values()], f"{devices.path}: class")
+
+    def _of_table(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
+        """The groups of the scenario, of which a table says what they can do."""
+        names = [group.name for group in section.groups]
+        for row in devices.rows:
+            if row.name not in names:
+                raise devices.refuse(row, f"unknown class {row.name!r}; {did_you_mean(row.name, names)} (clients.groups)")
+            if not math.isnan(row.share):
+                raise devices.refuse(row, "leave the column share out, or clients.groups: both say how many clients there are")
+        absent = [name for name in names if name not in shares]
+        if absent:
+            raise UserError(f"clients.devices: {devices.path}: has no line for group {absent[0]!r}; give every group one")
+        return self._consecutive(names, _shares(section), "clients.groups.{}.name")
+
+    def _consecutive(self, names: list[str], sizes: list[float], path: str) -> dict[str, IntArray]:
+        """Groups one after the other; their sizes need not be whole, but make up the whole. Raises UserError."""
+        members: dict[str, IntArray] = {}
+        end, first = 0.0, 0
+        for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
+            place = path.format(i)
+            if name in members:
+                raise UserError(f"{place} = {name!r}: is used twice; give every group its own name")
+            end += size
+            # The groups' ends are rounded, not their sizes: so they fill up the whole, each within one client of its share.
+            last = math.floor(end + 0.5)
+            if last == first:
+                share = f"{place.removesuffix('name')}share" if place.endswith("name") else f"{place} {name!r}: share"
+                raise UserError(f"{share} = {size / self.count!r}: is no client of {self.count}; give more, or a count")
+            members[name] = np.arange(first, last)
+            first = last
+        if names and abs(end - self.count) > 1e-6 * self.count:
+            raise UserError(f"clients.groups: hold {end:g} clients, clients.count is {self.count}; make counts and shares add up")
+        return members
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of all groups."""
+        return list(self.members)
+
+    def places_of(self, clients: IntArray) -> IntArray:
+        """The place among the groups of that of each of `clients` (n,)."""
+        return self._places[clients].astype(np.int64)
+
+    def names_of(self, clients: IntArray) -> list[str]:
+        """The group of each of `clients` (n,)."""
+        return [self.names[place] for place in self._places[clients].tolist()]
+
+    @cached_property
+    def _places(self) -> NDArray[np.int32]:
+        """(K,) the place of each client's group among all."""
+        places = np.zeros(self.count, np.int32)
+        for i, members in enumerate(self.members.values()):
+            places[members] = i
+        return places
+
+    @classmethod
+    def of_one(cls) -> Population:
+        """What is the only one of its kind."""
+        return cls(Clients(count=1))
+
+    def group(self, name: str, path: str) -> IntArray:
+        """The clients of a group; raises UserError for an unknown name."""
+        if name not in self.members:
+            raise UserError(f"{path} = {name!r}: unknown group; {did_you_mean(name, self.members)}")
+        return self.members[name]
+
+    def some(self, which: str | list[int] | None, path: str) -> IntArray | None:
+        """The clients that a `clients` key names; None for all."""
+        if which is None:
+            return None
+        if isinstance(which, str):
+            return self.group(which, path)
+        if not which or max(which) >= self.count or len(set(which)) < len(which):
+            raise UserError(f"{path} = {which!r}: must name some clients between 0 and {self.count - 1}, each once")
+        return np.array(which)
+
+    def values(self, spec: Any, path: str, among: IntArray | None = None) -> float | FloatArray:
+        """A per-client parameter as a number, or as an array with an entry for each of `among` (default: all clients)."""
+        size = self.count if among is None else len(among)
+        if isinstance(spec, Ramp):
+            return spec.start + (spec.to - spec.start) * np.arange(1, size + 1) / size
+        if isinstance(spec, ByGroup):
+            return self._by_group(spec, path, np.arange(self.count) if among is None else among)
+        if isinstance(spec, np.ndarray) or (isinstance(spec, list) and all(is_number(entry) for entry in spec)):
+            if len(spec) != size:
+                raise UserError(f"{path}: has {len(spec)} numbers for {size} clients; give one for each")
+            return np.array(spec, np.float64)
+        if not is_number(spec):
+            raise UserError(f"{path} = {spec!r}: must be {FORMS}")
+        return float(spec)
+
+    def _by_group(self, spec: ByGroup, path: str, among: IntArray) -> FloatArray:
+        values = np.full(self.count, np.nan)
+        for name, value in spec.by_group.items():
+            members = self.group(name, f"{path}.by_group")
+            values[members] = self.values(value, f"{path}.by_group.{name}", members)
+        chosen = values[among]
+        if np.isnan(chosen).any():
+            left_out = [n for n, members in self.members.items() if n not in spec.by_group and np.isin(members, among).any()]
+            raise UserError(f"{path}.by_group: gives no value for {', '.join(left_out)}; name every group")
+        return chosen
+
+
+def _shares(section: Clients) -> list[float]:
+    """How many clients each group holds, not rounded."""
+    return [float(group.count) if group.count is not None else (group.share or 0.0) * section.count for group in section.groups]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the laws of one run are built with."""
+
+    population: Population
+    streams: Streams
+    rounds: int
+    time_limit_s: float | None
+    targets: Targets | None = None
+    """Where the laws are kept that a script can change; None: there is no script."""
+
+
+def resolve_parameters(
+    component: Component, group: str, path: str, population: Population, among: IntArray | None = None
+) -> dict[str, Any]:
+    """A component's keywords with per-client parameters as numbers or arrays over all clients (the clients in `among` filled
+    in)."""
+    keywords = component.parameters()
+    for name in per_client_parameters(group, component.kind) & keywords.keys():
+        if not is_per_client(keywords[name]):
+            continue  # another of the values that its annotation allows
+        values = population.values(keywords[name], f"{path}.{name}", among)
+        if among is not None and isinstance(values, np.ndarray):
+            # A law of one group is asked for its own clients only; the entries of the others repeat a valid value.
+            everyone = np.full(population.count, values[0])
+            everyone[among] = values
+            values = everyone
+        keywords[name] = values
+    return keywords

@@ -1,0 +1,149 @@
+"""How clients are asked before a policy selects, for their loss or for what else it asks: the `[probe]` table, wired."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.pool import ClientPool
+from netsim.clients.probes import Probes, Question
+from netsim.core.null_objects import NoTime
+from netsim.core.streams import RepeatedStreams, Streams
+from netsim.network.medium import Medium
+from netsim.servers.probing import FreeProbing, Probing, TimedProbing
+from scenarios.schema.errors import UserError
+from scenarios.schema.probe import Probe, question_of, tests
+from scenarios.wiring.bandwidth import varies
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import Message, decompress_s
+from scenarios.wiring.population import Context, IntArray
+from scenarios.wiring.work import TimeOfWork
+
+if TYPE_CHECKING:
+    from scenarios.wiring.world import World
+
+
+def build_probing(world: World, pool: ClientPool) -> Probing | None:
+    """Who asks clients of `pool` for their loss; None: the policy does not. Raises UserError."""
+    scenario = world.scenario
+    if not scenario.probes:
+        return None
+    section, question = scenario.probe or Probe(), question_of(scenario)
+    evaluated = _evaluated(world, section) if question == "loss" else None
+    learner, losses = world.learner, question == "loss"
+    if not section.timed:
+        return FreeProbing(clock=pool.clock, learner=learner, samples=section.samples, evaluated=evaluated, losses=losses)
+    streams = RepeatedStreams(scenario.seed, prefix="probe.")
+    if question == "profile":
+        evaluated = _trained_on(world)
+        medium = _as_updates(world, pool, streams)
+    else:
+        medium = _with_answers(world, pool, streams, section, evaluated, losses=losses)
+    testing = _testing(world, pool, streams, section) if tests(scenario) else None
+    asking = Question(medium, evaluated)
+    probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
+    # Only who was sent the model holds it.
+    reuse = section.reuse_model and question != "request"
+    return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
+
+
+def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
+    """The model, which clients test on data of their own, as many samples each; raises UserError where there are none."""
+    count, trained = world.population.count, world.trained
+    if world.scenario.learner is None:
+        kind = world.scenario.method.kind
+        raise UserError(f"policy.kind = {kind!r}: asks clients to test the model, and nothing is trained; add a [learner]")
+    try:
+        samples = None if trained is None else trained.local_tests("own").shape[1]
+    except ValueError as error:
+        raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
+    evaluated = np.full(count, 1 if samples is None else samples, np.int64)
+    return Question(_with_answers(world, pool, streams, section, evaluated, losses=True), evaluated)
+
+
+def _as_updates(world: World, pool: ClientPool, streams: Streams) -> Medium:
+    """The links, sizes and times of updates."""
+    delays, training = world.delays, world.training
+    return pool.medium.for_probes(
+        download=delays["download"],
+        compute=delays["compute"],
+        sample=training.in_update(),
+        upload=delays["upload"],
+        streams=streams,
+    )
+
+
+def _with_answers(
+    world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
+) -> Medium:
+    """The links with small answers: to the model, which is evaluated, or (not `losses`) to a request as small, at once."""
+    scenario, context, training = world.scenario, world.context, world.training
+    answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
+
+    def small(link: Any, name: str, phase: str) -> Any:
+        if link.bandwidth_bytes_per_s is None or varies(link, context):
+            return world.delays[phase]
+        # The time of the bytes is a number that is added to the delay.
+        return timeline(link, "delay", name, context, Message(answer, "probe.answer_bytes"))
+
+    upload = small(scenario.uplink, "uplink", "upload")
+    if not losses:
+        return pool.medium.for_probes(
+            download=small(scenario.downlink, "downlink", "download"),
+            compute=NoTime(),
+            sample=None,
+            upload=upload,
+            streams=streams,
+            request_bytes=answer,
+            answer_bytes=answer,
+        )
+    return pool.medium.for_probes(
+        download=world.delays["download"],
+        compute=_overhead(world, section, evaluated),
+        sample=None if training.sample is None else _share(training.sample, section.forward_share, context),
+        upload=upload,
+        streams=streams,
+        answer_bytes=answer,
+    )
+
+
+def _trained_on(world: World) -> IntArray | None:
+    """(K,) samples that an update trains on; None: nobody knows."""
+    planned = world.training.work.amounts(np.arange(world.population.count))[0]
+    return None if None in planned else np.array(planned, np.int64)
+
+
+def _evaluated(world: World, section: Probe) -> IntArray | None:
+    """(K,) samples that each client evaluates; None: nobody knows. Raises UserError where that is needed."""
+    scenario, count = world.scenario, world.population.count
+    held: IntArray | None = None
+    if world.trained is not None or (scenario.learner is None and scenario.clients.data_sizes is not None):
+        held = np.asarray(np.ceil(world.data_sizes), np.int64)
+    if section.samples is not None:
+        return np.minimum(section.samples, held) if held is not None else np.full(count, section.samples)
+    if held is None and scenario.learner is None and world.training.sample is not None and section.timed:
+        raise UserError("probe.samples: must be given, or clients.data_sizes: nobody says how many samples clients evaluate")
+    return held
+
+
+def _share(each: Any, share: float, context: Context) -> TimeOfWork:
+    return TimeOfWork(np.full(context.population.count, share), each)
+
+
+def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> Any:
+    """The timeline of what an evaluation takes beside the time of its samples.
+
+    Where a speed is given, that is `compute.delay`, as of training; otherwise `compute.delay` is the time of the whole training,
+    of which an evaluation takes its share. The model is decompressed for it, and no update is compressed.
+    """
+    codec_s = decompress_s(world.scenario, world.population, world.sizes)
+    compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)
+    if world.training.sample is not None:
+        return compute(besides_s=codec_s)
+    factor = np.full(world.population.count, section.forward_share)
+    planned = world.training.work.amounts(np.arange(len(factor)))[0]
+    if evaluated is not None and None not in planned:
+        factor *= evaluated / np.array(planned, np.float64)
+    return TimeOfWork(factor, compute(), codec_s)

@@ -1,0 +1,147 @@
+"""From the key `script` of a scenario to what acts on its run, and what tells it of what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from netsim.clients.pool import ClientPool
+from netsim.clients.update import Drawn
+from netsim.network.jamming import Jammers
+from netsim.servers.instruments import Restarts
+from netsim.servers.rounds import RoundServer
+from scenarios.registry.kinds import is_own, resolve
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import Clients
+from scenarios.wiring.laws import Law
+from scenarios.wiring.population import Context, Population
+from scenarios.wiring.script.observed import Scene
+from scenarios.wiring.script.runner import ScriptRunner
+from scenarios.wiring.script.targets import ScriptedObject, Targets
+from scenarios.wiring.script.waits import Declared
+from scenarios.wiring.script.world import World as ScriptWorld
+from scenarios.wiring.world import Composed, World
+
+if TYPE_CHECKING:
+    from netsim.servers.slotted import SlotServer
+
+_OF_UPDATES: dict[str, Drawn] = {
+    "downlink.delay": "download",
+    "downlink.channel": "downlink",
+    "compute.delay": "compute",
+    "compute.speed": "sample",
+    "uplink.delay": "upload",
+    "uplink.channel": "uplink",
+}
+_OF_CHANNELS = ("channels.delay", "channels.channel", "channels.bandwidth", "channels.states")
+_OF_PEERS = ("peers.delay", "peers.channel")
+
+
+def build_script(world: World, composed: Composed) -> ScriptRunner | None:
+    """What acts on the run of a server; None without a script. Raises UserError where there is no such function."""
+    section, targets = world.scenario.script, world.targets
+    if section is None or targets is None:
+        return None
+    function = resolve("script", section.kind)
+    runner = ScriptRunner(name=section.kind, clock=world.clock)
+    pool = composed.server.clients
+    jammers = _jammers(composed)
+    scene = Scene(
+        population=world.population,
+        pool=pool,
+        spectrum=None if composed.channels is None else composed.channels.spectrum,
+        jammers=jammers,
+        graph=None if composed.consensus is None else composed.consensus.links.graph,
+        slots=world.scenario.server.slotted,
+        declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
+    )
+    given = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
+    runner.function = partial(function, given, **section.parameters())
+    if not world.scenario.server.own:
+        runner.round_s = world.scenario.server.parameters().get("round_s")
+    # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
+    targets.absent.returns_s = lambda: runner.due_s
+    pool.returning = targets.absent.away
+    if targets.cuts is not None and composed.consensus is not None:
+        targets.cuts.on_return = composed.consensus.links.tell_of_return
+        targets.cut_offs.on_return = composed.consensus.links.tell_of_reconnection
+    _objects(world, targets, jammers)
+    _renewals(world, composed, pool)
+    _tell_of_ends_and_rounds(runner, composed.server)
+    _tell_of_declarations(runner, composed)
+    return runner
+
+
+def _may_declare(group: str, scenario: Scenario) -> bool:
+    """Whether the scenario's policy, or scheduler, may declare changes: one with a detector, or of the user's own."""
+    section = {"policy": scenario.policy, "scheduler": scenario.scheduler}[group]
+    while section is not None:
+        if is_own(group, section.kind):
+            return True
+        parameters = section.parameters()
+        detector = parameters.get("detector")
+        # A scheduler that takes a detector has one of its own where none is given; a policy has none.
+        if detector is not None or (group == "scheduler" and "detector" in parameters):
+            return detector is None or detector.kind != "no-detection"
+        section = parameters.get(group)
+    return False
+
+
+def _jammers(composed: Composed) -> Jammers | None:
+    """Those on the sub-channels, or on the links between clients; None where the scenario has none."""
+    found = composed.channels.jammers if composed.channels is not None else None
+    if composed.consensus is not None:
+        found = composed.consensus.jammers
+    return found or None
+
+
+def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
+    """What has a state and is changed as a whole: presence, and the jammers' laws."""
+    scenario, absent = world.scenario, targets.absent
+    context = Context(world.population, world.streams, world.rounds, scenario.time_limit_s)
+    presence = Law.of(scenario.availability, "availability", "availability", context)
+    targets.all["availability"] = ScriptedObject(
+        key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
+    )
+    if jammers is None:
+        return
+    reached = Context(Population(Clients(count=jammers.channels)), world.streams, world.rounds, scenario.time_limit_s)
+    for i, section in enumerate(scenario.jammers):
+        jammer, key = jammers.named(section.name), f"jammers.{section.name}"
+        law = Law.of(section.law, "jammer", f"jammers.{i}.law", reached)
+        targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
+
+
+def _renewals(world: World, composed: Composed, pool: ClientPool) -> None:
+    """Have whoever keeps values of a law evaluate them again after the script changed it."""
+    targets = world.targets
+    assert targets is not None
+    renew: dict[str, Callable[[], None]] = {key: partial(pool.renew, name) for key, name in _OF_UPDATES.items()}
+    if composed.channels is not None:
+        spectrum = composed.channels.spectrum
+        renew |= dict.fromkeys(_OF_CHANNELS, lambda: spectrum.renew(world.clock.now))
+    if composed.consensus is not None:
+        renew |= dict.fromkeys(_OF_PEERS, composed.consensus.renew)
+    for key in targets.all:
+        if key in renew:
+            targets.after_change(key, renew[key])
+
+
+def _tell_of_ends_and_rounds(runner: ScriptRunner, server: RoundServer | SlotServer) -> None:
+    server.clients.followers.append(runner.ended)
+    server.loop.on_open = runner.opens_round
+    server.tell_of_slots(runner.opens_slot)
+
+
+def _tell_of_declarations(runner: ScriptRunner, composed: Composed) -> None:
+    def by_scheduler(round: int, channels: list[int]) -> None:
+        runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
+
+    def by_policy(round: int, clients: list[int]) -> None:
+        runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
+
+    if composed.detections is not None:
+        composed.detections.on_declared = by_scheduler
+    loop = composed.server.loop
+    loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=by_policy)]

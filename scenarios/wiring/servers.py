@@ -1,0 +1,203 @@
+"""From `server.kind` to a server: one function for each, in one table. A run imports the servers that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.core.protocols import DelayLaw, FloatArray
+from netsim.servers.close import WaitRule
+from netsim.servers.dispatch import SelectionRule
+from scenarios.schema.errors import UserError, in_own_words
+from scenarios.wiring.channels import channels_and_pool
+from scenarios.wiring.world import Composed, World
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.servers.pacing import LatencyPacing
+    from netsim.servers.staleness_bound import StalenessRule
+
+
+def synchronous(world: World) -> Composed:
+    """`server.kind = "synchronous"`."""
+    from netsim.servers.synchronous import synchronous_server
+
+    section = world.scenario.server
+    channels, pool = channels_and_pool(world, section.per_round)
+    server = synchronous_server(
+        pool=pool,
+        selecting=SelectionRule(
+            policy=world.policy(section.per_round),
+            streams=world.streams,
+            need=section.needed_clients,
+            reselect_busy=section.reselect_busy,
+            probing=world.probing(pool),
+        ),
+        learner=world.learner,
+        wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
+        meter=world.meter(section.per_round),
+        channels=channels,
+        stragglers=section.stragglers,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def buffered(world: World) -> Composed:
+    """`server.kind = "buffered"`."""
+    from netsim.servers.buffered import ModelRule, buffered_server
+
+    section = world.scenario.server
+    channels, pool = channels_and_pool(world, section.concurrency, refill=True)
+    server = buffered_server(
+        pool=pool,
+        # It asks for one client at a time, and makes a model of several.
+        policy=world.policy(1, per_model=section.buffer),
+        learner=world.learner,
+        streams=world.streams,
+        concurrency=section.concurrency,
+        rule=ModelRule(buffer=section.buffer, pacing=_pacing(section), staleness=_staleness_rule(section, pool)),
+        channels=channels,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def _pacing(section: Any) -> LatencyPacing | None:
+    """How a buffered server paces its models by latency; None: it goes by deliveries."""
+    from netsim.servers.pacing import LatencyPacing
+
+    if section.pacing != "latency":
+        return None
+    given = {name: getattr(section, name) for name in ("unknown_latency_s", "check_every_s")}
+    return LatencyPacing(**{name: value for name, value in given.items() if value is not None})
+
+
+def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
+    """What a buffered server does about old updates; None: nothing."""
+    from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
+
+    bound = section.staleness_bound
+    if bound is None:
+        return None
+    if section.urgent_notices:
+        return UrgentNotices(pool=pool, bound=bound, notice_s=section.notice_s)
+    return WaitForOld(pool=pool, bound=bound)
+
+
+def semi_synchronous(world: World) -> Composed:
+    """`server.kind = "semi-synchronous"`."""
+    from netsim.servers.semi_synchronous import semi_synchronous_server
+
+    section = world.scenario.server
+    channels, pool = channels_and_pool(world, section.per_round)
+    server = semi_synchronous_server(
+        pool=pool,
+        selecting=SelectionRule(
+            policy=world.policy(section.per_round), streams=world.streams, probing=world.probing(pool)
+        ),
+        learner=world.learner,
+        round_s=section.round_s,
+        channels=channels,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def safa(world: World) -> Composed:
+    """`server.kind = "safa"`."""
+    from netsim.servers.safa import safa_server
+
+    section = world.scenario.server
+    everyone = np.arange(world.population.count)
+    channels, pool = channels_and_pool(world, len(everyone), refill=True)
+    sample = world.training.sample
+
+    def speed_s(number: int) -> FloatArray:
+        assert sample is not None
+        law: DelayLaw = sample.at(number, world.clock.now)[0]
+        return law.mean_s(everyone)
+
+    server = safa_server(
+        pool=pool,
+        learner=world.learner,
+        per_round=section.per_round,
+        lag_tolerance=section.lag_tolerance,
+        deadline_s=section.deadline_s,
+        selection=section.selection,
+        speed_s=speed_s if section.order == "speed" else None,
+        channels=channels,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def compass(world: World) -> Composed:
+    """`server.kind = "compass"`."""
+    from netsim.servers.compass import compass_server
+
+    section = world.scenario.server
+    channels, pool = channels_and_pool(world, world.population.count, refill=True)
+    server = compass_server(
+        pool=pool,
+        learner=world.learner,
+        min_steps=section.min_steps,
+        max_steps=section.max_steps,
+        slack=section.slack,
+        channels=channels,
+    )
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def asynchronous(world: World) -> Composed:
+    """`server.kind = "asynchronous"`."""
+    from scenarios.wiring import age_aware
+
+    return age_aware.asynchronous(world)
+
+
+def fl_fa(world: World) -> Composed:
+    """`server.kind = "fl-fa"`."""
+    from scenarios.wiring import slotted
+
+    return slotted.fl_fa(world)
+
+
+def fl_da(world: World) -> Composed:
+    """`server.kind = "fl-da"`."""
+    from scenarios.wiring import slotted
+
+    return slotted.fl_da(world)
+
+
+COMPOSERS: dict[str, Callable[[World], Composed]] = {
+    "synchronous": synchronous,
+    "buffered": buffered,
+    "semi-synchronous": semi_synchronous,
+    "safa": safa,
+    "compass": compass,
+    "asynchronous": asynchronous,
+    "fl-fa": fl_fa,
+    "fl-da": fl_da,
+}
+
+
+def compose(world: World) -> Composed:
+    """The server that the scenario names; raises UserError."""
+    kind = world.scenario.server.kind
+    return COMPOSERS[kind](world) if kind in COMPOSERS else _own(world)
+
+
+def _own(world: World) -> Composed:
+    """That of the user's own class."""
+    section = world.scenario.server
+    mode = world.component(section, "server", "server", {})
+    try:
+        composed = mode.compose(world)
+    except UserError:
+        raise
+    except Exception as error:
+        told = f"server.kind = {section.kind!r} cannot be put together: {in_own_words(error)}; fix its compose"
+        raise UserError(told) from error
+    if not isinstance(composed, Composed):
+        told = f"compose returns {type(composed).__name__}; must return a scenarios.wiring.world.Composed"
+        raise UserError(f"server.kind = {section.kind!r}: {told}")
+    return composed

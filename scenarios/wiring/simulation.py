@@ -1,0 +1,284 @@
+"""From a checked scenario to a simulation: the one place where engine and models meet."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from models.laws.expectations import Truth
+from models.laws.work import WorkPlan
+from models.privacy import Ledger, NoPrivacy, NoSchedule
+from netsim.clients.pool import ClientPool
+from netsim.core.clock import Clock
+from netsim.core.null_objects import NoLearner
+from netsim.core.protocols import FloatArray
+from netsim.core.streams import Streams
+from netsim.network.access import AssignedAccess, UplinkAccess
+from netsim.network.medium import Medium, MediumLaws
+from netsim.network.sizes import Sizes
+from netsim.records.sinks import NoRecorder
+from netsim.simulation import Simulation
+from scenarios.registry.components import construct
+from scenarios.schema.cautions import Caution, collecting, refuse
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.accounting import require_accountant
+from scenarios.wiring.bandwidth import Carried, build_carrier, varies
+from scenarios.wiring.client_state import check_client_state
+from scenarios.wiring.devices import filled
+from scenarios.wiring.doubtful import before_run, lacking_clients, least_s
+from scenarios.wiring.endless import refuse_endless
+from scenarios.wiring.energy import build_energy
+from scenarios.wiring.full_pass import with_extra_pass
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.outages import build_outages
+from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_up
+from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.script.targets import Targets
+from scenarios.wiring.script.wiring import build_script
+from scenarios.wiring.servers import compose
+from scenarios.wiring.training import build_trained, check_trained
+from scenarios.wiring.work import Training, build_plan
+from scenarios.wiring.world import Composed, World
+
+_LARGE: WeakSet[ClientPool] = WeakSet()
+"""The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
+_MANY = 10_000
+_MOST_SAMPLES = 1e15
+"""What a client may hold at most: below that every whole number is one of the 64-bit floats."""
+
+@dataclass(frozen=True)
+class Built:
+    """A simulation and what is known of it before it runs."""
+
+    simulation: Simulation
+    truth: Truth
+    """Expected latencies of all clients, over time."""
+    data_sizes: FloatArray
+    """(K,) samples each client holds."""
+    parameters: int | None
+    """Numbers in one update; None without a learner."""
+    unprotected: int
+    """How many of them no mechanism protects."""
+    clients: ClientPool
+    trained: Any
+    """The `models.fl.learner.FederatedLearner`; None where nothing is trained."""
+    delays: Mapping[str, Any]
+    """The timelines of the three phases of an update: download, compute, upload."""
+    channels: AssignedAccess[Any] | None
+    """The sub-channels with states, where the server has such."""
+    graph: Any = None
+    """The `models.peers.graph.PeerGraph` between the clients, where they decide among themselves."""
+    cautions: tuple[Caution, ...] = ()
+    """What the scenario is warned of."""
+
+
+def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, trained: Any = None) -> Built:
+    """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
+
+    `learner` False leaves training out (and torch unimported), to check everything else. `trained`: the learner of an earlier
+    build of the same `[learner]` and seed, to be used again once a state has been loaded into it. Raises UserError; with `strict`
+    for what the scenario is only warned of, too.
+    """
+    if _LARGE and trained is None:
+        # A simulation that is over refers to itself in circles, and few objects are enough to hold much memory: the collector
+        # would not come before many runs had been added up.
+        gc.collect()
+    cautions: list[Caution] = []
+    with collecting(cautions):
+        built = _wired(scenario, learner, trained)
+    if built.trained is not None or built.clients.count >= _MANY:
+        _LARGE.add(built.clients)
+    built = replace(built, cautions=(*cautions, *built.cautions))
+    if strict:
+        refuse(built.cautions)
+    return built
+
+
+def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
+    streams = Streams(scenario.seed)
+    population = Population(scenario.clients)
+    scenario = filled(scenario, population.devices)
+    context = _context(scenario, population, streams)
+
+    plan = build_plan(scenario, population)
+    trained = _trained(scenario, streams, plan, learner) if trained is None else trained
+    sent = build_sizes(scenario, population, trained)
+    sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
+
+    training, delays = with_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
+    worked = training.times()
+    clock, availability = Clock(), _presence(scenario, context)
+    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
+    up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
+    timed = [*delays.items(), *(("compute", law) for law in worked)]
+    carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
+    truth = _truth(scenario, timed, carried, population.count)
+    private, schedule = _schedule(scenario)
+    world = World(
+        scenario=scenario,
+        streams=streams,
+        population=population,
+        clock=clock,
+        medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
+        availability=availability,
+        energy=build_energy(scenario, population, streams, availability),
+        accountant=_accountant(population.count, schedule, private),
+        learner=trained if trained is not None else NoLearner(),
+        trained=trained,
+        sizes=sent,
+        rounds=context.rounds,
+        data_sizes=sizes,
+        schedule=schedule,
+        truth=truth,
+        context=context,
+        delays=delays,
+        training=training,
+        targets=context.targets,
+    )
+    composed = compose(world)
+    parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
+    return Built(
+        simulation=_simulation(world, composed),
+        truth=truth,
+        data_sizes=sizes,
+        parameters=parameters,
+        unprotected=unprotected,
+        clients=composed.server.clients,
+        trained=trained,
+        delays=delays,
+        channels=composed.channels,
+        graph=None if composed.consensus is None else composed.consensus.links.graph,
+        cautions=(
+            *before_run(scenario, population, delays, worked, _besides_s(down, up, composed), stops=down.stops or up.stops),
+            *lacking_clients(scenario, availability, streams["availability"]),
+            *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
+        ),
+    )
+
+
+def _besides_s(down: Carried, up: Carried, composed: Composed) -> dict[str, Any]:
+    """What the phases of an update take at least beside their delays, in seconds, by name."""
+    besides_s: dict[str, Any] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
+    if composed.channels is not None:
+        besides_s["upload"] += least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
+    return besides_s
+
+
+def _accountant(clients: int, schedule: Any, private: bool) -> Any:
+    return Ledger(clients=clients, schedule=schedule) if private else NoPrivacy(clients=clients)
+
+
+def _context(scenario: Scenario, population: Population, streams: Streams) -> Context:
+    # Laws of training and of its links change by communication rounds, of which a slot has several.
+    rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
+    targets = Targets() if scenario.script is not None else None
+    return Context(population, streams, rounds, scenario.time_limit_s, targets)
+
+
+def _truth(scenario: Scenario, timed: list[tuple[str, Any]], carried: list[tuple[str, Any]], clients: int) -> Truth:
+    """What is expected of the phases, by name: those whose laws are known over all time, and those of bytes; raises UserError."""
+    refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
+    # Who shares with whom is nobody's law: what is expected is the time alone.
+    phases = [*timed, *carried]
+    return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
+
+
+def _presence(scenario: Scenario, context: Context) -> Any:
+    population = context.population
+    keywords = resolve_parameters(scenario.availability, "availability", "availability", population)
+    law = construct(scenario.availability, "availability", "availability", keywords, {"clients": population.count})
+    return law if context.targets is None else context.targets.absences(law, population.count)
+
+
+def _simulation(world: World, composed: Composed) -> Simulation:
+    return Simulation(
+        clock=world.clock,
+        server=composed.server,
+        recorder=NoRecorder(),
+        rounds=world.scenario.rounds,
+        time_limit_s=world.scenario.time_limit_s,
+        script=build_script(world, composed),
+    )
+
+
+def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any]:
+    """How long the phases of an update take, but for bytes whose time is not a number to add."""
+    down = None if varies(scenario.downlink, context) else models_down(sizes)
+    up = None if varies(scenario.uplink, context) else updates_up(sizes)
+    return {
+        "download": timeline(scenario.downlink, "delay", "downlink", context, down),
+        "compute": timeline(
+            scenario.compute, "delay", "compute", context, besides_s=codec_s(scenario, context.population, sizes)
+        ),
+        "upload": timeline(scenario.uplink, "delay", "uplink", context, up),
+    }
+
+
+def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> Any:
+    """The learner; None where there is none or `learner` is false."""
+    if learner:
+        return build_trained(scenario, streams, plan)
+    check_trained(scenario)
+    return None
+
+
+def _schedule(scenario: Scenario) -> tuple[bool, Any]:
+    """Whether updates are private, and the schedule of their budgets."""
+    section = scenario.privacy
+    if section is None or section.mechanism == "none":
+        return False, NoSchedule()
+    require_accountant(scenario)
+    return True, construct(section.schedule, "schedule", "privacy.schedule", section.schedule.parameters(), {})
+
+
+def _medium_of(
+    scenario: Scenario,
+    context: Context,
+    delays: Mapping[str, Any],
+    carried: tuple[Carried, Carried],
+    sizes: Sizes,
+    training: Training,
+) -> Callable[[UplinkAccess[Any]], Medium]:
+    """The links of all clients, once it is known how they get access to the uplink."""
+
+    def medium(access: UplinkAccess[Any]) -> Medium:
+        return Medium(
+            clients=context.population.count,
+            laws=MediumLaws(
+                download=delays["download"],
+                compute=delays["compute"],
+                upload=delays["upload"],
+                downlink=timeline(scenario.downlink, "channel", "downlink", context),
+                uplink=timeline(scenario.uplink, "channel", "uplink", context),
+                work=training.work,
+                sample=training.in_update(),
+            ),
+            streams=context.streams,
+            access=access,
+            down=carried[0].carrier,
+            up=carried[1].carrier,
+            outages=build_outages(
+                scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
+            ),
+            sizes=sizes,
+        )
+
+    return medium
+
+
+def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
+    given = scenario.clients.data_sizes
+    values = population.values(1.0 if given is None else given, "clients.data_sizes")
+    sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
+    good = (sizes > 0) & (sizes <= _MOST_SAMPLES)
+    if not good.all():
+        client = int(good.argmin())
+        shown = f"clients.data_sizes = {sizes[client]} for client {client}"
+        raise UserError(f"{shown}: every client must hold more than 0 samples, and at most {_MOST_SAMPLES:g}")
+    return sizes

@@ -1,0 +1,298 @@
+"""The servers with slots of a scenario, FL&FA and FL&DA: peers, beliefs, gossip and opinions, wired to the clients."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.bandwidth import Constant as ConstantBandwidth
+from models.laws.changes import Unchanging
+from models.laws.channels import Perfect
+from models.laws.delays import Constant
+from models.peers.graph import PeerGraph
+from models.peers.mathematics import PeerBelief, PeerGossip
+from models.peers.synthetic_opinions import SyntheticOpinions
+from netsim.core.clock import Clock
+from netsim.core.streams import Streams
+from netsim.network.jamming import Jammers
+from netsim.network.outages import ClientOutages
+from netsim.network.resending import Resending
+from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
+from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
+from netsim.peers.gossip.exchange import GossipRules
+from netsim.peers.jammed_links import JammedLinks
+from netsim.peers.link_laws import Disturbances, LinkLaws
+from netsim.peers.link_outages import Outage, Outages, link_between
+from netsim.peers.links import PeerLinks
+from netsim.records.sinks import NoRecorder
+from netsim.servers.channels import OwnLinks
+from netsim.servers.close import WaitRule, WhenEnded
+from netsim.servers.dispatch import MembersDispatch
+from netsim.servers.loop import RoundLoop
+from netsim.servers.opinions import OpinionUplink, Tests
+from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
+from scenarios.registry.components import construct, key_at, refusals_at
+from scenarios.schema.errors import PARAMETER_WARNINGS, UserError
+from scenarios.schema.work import Work
+from scenarios.schema.world import Compute, Opinions, Peers
+from scenarios.wiring.bandwidth import build_carrier, senders_law, varies
+from scenarios.wiring.channels import build_jammers, channels_and_pool
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import Message
+from scenarios.wiring.population import Context, FloatArray
+from scenarios.wiring.world import Composed, World
+
+
+def fl_fa(world: World) -> Composed:
+    """`server.kind = "fl-fa"`; raises UserError."""
+    (shared, channels), context = _shared(world), _by_slots(world)
+    policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
+    opinions = world.scenario.opinions
+    assert opinions is not None
+    uplink = _uplink(opinions, world.streams, context, shared["training"].pool.medium.outages)
+    server = FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
+    return Composed(server=server, channels=channels.access, detections=channels.detections)
+
+
+def fl_da(world: World) -> Composed:
+    """`server.kind = "fl-da"`; raises UserError."""
+    shared, channels = _shared(world)
+    policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
+    context, outages = _by_slots(world), shared["training"].pool.medium.outages
+    assert world.scenario.opinions is not None
+    # Nobody uploads an opinion here; how they would is read all the same, so that what is wrong in it is refused.
+    _uplink(world.scenario.opinions, world.streams, replace(context, targets=None), outages)
+    consensus = _consensus(world, context, outages)
+    beliefs = world.scenario.output.beliefs_table
+    server = FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
+    return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
+
+
+def _by_slots(world: World) -> Context:
+    # What happens between slots changes by slots, not by communication rounds.
+    return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s, world.targets)
+
+
+def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
+    """What both servers need."""
+    scenario = world.scenario
+    section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
+    assert slots is not None
+    assert opinions is not None
+    learner = _opinion_learner(world)
+    channels, pool = channels_and_pool(world, section.per_round)
+    members = MembersDispatch(
+        pool=pool, learner=learner, whole=section.when_short == "wait", reselect_busy=section.reselect_busy
+    )
+    training = RoundLoop(
+        pool=pool,
+        dispatch=members,
+        close=WhenEnded(pool=pool, rule=WaitRule(deadline_s=section.deadline_s)),
+        learner=learner,
+        instruments=channels.instruments,
+        assignment=channels.assignment,
+        straggle=section.stragglers == "finish",
+    )
+    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _by_slots(world), key="opinions.test")
+    shared = {
+        "training": training,
+        "members": members,
+        "learner": learner,
+        "tests": Tests(
+            clients=world.population.count,
+            law=test,
+            streams=world.streams,
+            evaluated=_evaluated(world),
+            sample=world.training.sample,
+            rounds_per_slot=slots.rounds,
+        ),
+        "rounds_per_slot": slots.rounds,
+        "reset_each_slot": slots.reset_each_slot,
+        "recording": channels.recording,
+    }
+    return shared, channels
+
+
+def _evaluated(world: World) -> FloatArray | None:
+    """(K,) samples of training that are as much work as each client's test; None: it takes no such time. Raises UserError."""
+    section, key = world.scenario.opinions, "opinions.test_samples"
+    assert section is not None
+    if section.test_samples is None:
+        return None
+    if world.training.sample is None:
+        raise UserError(f"{key} = {section.test_samples!r}: takes time by a speed; give one in [compute], or leave it out")
+    count = world.population.count
+    if section.test_samples == "local":
+        if world.scenario.learner is None:
+            raise UserError(f"{key} = 'local': is of [learner]; without one give numbers of samples")
+        # A scenario that is only checked: its test set is not there.
+        samples = 0 if world.trained is None else world.trained.local_tests(section.local).shape[1]
+    else:
+        samples = world.population.values(section.test_samples, key)
+        if not np.min(samples) >= 0:
+            raise UserError(f"{key} = {float(np.min(samples))!r}: must be >= 0 samples")
+    share = Work().forward_share if world.scenario.work is None else world.scenario.work.forward_share
+    return np.array(np.broadcast_to(share * np.asarray(samples, np.float64), (count,)))
+
+
+def _opinion_learner(world: World) -> Any:
+    scenario, population = world.scenario, world.population
+    supplied: dict[str, Any] = {
+        "clients": population.count,
+        "per_round": scenario.server.per_round,
+        "draws": world.streams["opinions"],
+    }
+    assert scenario.opinions is not None
+    law = scenario.opinions.synthetic
+    if law is not None:
+        given = {name: getattr(law, name) for name in ("own", "noise", "memory", "start")}
+        worth = population.values(law.worth, "opinions.synthetic.worth")
+        return _made(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **given}, supplied)
+    if world.trained is None:
+        # A scenario that is only checked: its learner is not built.
+        return SyntheticOpinions(worth=0.5, **supplied)
+    from models.fl.slot_learner import SlotLearner
+
+    with refusals_at("opinions", ("local",)):
+        return SlotLearner(learner=world.trained, local=scenario.opinions.local)
+
+
+def _uplink(section: Opinions, streams: Streams, context: Context, outages: ClientOutages | None) -> OpinionUplink:
+    message = Message(section.size_bytes, "opinions.size_bytes")
+    carried = build_carrier(section, "opinions", context, Clock(), message)
+    return OpinionUplink(
+        clients=context.population.count,
+        delay=timeline(section, "delay", "opinions", context, None if varies(section, context) else message),
+        channel=timeline(section, "channel", "opinions", context),
+        streams=streams,
+        resending=_resending(section, "opinions"),
+        wait_s=section.wait_s,
+        outages=outages,
+        carrier_on=carried.another,
+    )
+
+
+def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
+    """The graph that `[peers]` describes; raises UserError."""
+    supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
+    graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
+    return graph
+
+
+def _consensus(world: World, context: Context, client_outages: ClientOutages | None) -> ConsensusPhase:
+    scenario, streams = world.scenario, world.streams
+    section, slots, belief, gossip = scenario.peers, scenario.slots, scenario.belief, scenario.gossip
+    assert section is not None
+    assert slots is not None
+    assert belief is not None
+    assert gossip is not None
+    graph = peer_graph(section, context.population.count, streams)
+    zero = slots.start == "zero"
+    links, jammers = _links(world, section, graph, context, None if zero else client_outages)
+    maths = ("model", "coupling", "attenuation", "exponent", "strict")
+    rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
+    spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
+    given = {name: getattr(gossip, name) for name in spreading}
+    no_time = {"work_s": 0.0} if zero else {}
+    belief_rules = _made(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
+    belief_maths = _made(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
+    _made(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
+    with refusals_at("slots", ("engine",)):
+        return ConsensusPhase(
+            links=links,
+            belief=belief_maths,
+            gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
+            rules=ConsensusRules(
+                belief=belief_rules,
+                gossip=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+                start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
+                per_round=scenario.server.per_round,
+                engine=slots.engine,
+                ties=gossip.ties,
+            ),
+            streams=streams,
+            jammers=jammers,
+        )
+
+
+def _links(
+    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
+) -> tuple[PeerLinks, Jammers | None]:
+    scenario, streams = world.scenario, world.streams
+    assert scenario.slots is not None
+    if scenario.slots.start == "zero":
+        still = Unchanging(Constant(value_s=0.0))
+        at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
+        links = PeerLinks(clock=world.clock, graph=graph, laws=at_once, streams=streams)
+        links.recording = scenario.output.messages_table
+        return links, None
+    outages = []
+    for i, one in enumerate(section.outages):
+        pairs = [(a, b) for a, b in one.links]
+        end_s = math.inf if one.to_s is None else one.to_s
+        outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
+        _made(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
+        outages.append(outage)
+    jammed = JammedLinks(graph=graph) if scenario.jammers else None
+    bandwidth = senders_law(section, "peers", context)
+    number: Any = math.inf
+    if bandwidth is not None and bandwidth.fixed and isinstance(constant := bandwidth.at(1, 0.0)[0], ConstantBandwidth):
+        number, bandwidth = constant.mean_rate(np.arange(graph.clients)), None
+    schedule = Outages(graph=graph, outages=outages)
+    laws = _made(
+        LinkLaws,
+        "peers",
+        {"speed_km_per_s": section.speed_km_per_s, "bandwidth_bytes_per_s": number},
+        {
+            # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
+            "bandwidth": bandwidth,
+            "delay": timeline(section, "delay", "peers", context),
+            "channel": timeline(section, "channel", "peers", context),
+        },
+    )
+    links = PeerLinks(
+        clock=world.clock,
+        graph=graph,
+        laws=laws,
+        streams=streams,
+        resending=_resending(section, "peers"),
+        disturbances=Disturbances(
+            outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
+            clients=client_outages,
+            jammed=jammed,
+        ),
+    )
+    links.recording = scenario.output.messages_table
+    if jammed is None:
+        return links, None
+    # To a jammer, links are sub-channels.
+    spectrum: Any = jammed
+    actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
+    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    jammed.catch_up = jammers.catch_up
+    return links, jammers
+
+
+def _resending(section: Peers | Opinions, path: str) -> Resending:
+    keys = ("max_resends", "resend_after_s")
+    resending: Resending = _made(Resending, path, {name: getattr(section, name) for name in keys}, {})
+    return resending
+
+
+def _made(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:
+    """`target` of its keywords; what it refuses or warns of by the name of a keyword is told by the key in the scenario."""
+    told = names or set(keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with refusals_at(path, told):
+            made = target(**keywords, **supplied)
+    for warning in caught:
+        message = warning.message
+        if isinstance(message, PARAMETER_WARNINGS) and message.name in told:
+            message = message.renamed(key_at(path, message.name))
+        warnings.warn(message, warning.category, stacklevel=2)
+    return made

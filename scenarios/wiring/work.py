@@ -1,0 +1,253 @@
+"""How much clients train, and how long that takes them: `[work]` and the speed in `[compute]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
+from models.laws.delays import Plus
+from models.laws.partial_work import PartialWork
+from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
+from netsim.core.null_objects import NoWork
+from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS, Compute
+from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.laws import Law
+from scenarios.wiring.payload import LONGEST_S
+from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.population import Context, FloatArray, Population
+from scenarios.wiring.script.targets import Overlay
+
+_MOST = 2**31 - 1
+_KEPT = 8
+
+
+def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
+    """What `[work]` asks of each client; raises UserError."""
+    section = scenario.work
+    if section is None:
+        return WorkPlan()
+    given = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
+    return WorkPlan(**{name: _whole(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
+
+
+def _whole(spec: Any, key: str, population: Population) -> IntArray:
+    values = np.asarray(population.values(spec, key))
+    good = (values >= 1) & (values == np.floor(values)) & (values <= _MOST)
+    if not good.all():
+        whose = f" for client {np.argmin(good)}" if values.ndim else ""
+        raise UserError(f"{key} = {float(values[~good].flat[0])!r}{whose}: must be a whole number >= 1, and at most {_MOST}")
+    return np.asarray(values, np.int64)
+
+
+def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
+    """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
+    work = _whole_work(scenario, context.population, plan, trained)
+    section = scenario.work
+    if work is None:
+        return NoWork()
+    if section is None or not section.partial_share:
+        return work
+    epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
+    given: dict[str, Any] = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    with refusals_at("work", {**given, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
+        return PartialWork(work=work, draws=context.streams["partial-work"], **given)
+
+
+def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: Any) -> Work | None:
+    if trained is not None:
+        work: Work = trained.work
+        return work
+    # A scenario with a learner that is only checked: who holds how many samples is not known.
+    if scenario.work is None or scenario.learner is not None:
+        return None
+    held = scenario.clients.data_sizes
+    given: dict[str, Any] = {
+        # A ramp over the clients of a group hardly meets whole numbers.
+        "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")),
+        "batch_size": plan.batch_size,
+        "epochs": 1 if plan.epochs is None else plan.epochs,
+        "steps": plan.steps,
+    }
+    with refusals_at("work", given, {"data_sizes": "clients.data_sizes"}):
+        return Work(clients=population.count, **given)
+
+
+def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | None:
+    """The timeline of how long each client takes for a sample; None where no speed is given. Raises UserError."""
+    section = scenario.compute
+    given = [(name, spec) for name in SPEEDS if (spec := getattr(section, name)) is not None]
+    _check_changes(section, given[0][0] if given else None)
+    if not given:
+        if section.noise.kind != "constant":
+            kind = f"compute.noise.kind = {section.noise.kind!r}"
+            raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
+        return None
+    name, spec = given[0]
+    if scenario.work is None and scenario.learner is None:
+        raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
+    flops: Any = 0.0
+    if section.flops_per_sample is not None:
+        flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
+    law = Law.of(section.noise, "noise", "compute.noise", context)
+    speed = _Speed(law, name, _positive(context.population.values(spec, f"compute.{name}"), name), flops, context)
+    steps = written_steps(section, "noise", "compute", context)
+    if section.random_changes is not None:
+        steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
+    timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = pieced(speed, steps, "compute", "speed", context)
+    return timeline
+
+
+def _check_changes(section: Compute, name: str | None) -> None:
+    """Raise UserError where a change gives a speed in another way than it was given before, or noise of a speed that is none."""
+    noisy: dict[str, Any] = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
+    if section.random_changes is not None:
+        drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
+        noisy |= {"random_changes.parameter": drawn} if drawn else {}
+    if name is None and noisy:
+        place, value = next(iter(noisy.items()))
+        raise UserError(f"compute.{place} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
+    for i, change in enumerate(section.changes):
+        if change.speed is not None and change.speed[0] != name:
+            why = "there was none before" if name is None else f"speed is given as {name}; change that"
+            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {why}")
+
+
+def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
+    """`values` as they are; raises UserError unless they are > 0 (seconds: >= 0)."""
+    array = np.asarray(values)
+    good = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
+    if not good.all():
+        whose = f" for client {np.argmin(good)}" if array.ndim else ""
+        allowed = ">= 0" if name == "seconds_per_sample" else "> 0"
+        raise UserError(f"{path}.{name} = {float(array[~good].flat[0])!r}{whose}: must be finite and {allowed}")
+    return values
+
+
+@dataclass
+class _Speed:
+    """A law of noise and the speed beside it, as the scenario gives it."""
+
+    law: Law
+    name: str
+    values: float | FloatArray
+    flops_per_sample: float | FloatArray
+    context: Context
+
+    def after(self, step: Step) -> _Speed:
+        law = self.law.changed(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
+        values = self.values
+        if step.speed is not None:
+            name, spec = step.speed
+            population = self.context.population
+            values = np.array(np.broadcast_to(values, (population.count,)), np.float64)
+            new = _positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
+            values[slice(None) if step.clients is None else step.clients] = new
+        return replace(self, law=law, values=values)
+
+    def laid(self, overlay: Overlay, path: str) -> _Speed:
+        """As a script's change leaves it."""
+        parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
+        change = self.law.scaled if overlay.scale else self.law.changed
+        law = change(parameters, overlay.entities, path) if parameters else self.law
+        if self.name not in overlay.parameters:
+            return replace(self, law=law)
+        population = self.context.population
+        values = np.array(np.broadcast_to(self.values, (population.count,)), np.float64)
+        chosen: Any = slice(None) if overlay.entities is None else overlay.entities
+        given = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
+        values[chosen] = values[chosen] * given if overlay.scale else given
+        return replace(self, law=law, values=_positive(values, self.name, path))
+
+    def value(self, name: str, path: str) -> Any:
+        """The speed, or a parameter of the noise."""
+        return self.values if name == self.name else self.law.value(name, path)
+
+    def build_at(self, path: str) -> DelayLaw:
+        """The engine's law, as a script's changes of what is at `path` leave it."""
+        return self._built(path, path)
+
+    def build(self, step: Step | None = None) -> DelayLaw:
+        """The engine's law, as `step` leaves it."""
+        path = step.path if step else "compute"
+        return self._built(path, f"{path}.noise" if step else None)
+
+    def _built(self, path: str, law_path: str | None) -> DelayLaw:
+        each: Any = self.values
+        if self.name != "seconds_per_sample":
+            with np.errstate(over="ignore"):
+                each = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, each)
+        if not np.max(each) <= LONGEST_S:
+            raise UserError(f"{path}.{self.name}: a sample takes {np.max(each):g} s; must be at most {LONGEST_S:g} s")
+        return SecondsPerSample(seconds_per_sample=each, noise=self.law.build(law_path))
+
+
+class TimeOfWork:
+    """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time.
+
+    `besides_s`: what it takes besides, () or (K,).
+    """
+
+    def __init__(
+        self,
+        samples: IntArray | FloatArray,
+        each: Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork,
+        besides_s: FloatArray | float = 0.0,
+    ) -> None:
+        self._each = each
+        self._counts = samples
+        self._besides_s = besides_s
+        self.fixed: bool = each.fixed
+        """Whether the law stays the same for ever."""
+        # With the law itself, so that an id cannot come to mean another one.
+        self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
+        laws = each.laws
+        self.laws: Sequence[DelayLaw] = MadeWhenAsked(count=len(laws), make=lambda place: self._times(laws[place]))
+        """All laws that it brings into force, in order, unless a script acts."""
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """The law in force in `round` at `time_s`, and until when."""
+        law, until_s = self._each.at(round, time_s)
+        return self._times(law), until_s
+
+    def _times(self, law: DelayLaw) -> DelayLaw:
+        known = self._known.get(id(law))
+        if known is None:
+            if len(self._known) >= _KEPT:
+                del self._known[next(iter(self._known))]
+            times: DelayLaw = Times(counts=self._counts, law=law)
+            if np.any(self._besides_s):
+                times = Plus(fixed_s=self._besides_s, delay=times)
+            known = self._known[id(law)] = law, times
+        return known[1]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Local training as the engine takes it: how much, and how long a sample takes (None: no time)."""
+
+    work: WorkLaw
+    sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
+    longer: FloatArray | None = None
+    """(K,) by how much a pass beside training makes each sample of an update longer; None: there is no such pass."""
+
+    def in_update(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
+        """How long a sample takes in an update, its share of a pass beside training included."""
+        return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
+
+    def times(self) -> list[TimeOfWork]:
+        """How long the planned work takes, as timelines: one, or none where that is no time, or nobody knows."""
+        samples, each = self.work.samples, self.in_update()
+        return [] if samples is None or each is None else [TimeOfWork(samples, each)]
+
+
+def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:
+    """What `[work]` and the speed in `[compute]` describe; raises UserError."""
+    return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))

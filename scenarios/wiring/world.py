@@ -1,0 +1,148 @@
+"""What the servers of a scenario share, and how each of them is made of it: the media, the clients, the policy, the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from models.laws.expectations import Truth
+from netsim.clients.energy import Energy, Followed
+from netsim.clients.pool import ClientPool
+from netsim.clients.rules import UpdateRules
+from netsim.core.clock import Clock
+from netsim.core.null_objects import NoMeter
+from netsim.core.protocols import Accountant, Availability, FloatArray, Learner, RewardMeter, SelectionPolicy
+from netsim.core.streams import Streams
+from netsim.network.access import AssignedAccess, OwnLinkAccess, QueuedAccess, UplinkAccess
+from netsim.network.medium import Medium
+from netsim.network.sizes import Sizes
+from netsim.servers.instruments import Detections
+from netsim.servers.probing import Probing
+from netsim.servers.rounds import RoundServer
+from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import is_own
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.probes import build_probing
+from scenarios.wiring.script.targets import Targets
+from scenarios.wiring.work import Training
+
+if TYPE_CHECKING:
+    from netsim.peers.consensus import ConsensusPhase
+    from netsim.servers.slotted import SlotServer
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A scenario's components, up to its server."""
+
+    scenario: Scenario
+    streams: Streams
+    population: Population
+    clock: Clock
+    medium_with: Callable[[UplinkAccess[Any]], Medium]
+    availability: Availability
+    energy: Energy | None
+    """What the clients draw, and their batteries; None: it is not counted."""
+    accountant: Accountant
+    learner: Learner
+    trained: Any
+    """The `models.fl.learner.FederatedLearner` behind it; None where nothing is trained, or the scenario is only checked."""
+    sizes: Sizes
+    """Bytes of models and updates."""
+    rounds: int
+    """Rounds of training: with slots, several of them to a slot."""
+    data_sizes: FloatArray
+    """(K,) samples each client holds."""
+    schedule: Any
+    """Of privacy budgets."""
+    truth: Truth
+    """Expected latencies of all clients, over time."""
+    context: Context
+    """What laws are built with."""
+    delays: dict[str, Any]
+    """How long the phases of an update take, by key."""
+    training: Training
+    """How much clients train, and how long a sample takes."""
+    targets: Targets | None = None
+    """Where the laws are kept that a script can change; None: there is no script."""
+
+    def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
+        """The clients; `access` None: as `[uplink]` says."""
+        scenario = self.scenario
+        if access is None:
+            count = scenario.uplink.sub_channels
+            access = OwnLinkAccess() if count is None else QueuedAccess(count=count)
+        return ClientPool(
+            clock=self.clock,
+            medium=self.medium_with(access),
+            presence=Followed(self.availability, self.streams["availability"]),
+            accountant=self.accountant,
+            rules=UpdateRules(
+                charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
+                retry=retry,
+                instant=instant,
+                reports_phases=scenario.clients.report_phases,
+            ),
+            energy=self.energy,
+            groups=self.population if self.population.grouped else None,
+            foreseeable=self.targets is None,
+        )
+
+    def component(
+        self, section: Component, group: str, path: str, supplied: dict[str, Any], protocol: type | None = None
+    ) -> Any:
+        """The object of a section of the scenario; raises UserError."""
+        keywords = resolve_parameters(section, group, path, self.population)
+        return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)
+
+    def _supplied(self, per_round: int, per_model: int | None) -> dict[str, Any]:
+        return {
+            "per_round": per_round,
+            "per_model": per_model,
+            "data_sizes": self.data_sizes,
+            "schedule": self.schedule,
+            "truth": self.truth,
+            "presence": self.availability,
+        }
+
+    def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
+        """A policy that selects clients round by round, for so many a decision, and a model; raises UserError."""
+        policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
+        kind = self.scenario.method.kind
+        # One of the user's own may do with losses that are not there.
+        wants = "the content of updates" if policy.needs_updates else "losses" if policy.needs_losses else None
+        if wants and self.scenario.learner is None and (policy.needs_updates or not is_own("policy", kind)):
+            raise UserError(f"policy.kind = {kind!r}: chooses by {wants}, and nothing is trained; add a [learner]")
+        return policy
+
+    def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:
+        """The object of `[policy]`, which has what the server asks for by `protocol`; raises UserError."""
+        return self.component(self.scenario.method, "policy", "policy", self._supplied(per_round, per_model), protocol)
+
+    def probing(self, pool: ClientPool) -> Probing | None:
+        """Who asks clients of `pool` for their loss, for a policy that does; raises UserError."""
+        return build_probing(self, pool)
+
+    def meter(self, per_round: int) -> RewardMeter:
+        """What measures the policy's reward; raises UserError."""
+        reward = self.scenario.metrics.reward
+        if reward is None:
+            return NoMeter()
+        meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._supplied(per_round, None))
+        return meter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed:
+    """A server, put together."""
+
+    server: RoundServer | SlotServer
+    channels: AssignedAccess[Any] | None = None
+    """Its sub-channels with states, where it has such."""
+    detections: Detections | None = None
+    """Of changes that a scheduler declares, where there is one."""
+    consensus: ConsensusPhase | None = None
+    """The consensus phase between clients, where there is one."""

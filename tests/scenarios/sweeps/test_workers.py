@@ -1,0 +1,124 @@
+"""Workers that are killed, and what becomes of them where the process is killed that they work for."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import open_sweep
+from scenarios.schema.errors import DefectError, UserError
+from scenarios.sweeps.options import Earlier, Machines
+from scenarios.sweeps.plan import plan
+from scenarios.sweeps.sweep import sweep
+from scenarios.sweeps.workers import _started
+from tests.helpers.commands import LONG, living, start, tables
+from tests.helpers.own_policies import KILLING
+from tests.helpers.small_scenario import small_tables
+
+
+def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times(tmp_path: Path, monkeypatch: Any) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "killing.py").write_text(KILLING, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(site))
+
+    def variant(name: str, times: int) -> dict[str, Any]:
+        policy = {"kind": "killing:Killing", "times": times, "file": str(tmp_path / name)}
+        return {"name": name, "set": {"policy": policy}}
+
+    variants = [variant("never", 0), variant("once", 1), variant("always", 9)]
+    wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
+    with pytest.warns(UserWarning, match="again") as warned, pytest.raises(UserError) as refusal:
+        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(jobs=2, retries=1))
+    told = "variant {}, seed 1: its process was killed (SIGKILL(-9)); it is simulated again"
+    assert sorted(str(w.message) for w in warned) == [told.format("always"), told.format("once")]
+    first, last = str(refusal.value).splitlines()
+    assert first.startswith("variant always, seed 1: its process was killed (SIGKILL(-9)); see that its worker has memory enough")
+    assert last == f"1 run failed; the others are complete: {tmp_path / 'out'}"
+    assert (tmp_path / "always").read_text() == "xx"
+    left = open_sweep(tmp_path / "out")
+    assert ([entry.variant for entry in left.entries], left.missing) == (["never", "once"], (("always", 1),))
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
+    assert sorted((f["variant"], f["again"]) for f in failures) == [("always", False), ("always", True), ("once", True)]
+    # What was killed once left nothing behind in the tables.
+    found = {name: tables(tmp_path / "out" / name / "seed-1") for name in ("never", "once")}
+    assert found["once"]["rounds.parquet"] == found["never"]["rounds.parquet"]
+
+
+def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monkeypatch: Any) -> None:
+    from models.policies.pause import Pause
+
+    def broken(self: Any, view: Any) -> Any:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(Pause, "select", broken)
+    with pytest.raises(DefectError, match="variant pause, seed 2: KeyError: 'ours'"):
+        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1))
+    left = open_sweep(tmp_path / "out")
+    assert [entry.variant for entry in left.entries] == ["random", "random"]
+    assert left.baseline == "random", "of the baseline no run is complete"
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
+    assert all(failure["traceback"].endswith("KeyError: 'ours'\n") for failure in failures)
+    monkeypatch.undo()
+    sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
+    assert not (tmp_path / "out" / "failures.json").exists()
+
+
+def test_a_worker_that_starts_leaves_ctrl_c_to_the_main_process() -> None:
+    executor = _started(2, ())
+    (process,) = executor._processes.values()
+    os.kill(process.pid, signal.SIGINT)
+    assert executor.submit(os.getpid).result() == process.pid
+    os.kill(process.pid, signal.SIGINT)
+    assert executor.submit(os.getpid).result() == process.pid
+    executor.shutdown(kill_workers=True)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [("--jobs", "2"), ("--scheduler", "local:2")])
+@pytest.mark.parametrize("after_s", [1.5, 3.0, 5.0])
+def test_ctrl_c_while_a_sweep_begins_is_one_line(where: tuple[str, str], after_s: float, tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", *where)
+    time.sleep(after_s)
+    os.killpg(started.pid, signal.SIGINT)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert err in ("interrupted\n", "interrupted; 0 of 2 runs are complete: out. To go on: the same command with --resume\n")
+    assert (tmp_path / "out").exists() == ("--resume" in err)
+    assert not (tmp_path / "out" / "failures.json").exists()
+
+
+@pytest.mark.slow
+def test_workers_end_where_the_process_is_killed_that_they_work_for(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--jobs", "2")
+    begun = [tmp_path / "out" / "random" / f"seed-{seed}" / "rounds.parquet" for seed in (1, 2)]
+    deadline = time.monotonic() + 60
+    while not all(file.exists() for file in begun) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list((tmp_path / "temporary").iterdir()) != []
+    os.kill(started.pid, signal.SIGKILL)
+    started.communicate(timeout=60)
+    deadline = time.monotonic() + 20
+    while living(started.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert living(started.pid) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_run_goes_to_its_worker_as_plain_data(tmp_path: Path) -> None:
+    for p in plan(small_tables(), "small").runs:
+        sent = pickle.dumps(p)
+        assert len(sent) < 3000
+        assert pickle.loads(sent) == p

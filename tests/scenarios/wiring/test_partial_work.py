@@ -1,0 +1,80 @@
+"""`work.partial_share`: some updates are made with a part of the passes, in less time, and are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netsim.records.sinks import MemoryRecorder
+from scenarios.runs.reading import override, parse
+from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
+
+TABLES: dict[str, Any] = {
+    "name": "partial",
+    "rounds": 6,
+    "clients": {"count": 8, "data_sizes": 40.0},
+    "server": {"per_round": 8},
+    "policy": {"kind": "random"},
+    "compute": {"seconds_per_sample": 0.1},
+    "work": {"epochs": 4, "batch_size": 10, "partial_share": 0.5},
+}
+LEARNER = {
+    "data": {"kind": "digits", "samples": 160, "test_samples": 40},
+    "network": {"kind": "linear"},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+}
+
+
+def rows_of(tables: dict[str, Any]) -> tuple[list[Any], Any]:
+    recorder, built = MemoryRecorder(), build(parse(tables))
+    built.simulation.record_to(recorder)
+    built.simulation.run()
+    return recorder.updates, built
+
+
+@pytest.mark.parametrize("server", [{"per_round": 8}, {"kind": "buffered", "concurrency": 4, "buffer": 2}])
+def test_a_share_of_the_updates_is_of_fewer_passes_and_takes_less_time(server: dict[str, Any]) -> None:
+    rows, _ = rows_of(override(TABLES, {"server": server, "rounds": 20}))
+    assert {row.samples for row in rows} == {40, 80, 120, 160}
+    assert all(row.steps == row.samples / 10 for row in rows)
+    ended = [row for row in rows if row.outcome == "delivered"]
+    assert ended
+    for row in ended:
+        assert row.compute_end_s - row.compute_start_s == pytest.approx(0.1 * row.samples)
+
+
+def test_a_learner_trains_what_was_asked_for() -> None:
+    pytest.importorskip("torch")
+    trained = {key: value for key, value in TABLES.items() if key != "clients"} | {"clients": {"count": 8}, "learner": LEARNER}
+    rows, whole = rows_of(override(trained, {"work.partial_share": 1.0, "work.epochs": 2, "rounds": 2}))
+    assert {(row.samples, row.steps) for row in rows} == {(20, 2)}
+    # All do one pass in place of two: as if they had been asked for one.
+    _, one = rows_of(override(trained, {"work": {"epochs": 1, "batch_size": 10}, "rounds": 2}))
+    assert (whole.trained.state_dict()["models"] == one.trained.state_dict()["models"]).all()
+
+
+def test_no_share_changes_nothing() -> None:
+    rows, _ = rows_of(override(TABLES, {"work.partial_share": 0.0}))
+    assert {row.samples for row in rows} == {160}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"work": {"steps": 8, "batch_size": 10, "partial_share": 0.5}}, "work.partial_share = 0.5: is of passes; give epochs"),
+        ({"work.epochs": 1}, "work.partial_share = 0.5: nobody does more than one pass"),
+        ({"work.partial_share": 1.5}, "work.partial_share = 1.5"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        build(parse(override(TABLES, changes)))
+
+
+def test_a_pass_of_its_own_goes_with_whole_work_only() -> None:
+    trained = {key: value for key, value in TABLES.items() if key != "clients"} | {"clients": {"count": 8}}
+    learner = LEARNER | {"aggregation": {"kind": "q-ffl"}}
+    with pytest.raises(UserError, match=r"work\.partial_share = 0\.5: q-ffl has clients go through all their samples"):
+        parse(trained | {"learner": learner})

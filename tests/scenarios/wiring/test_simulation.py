@@ -1,0 +1,39 @@
+"""Simulations may be large: one that nobody uses any more makes room before the next is built."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from weakref import ref
+
+import pytest
+
+from scenarios.runs.run import simulate
+from scenarios.wiring.simulation import build
+from tests.helpers.small_scenario import small
+
+TRAINED = (
+    'learner.data={kind="digits", samples=100}',
+    'learner.network={kind="mlp", hidden=[4]}',
+    'learner.optimizer={kind="sgd", learning_rate=0.1}',
+    "learner.batch_size=10",
+    "learner.epochs=1",
+)
+
+
+@pytest.mark.parametrize("settings", [TRAINED, ("clients.count=10000",)])
+def test_a_simulation_that_is_over_makes_room_for_the_next(settings: tuple[str, ...], tmp_path: Path) -> None:
+    study = small(*settings)
+    gc.disable()  # it may come at any time, but with few objects it does not
+    try:
+        built = build(study)
+        simulate(built, study, tmp_path / "run")
+        first = ref(built.clients)
+        second = build(study)
+        assert first() is built.clients  # which is still used
+        del built
+        third = build(study)
+        assert first() is None
+        assert second.clients is not third.clients
+    finally:
+        gc.enable()
