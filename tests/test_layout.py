@@ -54,7 +54,7 @@ MANY_ARGUMENTS = {
     "scenarios.api.run",
     "scenarios.api.sweep",
     # or the keys of a component in a scenario.
-    "models.laws.bandwidth_traces.Trace.__init__",
+    "models.laws.bandwidth.traces.Trace.__init__",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.policies.exact import top_by_score
+from models.policies.pause.exact_search import top_by_score
 from models.policies.protocols import AsksNobody, IntArray, Outcome, State, Truth, View, check_round
 
 

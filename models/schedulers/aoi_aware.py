@@ -11,6 +11,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
+from models.schedulers.matchers.rotation import turn
 from models.schedulers.protocols import (
     BoolArray,
     Declared,
@@ -23,7 +24,6 @@ from models.schedulers.protocols import (
     check_finite,
     check_sizes,
 )
-from models.schedulers.rotation import turn
 from models.schedulers.running_means import DiscountedMeans, OwnMeans, RunningMeans, WindowedMeans
 
 _WINDOW_ROUNDS = 250

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from models.schedulers.matchers.random_matching import RandomMatching
 from models.schedulers.protocols import ChosenMatcher, SlotView
-from models.schedulers.random_matching import RandomMatching
 from models.schedulers.ranked import RankedScheduler
 
 

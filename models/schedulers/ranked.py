@@ -11,8 +11,8 @@ from math import nan
 
 import numpy as np
 
+from models.schedulers.matchers.rotation import Rotation
 from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, State, check_sizes
-from models.schedulers.rotation import Rotation
 
 # Ranks behind every mean, but finite.
 NEVER = -1.0

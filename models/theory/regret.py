@@ -10,10 +10,10 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.exact import best_set
-from models.policies.pause_parameters import RewardParameters
+from models.policies.pause.exact_search import best_set
+from models.policies.pause.parameters import RewardParameters
+from models.policies.pause.rewards import Rewards, Schedule, latency_ratio
 from models.policies.protocols import FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
-from models.policies.rewards import Rewards, Schedule, latency_ratio
 
 
 class PauseRewardMeter:

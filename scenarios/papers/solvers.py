@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.policies.annealing import AnySwap, Graph, ListSwap, anneal, energy_range
-from models.policies.brute import best_by_enumeration
-from models.policies.exact import best_set
+from models.policies.pause.annealing import AnySwap, Graph, ListSwap, anneal, energy_range
+from models.policies.pause.enumeration import best_by_enumeration
+from models.policies.pause.exact_search import best_set
 from netsim.core.protocols import FloatArray
 from scenarios.papers.study import Size
 

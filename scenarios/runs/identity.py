@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from models.laws.bandwidth_files import CLIENT
+from models.laws.bandwidth.files import CLIENT
 from netsim.records.tables import sha256_of
 from scenarios.runs.own_code import Fingerprint
 from scenarios.runs.unfinished import version

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.bandwidth import Constant as ConstantBandwidth
+from models.laws.bandwidth.bandwidth import Constant as ConstantBandwidth
 from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
 from models.laws.delays import Constant

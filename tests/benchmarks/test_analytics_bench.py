@@ -20,7 +20,7 @@ from models.peers.belief import Ising, node_messages, step
 from models.peers.gossip import AllPairs, BestPairs
 from models.peers.graph import FloatArray, PeerGraph
 from models.peers.wave import exchange_times, flooding_times
-from models.policies.quick_init_ucb import QuickInitUcb
+from models.policies.slotted.quick_init_ucb import QuickInitUcb
 
 
 @dataclass

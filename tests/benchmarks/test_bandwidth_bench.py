@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.bandwidth_traces import Trace
+from models.laws.bandwidth.traces import Trace
 from netsim.core.streams import Stream
 from netsim.network.varying_medium import fair_level
 from scenarios.runs.reading import parse

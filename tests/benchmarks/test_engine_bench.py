@@ -20,7 +20,7 @@ import pytest
 import simpy
 from scipy.special import ndtri
 
-from models.policies.pause import Pause
+from models.policies.pause.pause import Pause
 from models.privacy import GeometricSchedule
 from netsim.core.clock import Clock
 from netsim.core.protocols import RoundView

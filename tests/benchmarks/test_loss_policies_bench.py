@@ -11,7 +11,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from models.policies.active_fl import ActiveFl
-from models.policies.oort import Oort
+from models.policies.oort.oort import Oort
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
 from models.policies.protocols import FloatArray

@@ -15,14 +15,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from scipy.special import xlogy
 
 from models.detection.glr_exact import GlrExact
-from models.laws.adversary import StateSequence
+from models.laws.sub_channels.adversary import StateSequence
 from models.schedulers.aoi_aware import AoiAware
-from models.schedulers.csi import Csi
 from models.schedulers.cucb import Cucb
 from models.schedulers.glr_cucb import GlrCucb
 from models.schedulers.m_exp3 import MExp3
-from models.schedulers.means import Means
-from models.schedulers.means_age import MeansAge
+from models.schedulers.oracles.csi import Csi
+from models.schedulers.oracles.means import Means
+from models.schedulers.oracles.means_age import MeansAge
 from models.schedulers.random import Random
 from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import simulate

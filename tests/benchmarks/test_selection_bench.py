@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from models.policies.brute import best_by_enumeration
-from models.policies.exact import best_set, energy
-from models.policies.pause import Pause
+from models.policies.pause.enumeration import best_by_enumeration
+from models.policies.pause.exact_search import best_set, energy
+from models.policies.pause.pause import Pause
 from models.policies.protocols import FloatArray, IntArray
 from models.privacy import GeometricSchedule
 from netsim.core.protocols import RoundView
@@ -44,7 +44,7 @@ def test_exact_against_enumeration_at_30_choose_5(benchmark: BenchmarkFixture) -
     ucb, modular = 1.0 + rng.random(30), rng.random(30)
     rivals = {
         "itertools, plain Python": lambda: by_itertools(ucb, modular, 5),
-        "itertools and NumPy, 65,536 sets at a time (models.policies.brute)": lambda: best_by_enumeration(ucb, modular, 5, rng),
+        "itertools and NumPy, 65,536 sets at a time (pause.enumeration)": lambda: best_by_enumeration(ucb, modular, 5, rng),
     }
     benchmark(lambda: best_set(ucb, modular, 5, rng))
     exact_s = best_time_s(lambda: best_set(ucb, modular, 5, rng), repeats=20, number=200)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from models.policies.oort import Oort
-from models.policies.oort_parameters import OortParameters
+from models.policies.oort.oort import Oort
+from models.policies.oort.parameters import OortParameters
 from models.policies.protocols import FloatArray
 from netsim.core.protocols import RoundView
 from netsim.core.reports import Probed, Reports, RoundOutcome

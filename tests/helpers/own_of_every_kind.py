@@ -13,18 +13,18 @@ from models.fl.compression.int8 import Int8
 from models.fl.optimizers import Sgd
 from models.fl.partition import equal
 from models.fl.server_optimizers import ServerSgd
-from models.laws.availability import Always
-from models.laws.bandwidth import Constant as Steady
+from models.laws.availability.availability import Always
+from models.laws.bandwidth.bandwidth import Constant as Steady
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.laws.noise import LogNormal
-from models.laws.jammers import Sweep
-from models.laws.sub_channels import Stationary
+from models.laws.sub_channels.jammers import Sweep
+from models.laws.sub_channels.sub_channels import Stationary
 from models.peers.topologies import complete
 from models.policies.random import Random
 from models.privacy import GeometricSchedule
 from models.schedulers.cucb import Cucb
-from models.schedulers.rotation import Rotation
+from models.schedulers.matchers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
 from netsim.core.null_objects import NoMeter
 from netsim.servers.close import WaitRule

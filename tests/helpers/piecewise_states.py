@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.adversary import StateSequence, bernoulli
-from models.laws.sub_channels import Breakpoints, PiecewiseStationary
+from models.laws.sub_channels.adversary import StateSequence, bernoulli
+from models.laws.sub_channels.sub_channels import Breakpoints, PiecewiseStationary
 
 
 def piecewise_states(*, channels: int, rounds: int, generator: np.random.Generator, **given: Any) -> StateSequence:

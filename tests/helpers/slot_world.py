@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.availability import Always
+from models.laws.availability.availability import Always
 from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
@@ -15,9 +15,9 @@ from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
 from models.peers.topologies import random_geometric
-from models.policies.bp_index import BpIndex
-from models.policies.fixed_set import FixedSet
-from models.policies.quick_init_ucb import QuickInitUcb
+from models.policies.slotted.bp_index import BpIndex
+from models.policies.slotted.fixed_set import FixedSet
+from models.policies.slotted.quick_init_ucb import QuickInitUcb
 from models.privacy import NoPrivacy
 from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import ParameterError
-from models.laws.availability import Markov
-from models.laws.availability_traces import Trace
+from models.laws.availability.availability import Markov
+from models.laws.availability.traces import Trace
 from models.policies.fedcs import FedCs, _quadratic, greedy
 from models.policies.protocols import FloatArray
 from models.policies.refl import Refl

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from models.policies.all import All
-from models.policies.clustered_by_similarity import ClusteredBySimilarity
-from models.policies.clustered_by_size import ClusteredBySize
+from models.policies.clustered.clustered_by_similarity import ClusteredBySimilarity
+from models.policies.clustered.clustered_by_size import ClusteredBySize
 from models.policies.fastest import Fastest
-from models.policies.genie import Genie
-from models.policies.pause import Pause
-from models.policies.pause_brute import PauseBrute
-from models.policies.pause_parameters import AnnealingParameters, PauseParameters, RewardParameters, TailoredAnnealing
+from models.policies.pause.genie import Genie
+from models.policies.pause.parameters import AnnealingParameters, PauseParameters, RewardParameters, TailoredAnnealing
+from models.policies.pause.pause import Pause
+from models.policies.pause.pause_brute import PauseBrute
+from models.policies.pause.sa_pause import SaPause
+from models.policies.pause.vanilla_sa_pause import VanillaSaPause
 from models.policies.protocols import BoolArray, FloatArray
 from models.policies.random import Random
-from models.policies.sa_pause import SaPause
-from models.policies.vanilla_sa_pause import VanillaSaPause
 from models.privacy import GeometricSchedule, NoSchedule
 from netsim.core.protocols import RoundView, SelectionPolicy
 from netsim.core.reports import RoundOutcome

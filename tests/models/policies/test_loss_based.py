@@ -11,7 +11,7 @@ import pytest
 from models.errors import ParameterError
 from models.policies.active_fl import ActiveFl
 from models.policies.draws import explored, largest, successive_draws, uniform_draws
-from models.policies.oort_parameters import OortParameters
+from models.policies.oort.parameters import OortParameters
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
 from models.policies.protocols import BoolArray, FloatArray

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from models.policies.active_fl import ActiveFl
-from models.policies.bsfl import Bsfl
 from models.policies.fedcs import FedCs
-from models.policies.oort import Oort
-from models.policies.oort_parameters import OortParameters
-from models.policies.pause_parameters import SpeedAndGeneralization
+from models.policies.oort.oort import Oort
+from models.policies.oort.parameters import OortParameters
+from models.policies.pause.bsfl import Bsfl
+from models.policies.pause.parameters import SpeedAndGeneralization
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
 from models.policies.protocols import FloatArray

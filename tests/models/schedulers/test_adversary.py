@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.laws.adversary import AdversarialStates, FileStates, StateSequence, bernoulli
+from models.laws.sub_channels.adversary import AdversarialStates, FileStates, StateSequence, bernoulli
 from tests.helpers.piecewise_states import piecewise_states
 
 TABLE = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1]], bool)

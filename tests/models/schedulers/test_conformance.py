@@ -15,19 +15,19 @@ from scipy.stats import t as student
 from models.detection.cusum import Cusum
 from models.detection.glr_grid import GlrGrid
 from models.detection.page_hinkley import PageHinkley
-from models.laws.adversary import StateSequence
-from models.schedulers.adaptive import Adaptive
-from models.schedulers.age_first import AgeFirst
+from models.laws.sub_channels.adversary import StateSequence
 from models.schedulers.aoi_aware import AoiAware
-from models.schedulers.csi import Csi
 from models.schedulers.cucb import Cucb
 from models.schedulers.glr_cucb import GlrCucb
 from models.schedulers.m_exp3 import MExp3
-from models.schedulers.means import Means
-from models.schedulers.means_age import MeansAge
+from models.schedulers.matchers.adaptive import Adaptive
+from models.schedulers.matchers.age_first import AgeFirst
+from models.schedulers.matchers.random_matching import RandomMatching
+from models.schedulers.matchers.rotation import Rotation
+from models.schedulers.oracles.csi import Csi
+from models.schedulers.oracles.means import Means
+from models.schedulers.oracles.means_age import MeansAge
 from models.schedulers.random import Random
-from models.schedulers.random_matching import RandomMatching
-from models.schedulers.rotation import Rotation
 from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import regret, simulate
 from netsim.core.scheduling import SlotView

@@ -49,7 +49,7 @@ def slope_interval(make: type[Scheduler], confidence: float, horizons: tuple[int
 
 
 def test_the_oracle_above_is_the_one_of_the_simulator() -> None:
-    from models.schedulers.means import Means
+    from models.schedulers.oracles.means import Means
 
     states, means = instance(500, 1)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from models.policies.genie import Genie
-from models.policies.pause import Pause
-from models.policies.pause_parameters import RewardParameters
+from models.policies.pause.genie import Genie
+from models.policies.pause.parameters import RewardParameters
+from models.policies.pause.pause import Pause
 from models.policies.protocols import FloatArray, IntArray
 from models.privacy import ExplicitSchedule, GeometricSchedule
 from models.theory.regret import PauseRewardMeter, delta_max_bound, regret_bound

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability import Always, Markov
-from models.laws.availability_traces import Trace
+from models.laws.availability.availability import Always, Markov
+from models.laws.availability.traces import Trace
 from netsim.clients.battery import Batteries
 from netsim.clients.energy import Energy, Followed
 from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral

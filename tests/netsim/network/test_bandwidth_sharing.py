@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from models.laws.availability_traces import Trace
-from models.laws.jammers import Sweep
+from models.laws.availability.traces import Trace
+from models.laws.sub_channels.jammers import Sweep
 from netsim.clients.update import OUTCOMES
 from netsim.core.clock import Clock
 from netsim.network.bandwidth_sharing import SharedMedium

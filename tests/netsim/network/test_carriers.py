@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.laws.bandwidth import Constant, Successive
-from models.laws.bandwidth_traces import AfterEnd, Trace
+from models.laws.bandwidth.bandwidth import Constant, Successive
+from models.laws.bandwidth.traces import AfterEnd, Trace
 from models.laws.changes import Piecewise, Unchanging
 from netsim.core.clock import Clock
 from netsim.core.protocols import BandwidthLaw, Timeline

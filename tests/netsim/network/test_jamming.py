@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.laws.delays import ShiftedExponential
-from models.laws.jammers import File, Pulse, Random, Reactive, Sweep
+from models.laws.sub_channels.jammers import File, Pulse, Random, Reactive, Sweep
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_oracle import AgeOracle
 from scenarios.runs.reading import parse

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability import Markov
+from models.laws.availability.availability import Markov
 from models.laws.channels import Bernoulli, GilbertElliott
-from models.laws.jammers import Sweep
+from models.laws.sub_channels.jammers import Sweep
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds

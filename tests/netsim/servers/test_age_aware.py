@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from models.laws.availability_traces import Trace
+from models.laws.availability.traces import Trace
 from models.laws.changes import Piecewise
 from models.laws.channels import Bernoulli
 from models.privacy import ExplicitSchedule, Ledger

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.laws.availability import Markov
+from models.laws.availability.availability import Markov
 from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import ShiftedExponential
-from models.laws.jammers import Random, Reactive
+from models.laws.sub_channels.jammers import Random, Reactive
 from models.privacy import ExplicitSchedule, Ledger
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.policies.pause import Pause
-from models.policies.pause_parameters import PauseParameters
+from models.policies.pause.parameters import PauseParameters
+from models.policies.pause.pause import Pause
 from models.privacy import NoSchedule
 from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome

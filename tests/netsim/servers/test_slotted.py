@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability import Always, Markov
+from models.laws.availability.availability import Always, Markov
 from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli
 from models.laws.delays import Constant
@@ -17,9 +17,9 @@ from models.peers.gossip import AllPairs, BestPairs, believers, ranks_of, spread
 from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief
 from models.peers.synthetic_opinions import SyntheticOpinions
-from models.policies.bp_index import BpIndex
-from models.policies.fixed_set import FixedSet
-from models.policies.quick_init_ucb import QuickInitUcb
+from models.policies.slotted.bp_index import BpIndex
+from models.policies.slotted.fixed_set import FixedSet
+from models.policies.slotted.quick_init_ucb import QuickInitUcb
 from netsim.core.streams import Streams
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.gossip.exchange import GossipRules

@@ -11,8 +11,8 @@ import pytest
 from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli
 from models.laws.delays import ShiftedExponential
-from models.policies.fixed_set import FixedSet
 from models.policies.random import Random
+from models.policies.slotted.fixed_set import FixedSet
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.records.sinks import MemoryRecorder, ParquetRecorder

@@ -53,7 +53,7 @@ def test_the_run_of_a_killed_worker_is_simulated_again_a_limited_number_of_times
 
 
 def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monkeypatch: Any) -> None:
-    from models.policies.pause import Pause
+    from models.policies.pause.pause import Pause
 
     def broken(self: Any, view: Any) -> Any:
         raise KeyError("ours")

@@ -1,0 +1,1 @@
+"""Availability: when each client can be reached."""

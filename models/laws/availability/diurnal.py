@@ -1,0 +1,209 @@
+"""Presence that follows the hour of the day: an on-off process whose probability of being on is a table by local hour.
+
+The table gives p at the middle of each hour; in between p is linear. A client that is on leaves at rate d, one that is off comes
+at rate a, with p' = a (1 - p) - d p: so P(on at t) = p(t) at every t, as it holds at time 0. d is 1 / mean_session_s, raised to
+-p'/p where the table falls faster than such departures let it fall (then a = 0); elsewhere a = (p' + d p) / (1 - p). Where p is
+1 throughout nobody leaves.
+
+A day is cut into pieces in which p is linear and d is one of the two: on each of them both hazards have a closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.laws.availability.availability import Alternating
+from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+# A level is at most 53 ln 2 = 36.7: no sojourn outlasts a piece of which the hazard is greater, infinite ones included.
+_ENOUGH = 64.0
+# Clients whose sojourns are worked out at once: what is needed on the way takes some hundred bytes a client.
+_BLOCK = 1 << 15
+
+
+class Diurnal(Alternating):
+    """Clients that come and go by the hour of their day: an hour's share of them present is the table's, at every instant.
+
+    The table speaks of the middle of each local hour, and is interpolated between them. Sessions last `mean_session_s` on
+    average, less where the table falls faster than that allows; the mean attained is in the summary.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        by_hour: Annotated[
+            list[float], Doc("Probability of being present in each hour of the local day, 24 numbers; the first is of 0:30.")
+        ],
+        mean_session_s: Annotated[float, Doc("Mean length in seconds of a session, from coming to leaving.")],
+        time_zone_h: Annotated[
+            PerClient, Doc("What a client's clock is ahead of the run's, in hours; by group: { by_group = { asia = 8 } }.")
+        ] = 0.0,
+        start_h: Annotated[float, Doc("The hour on the run's clock as it begins, 0 to 24.")] = 0.0,
+    ) -> None:
+        super().__init__(clients)
+        zone = per_client("time_zone_h", time_zone_h, low=-24.0, high=24.0, unit=" hours")
+        same_clients(clients=self.next_change_s, time_zone_h=zone)
+        if not 0 <= start_h <= 24:
+            raise ParameterError("start_h", start_h, "must lie in 0..24")
+        if not (math.isfinite(mean_session_s) and mean_session_s >= 1e-3):
+            raise ParameterError("mean_session_s", mean_session_s, "must be finite and >= 0.001 seconds")
+        self._day = _Day(_table(by_hour), mean_session_s)
+        # Days begin at 0:30, where the table does.
+        everyone = np.arange(clients)
+        self._ahead_s = np.mod((start_h + spread(zone, everyone)) * HOUR_S - HOUR_S / 2, DAY_S)
+
+    def _share_at_first(self) -> FloatArray:
+        return self._day.share(self._ahead_s)
+
+    def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
+        begins = self.next_change_s[who]
+        of_day = np.mod(begins + self._ahead_s[who], DAY_S)
+        on = self.on[who]
+        ends = np.empty(len(who))
+        for leaving in (True, False):
+            whole = np.flatnonzero(on == leaving)
+            for first in range(0, len(whole), _BLOCK):
+                those = whole[first : first + _BLOCK]
+                ends[those] = self._day.ends(of_day[those], level[those], leaving)
+        return np.maximum(begins, begins - of_day + ends)
+
+    def notes(self) -> dict[str, Any]:
+        return {"mean_session_s": self._day.mean_session_s}
+
+
+def _table(by_hour: list[float]) -> FloatArray:
+    if len(by_hour) != 24:
+        raise ParameterError("by_hour", by_hour, "must hold 24 numbers, one an hour", shown=f" has {len(by_hour)} entries")
+    table = np.array(by_hour, np.float64)
+    for hour, share in enumerate(by_hour):
+        if not 0 <= share <= 1:
+            raise ParameterError("by_hour", share, "must be a probability, 0 to 1", shown=f" = {share!r} for hour {hour}")
+    if not table.any():
+        raise ParameterError("by_hour", by_hour, "must be above 0 in some hour: nobody would ever come", shown=" is 0 throughout")
+    return table
+
+
+class _Day:
+    """The pieces of a day that begins at 0:30: from `_starts` for `_lengths` seconds p is `_p` + `_slope` (t - start)."""
+
+    def __init__(self, table: FloatArray, mean_session_s: float) -> None:
+        self._rate = 1.0 / mean_session_s
+        starts, lengths, shares, slopes, steep = [], [], [], [], []
+        for hour, p in enumerate(table.tolist()):
+            slope = (float(table[(hour + 1) % 24]) - p) / HOUR_S
+            # Below this share, p falls faster than departures at the rate let it: only a falling table gets there.
+            splits = -slope * mean_session_s
+            first = HOUR_S if slope >= 0 else min(max((p - splits) / -slope, 0.0), HOUR_S)
+            for begin, length, is_steep in ((0.0, first, False), (first, HOUR_S - first, True)):
+                if length > 0:
+                    starts.append(hour * HOUR_S + begin)
+                    lengths.append(length)
+                    shares.append(min(max(p + slope * begin, 0.0), 1.0))
+                    slopes.append(slope)
+                    steep.append(is_steep)
+        self._starts, self._lengths, self._p, self._slope = map(np.array, (starts, lengths, shares, slopes))
+        self._steep = np.array(steep)
+        self._last = np.clip(self._p + self._slope * self._lengths, 0.0, 1.0)
+        """Each piece's p at its end."""
+        self._full = (self._p == 1) & (self._last == 1)
+        """Pieces in which everyone is present throughout."""
+        everyone = np.arange(len(self._p))
+        self._gathered: dict[bool, FloatArray] = {}
+        """(pieces + 1,) the hazard of leaving (True) or coming gathered from the day's beginning to each piece's."""
+        for leaving in (True, False):
+            whole = np.minimum(self._hazard(everyone, self._p, self._last, self._lengths, leaving), _ENOUGH)
+            self._gathered[leaving] = np.concatenate(([0.0], np.cumsum(whole)))
+
+    def share(self, of_day: FloatArray) -> FloatArray:
+        """p at times of day (n,)."""
+        piece = self._piece(of_day)
+        found: FloatArray = np.clip(self._p[piece] + self._slope[piece] * (of_day - self._starts[piece]), 0.0, 1.0)
+        return found
+
+    @property
+    def mean_session_s(self) -> float | None:
+        """Mean length of a session over a whole day: time present over departures; None: nobody ever leaves."""
+        present = float((self._lengths * (self._p + self._last) / 2).sum())
+        leaving = np.where(self._steep, self._p - self._last, self._lengths * (self._p + self._last) / 2 * self._rate)
+        departures = float(leaving[~self._full].sum())
+        return present / departures if departures > 0 else None
+
+    def ends(self, of_day: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
+        """When the hazards gathered from times of day (n,) on reach `level` (n,): seconds from that day's beginning, or inf."""
+        piece = self._piece(of_day)
+        share = self.share(of_day)
+        left = np.maximum(self._lengths[piece] - (of_day - self._starts[piece]), 0.0)
+        rest = self._hazard(piece, share, self._last[piece], left, leaving)
+        gathered, answer = self._gathered[leaving], np.full(len(of_day), math.inf)
+        here = level < rest
+        if here.any():
+            answer[here] = of_day[here] + self._reached(piece[here], share[here], left[here], level[here], leaving)
+        there = np.flatnonzero(~here)
+        if there.size and gathered[-1] > 0:
+            target = gathered[piece[there] + 1] + (level[there] - rest[there])
+            days = np.floor(target / gathered[-1])
+            target = np.maximum(target - days * gathered[-1], 0.0)
+            at = np.minimum(np.searchsorted(gathered, target, side="right") - 1, len(self._p) - 1)
+            further = self._reached(at, self._p[at], self._lengths[at], target - gathered[at], leaving)
+            answer[there] = days * DAY_S + self._starts[at] + further
+        return answer
+
+    def _piece(self, of_day: FloatArray) -> IntArray:
+        piece: IntArray = np.searchsorted(self._starts, of_day, side="right") - 1
+        return piece
+
+    def _hazard(self, piece: IntArray, p: FloatArray, to: FloatArray, seconds: FloatArray, leaving: bool) -> FloatArray:
+        """The hazard gathered in so many `seconds` in which the share goes from `p` to `to` (n,), within pieces (n,)."""
+        slope, steep = self._slope[piece], self._steep[piece]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if leaving:
+                gathered = np.where(steep, np.log(p / to), np.where(self._full[piece], 0.0, seconds * self._rate))
+            else:
+                flat = seconds * self._rate * p / (1 - p)
+                curved = (1 + self._rate / slope) * np.log((1 - p) / (1 - to)) - seconds * self._rate
+                gathered = np.where(steep, 0.0, np.where(slope == 0, flat, curved))
+            # 0/0: no time is left, or everyone is there already, or nobody.
+            return np.where(seconds > 0, np.where(np.isnan(gathered), math.inf, np.maximum(gathered, 0.0)), 0.0)
+
+    def _reached(self, piece: IntArray, p: FloatArray, left: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
+        """After how many seconds within pieces (n,), from shares `p` on, the hazard is `level`: at most `left` (n,)."""
+        slope, steep = self._slope[piece], self._steep[piece]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if leaving:
+                seconds = np.where(steep, p * np.expm1(-level) / slope, level / self._rate)
+            else:
+                flat = level * (1 - p) / (self._rate * p)
+                seconds = np.where(slope == 0, flat, self._curved(slope, p, left, level))
+        return np.minimum(np.where(np.isnan(seconds), 0.0, seconds), left)
+
+    def _curved(self, slope: FloatArray, p: FloatArray, left: FloatArray, level: FloatArray) -> FloatArray:
+        """The seconds x with (1 + rate / slope) ln((1 - p) / (1 - p - slope x)) - rate x = level, by Newton's method.
+
+        It is safeguarded by bisection: the left side rises from 0 to at least `level` in [0, `left`].
+        """
+        answer = np.zeros(len(level))
+        # Where everyone is present as it begins, who is away comes at once.
+        open_ = np.flatnonzero((slope != 0) & (p < 1))
+        low, high, x = np.zeros(len(open_)), left[open_].copy(), np.zeros(len(open_))
+        slope, away, level = slope[open_], 1 - p[open_], level[open_]
+        x = np.minimum(level * away / np.maximum(slope + self._rate * (1 - away), 1e-300), high)
+        while open_.size:
+            gap = away - slope * x
+            value = (1 + self._rate / slope) * -np.log1p(-slope * x / away) - self._rate * x - level
+            rises = value < 0
+            low, high = np.where(rises, x, low), np.where(rises, high, x)
+            step = x - value * gap / (slope + self._rate * (1 - gap))
+            new = np.where((step > low) & (step < high), step, (low + high) / 2)
+            done = (np.abs(new - x) <= 1e-9) | (high - low <= 1e-9)
+            answer[open_[done]] = new[done]
+            open_, low, high, x = open_[~done], low[~done], high[~done], new[~done]
+            slope, away, level = slope[~done], away[~done], level[~done]
+        return answer

@@ -1,0 +1,1 @@
+"""Bandwidth of links over time."""

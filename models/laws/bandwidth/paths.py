@@ -1,0 +1,237 @@
+"""Bandwidth drawn from the seed: Gauss-Markov, and levels between which a Markov chain moves.
+
+Each client has a path of its own, which is drawn as far as anybody asks, and only for clients that are asked about; the draws of
+a client are addressed, so that nobody's asking changes a path. Kept are three numbers for each step from time 0 to the last time
+asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.laws.bandwidth.bandwidth import Draws
+from models.laws.delays import (
+    FloatArray,
+    Gaussian,
+    IntArray,
+    PerClient,
+    per_client,
+    pick,
+    rate_per_client,
+    refused_rate,
+    same_clients,
+    spread,
+)
+
+_NEVER = math.inf
+_FIRST = 64
+_REACHED = 1.0 - 1e-14
+"""What is reached but for rounding is reached."""
+_SMALLEST_U = 2.0**-54
+More = Callable[[int, int], tuple[FloatArray, FloatArray]]
+"""Durations and rates of steps a..b-1 of a path, which is asked for one after the other."""
+
+
+class _Path:
+    """The bandwidth of one client, as far as it has been asked for; lists, in which a single look-up is faster than in arrays."""
+
+    __slots__ = ("_more", "rates", "sums", "times")
+
+    def __init__(self, more: More) -> None:
+        self._more = more
+        self.rates: list[float] = []
+        self.times: list[float] = [0.0]
+        """When each step begins, and when the last one ends."""
+        self.sums: list[float] = [0.0]
+        """Bytes carried by then."""
+
+    def reach(self, time_s: float, total_bytes: float = 0.0) -> None:
+        """Draw on until `time_s` has passed and so many bytes have been carried."""
+        while self.times[-1] <= time_s or self.sums[-1] < total_bytes:
+            count = len(self.rates)
+            durations, rates = self._more(count, max(2 * count, _FIRST))
+            self.times += (self.times[-1] + np.cumsum(durations)).tolist()
+            self.sums += (self.sums[-1] + np.cumsum(durations * rates)).tolist()
+            self.rates += rates.tolist()
+
+    def step(self, time_s: float) -> tuple[float, float, float]:
+        """Of the step in which a time lies: bytes carried by that time, rate, end."""
+        self.reach(time_s)
+        j = bisect_right(self.times, time_s) - 1
+        rate = self.rates[j]
+        return self.sums[j] + (time_s - self.times[j]) * rate, rate, self.times[j + 1]
+
+    def end_s(self, start_s: float, size_bytes: float) -> float:
+        """When a transfer that begins at `start_s` is through."""
+        if not size_bytes > 0.0:
+            return start_s
+        target = self.step(start_s)[0] + size_bytes
+        self.reach(start_s, target)
+        j = bisect_left(self.sums, target * _REACHED) - 1
+        return max(self.times[j] + (target - self.sums[j]) / self.rates[j], start_s)
+
+
+class _Paths(ABC):
+    """A path for each client, multiplied by `scale`."""
+
+    def __init__(self, *, scale: PerClient) -> None:
+        self._scale = per_client("scale", scale, low=1e-12, unit="")
+        self._paths: dict[int, _Path] = {}
+
+    @abstractmethod
+    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """The lengths and the rates of the steps of a client from `first` to `end`."""
+
+    def _path(self, client: int) -> _Path:
+        path = self._paths.get(client)
+        if path is None:
+            path = self._paths[client] = _Path(lambda first, end: self._steps(client, first, end))
+        return path
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        sizes = size_bytes / pick(self._scale, entities)
+        asked = zip(entities.tolist(), start_s.tolist(), sizes.tolist(), strict=True)
+        return np.array([self._path(client).end_s(start, size) for client, start, size in asked])
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        asked = zip(map(self._path, entities.tolist()), start_s.tolist(), end_s.tolist(), strict=True)
+        served = [path.step(end)[0] - path.step(start)[0] for path, start, end in asked]
+        return np.asarray(np.array(served) * pick(self._scale, entities))
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        rates = [self._path(client).step(time_s)[1] for client in entities.tolist()]
+        return np.asarray(np.array(rates) * pick(self._scale, entities))
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        return np.array([self._path(client).step(time_s)[2] for client in entities.tolist()])
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), _NEVER)
+
+
+class GaussMarkov(_Paths):
+    """A Gaussian process of first order with a floor: every `step_s` seconds x' = mean + memory (x - mean) + noise.
+
+    It begins in its stationary law. The bandwidth is max(x, floor). Its mean is floor Phi(a) + mean Phi(-a) + std phi(a), a the
+    floor in standard deviations above the mean: more than `mean_bytes_per_s` where the floor is often reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        draws: Draws,
+        mean_bytes_per_s: Annotated[PerClient, Doc("Mean in bytes a second, before the floor acts.")],
+        std_bytes_per_s: Annotated[PerClient, Doc("Standard deviation in bytes a second, before the floor acts.")],
+        memory: Annotated[float, Doc("Correlation of one step with the next, in [0, 1); 0: none.")],
+        step_s: Annotated[float, Doc("Seconds from one value to the next.")] = 1.0,
+        floor_bytes_per_s: Annotated[PerClient, Doc("The floor in bytes a second: no bandwidth is less.")] = 0.0,
+        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+    ) -> None:
+        super().__init__(scale=scale)
+        unit = " bytes per second"
+        self._mean = rate_per_client("mean_bytes_per_s", mean_bytes_per_s)
+        self._std = per_client("std_bytes_per_s", std_bytes_per_s, unit=unit)
+        self._floor = per_client("floor_bytes_per_s", floor_bytes_per_s, unit=unit)
+        same_clients(mean_bytes_per_s=self._mean, std_bytes_per_s=self._std, floor_bytes_per_s=self._floor)
+        if not 0.0 <= memory < 1.0:
+            raise ParameterError("memory", memory, "must be in [0, 1)")
+        if not 1e-6 <= step_s < math.inf:
+            raise ParameterError("step_s", step_s, "must be finite and >= 1e-6 seconds")
+        self._memory, self._step_s, self._draws = memory, step_s, draws
+        self._scores: dict[int, float] = {}
+        """Of each client's path the last value, as a normal score."""
+
+    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        from scipy.special import ndtri
+
+        # Index 0 of the stream is for offsets in traces, which a law by group may have beside this one.
+        normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
+        fresh = math.sqrt(1.0 - self._memory**2)
+        begin = float(normal[0]) if not first else self._memory * self._scores[client] + fresh * float(normal[0])
+        scores = np.array(list(accumulate(normal[1:].tolist(), lambda x, z: self._memory * x + fresh * z, initial=begin)))
+        self._scores[client] = float(scores[-1])
+        who = np.array([client])
+        mean, std, floor = (float(spread(value, who)[0]) for value in (self._mean, self._std, self._floor))
+        return np.full(end - first, self._step_s), np.maximum(mean + std * scores, floor)
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        floored = Gaussian(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
+        return np.asarray(floored.mean_s(entities) * pick(self._scale, entities))
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        return np.full(len(entities), _NEVER)
+
+
+class MarkovLevels(_Paths):
+    """Levels between which a Markov chain in continuous time moves: it stays in each for an exponential time.
+
+    It begins in its stationary law. The mean bandwidth is the sum of the levels, each times its share of time: shares are
+    proportional to the mean stays (moves "neighbour": those of levels that are not at an end twice so).
+    """
+
+    def __init__(
+        self,
+        *,
+        draws: Draws,
+        levels_bytes_per_s: Annotated[list[float], Doc("The levels in bytes a second; at least two, in any order.")],
+        mean_stay_s: Annotated[list[float], Doc("Mean in seconds of the times spent in each level, as many as levels.")],
+        moves: Annotated[
+            Literal["any", "neighbour"],
+            Doc('What follows a level: "any" other one, all alike; or the one before or after it in the list, "neighbour".'),
+        ] = "any",
+        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+    ) -> None:
+        super().__init__(scale=scale)
+        if len(levels_bytes_per_s) < 2 or not any(levels_bytes_per_s):
+            raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, "must hold at least two levels, one of them above 0")
+        if len(mean_stay_s) != len(levels_bytes_per_s):
+            raise ParameterError("mean_stay_s", mean_stay_s, f"must hold {len(levels_bytes_per_s)} times, one for each level")
+        for level in levels_bytes_per_s:
+            if reason := refused_rate(level):
+                raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} {reason}")
+        for stay in mean_stay_s:
+            if not 1e-6 <= stay < math.inf:
+                raise ParameterError("mean_stay_s", mean_stay_s, f"{stay!r} must be finite and >= 1e-6 seconds")
+        if moves not in ("any", "neighbour"):
+            raise ParameterError("moves", moves, "must be 'any' or 'neighbour'")
+        self._levels, self._stay = np.array(levels_bytes_per_s, np.float64), np.array(mean_stay_s, np.float64)
+        count = len(self._levels)
+        others = [
+            [j for j in range(count) if j != i and (moves == "any" or abs(j - i) == 1)]  # where level i leads
+            for i in range(count)
+        ]
+        self._others = others
+        weight = np.array([len(reached) for reached in others]) * self._stay
+        self._share = weight / weight.sum()
+        """The chain that jumps visits a level in proportion to its neighbours: it is a random walk on a graph."""
+        self._draws = draws
+        self._level: dict[int, int] = {}
+        """Of each client's path the last level."""
+
+    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        # Two draws a stay: where it is, and how long.
+        u = self._draws.uniforms(client + 1, 2 * end)[2 * first :]
+        where = np.empty(end - first, np.int64)
+        for i, x in enumerate(u[0::2].tolist()):
+            if first or i:
+                reached = self._others[self._level[client]]
+                level = reached[min(int(x * len(reached)), len(reached) - 1)]
+            else:
+                level = min(int(np.searchsorted(np.cumsum(self._share), x, "right")), len(self._levels) - 1)
+            where[i] = self._level[client] = level
+        return -self._stay[where] * np.log1p(-u[1::2]), self._levels[where]
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        return np.asarray(float(self._share @ self._levels) * spread(self._scale, entities))
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        return np.asarray(float(self._levels.max()) * spread(self._scale, entities))

@@ -1,0 +1,314 @@
+"""Traces of bandwidth: steps in time as they were measured, and opportunities to send a packet.
+
+The bytes that a trace has carried up to each of its steps are summed up beforehand, so that the end of a transfer is one search
+among these sums, O(log n) for a trace of n steps, however many of them the transfer lasts; a whole round is one call.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.laws.bandwidth.bandwidth import Draws
+from models.laws.bandwidth.files import Points, packet_files, step_files
+from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
+
+AfterEnd = Literal["repeat", "hold", "stop"]
+Offset = Literal["none", "random"]
+_NEVER = math.inf
+_REACHED = 1.0 - 1e-14
+_FEW = 100
+"""Up to so many clients are searched for one by one, where their traces differ."""
+
+
+def _quiet() -> AbstractContextManager[object]:
+    return np.errstate(divide="ignore", invalid="ignore")
+
+
+class Steps:
+    """Traces of steps, one or several, and which of them each client's bandwidth follows.
+
+    `traces`: of each its steps. `which`: the number of the trace that each client follows (K,), None: all follow the only one.
+    `after_end`: a trace starts again ("repeat"), stays as it was last ("hold"), or carries nothing ever after ("stop").
+    `offset_s`: how far into the trace a client is at time 0, `scale`: what its rates are multiplied by.
+    """
+
+    def __init__(
+        self,
+        *,
+        traces: list[Points],
+        which: IntArray | None = None,
+        after_end: AfterEnd = "repeat",
+        offset_s: PerClient = 0.0,
+        scale: PerClient = 1.0,
+    ) -> None:
+        self._which = which
+        self._repeats, self._stops = after_end == "repeat", after_end == "stop"
+        self._offset, self._scale = offset_s, scale
+        lengths = [len(trace.time_s) for trace in traces]
+        self._first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
+        """(T,) where the steps of each trace begin in the arrays below, (N,) of all of them one after the other."""
+        self._last = self._first + np.array(lengths, np.int64)
+        self._times = np.concatenate([trace.time_s for trace in traces])
+        self._rates = np.concatenate([trace.bytes_per_s for trace in traces])
+        self._length = np.array([trace.end_s for trace in traces])
+        """(T,) seconds that each trace lasts."""
+        ends = np.append(self._times[1:], 0.0)
+        ends[self._last - 1] = self._length
+        carried = self._rates * (ends - self._times)
+        self._sums = np.concatenate([_before(carried[a:b]) for a, b in zip(self._first, self._last, strict=True)])
+        """(N,) bytes that a trace has carried as each of its steps begins."""
+        self._total = self._sums[self._last - 1] + carried[self._last - 1]
+        """(T,) bytes of each whole trace."""
+        paused = after_end != "repeat" or not self._rates.all()
+        self._pauses: Callable[[], AbstractContextManager[object]] = _quiet if paused else nullcontext
+        """Around divisions by rates, where one may be 0."""
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        trace = self._trace(entities)
+        x, _ = self._within(start_s, trace, entities)
+        first, total, length = self._first[trace], self._total[trace], self._length[trace]
+        target = self._carried(x, trace) + size_bytes / pick(self._scale, entities)
+        beyond: FloatArray | float = 0.0
+        if self._repeats and (target > total).any():
+            # The first instant at which the sum is reached: where it is a whole number of traces, the end of the last of them.
+            whole = np.maximum(np.ceil(target / total) - 1.0, 0.0)
+            target = np.minimum(target - whole * total, total)
+            beyond = whole * length
+        # A sum that is reached but for rounding is reached, or what ends with a step would wait for the end of a pause after it.
+        j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, first)
+        rate = self._rates[j]
+        with self._pauses():
+            y = self._times[j] + (target - self._sums[j]) / rate
+        if not self._repeats:
+            y = np.where((target > total) & (self._stops | (rate == 0.0)), _NEVER, y)
+        # Durations are added to the start, not to the beginning of a trace that may lie far back. NaN is what has no bytes, in a
+        # pause.
+        return np.asarray(start_s + np.fmax(beyond + (y - x), 0.0))
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        trace = self._trace(entities)
+        x, from_turn = self._within(start_s, trace, entities)
+        y, to_turn = self._within(end_s, trace, entities)
+        carried = self._carried(y, trace) - self._carried(x, trace) + (to_turn - from_turn) * self._total[trace]
+        return np.asarray(np.maximum(carried, 0.0) * pick(self._scale, entities))
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        trace = self._trace(entities)
+        x, _ = self._within(np.full(len(entities), time_s), trace, entities)
+        rates = self._rates[self._search(self._times, trace, x, "right") - 1] * pick(self._scale, entities)
+        return np.where(x >= self._length[trace], 0.0, rates) if self._stops else np.asarray(rates)
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        trace = self._trace(entities)
+        x, turn = self._within(np.full(len(entities), time_s), trace, entities)
+        j = self._search(self._times, trace, x, "right")
+        last = j == self._last[trace]
+        following = np.where(last, self._length[trace], self._times[np.minimum(j, len(self._times) - 1)])
+        if not self._repeats:
+            following = np.where(last & ((x >= self._length[trace]) | (not self._stops)), _NEVER, following)
+        then = turn * self._length[trace] + following - pick(self._offset, entities)
+        # Rounding must not let time stand still.
+        return np.asarray(np.maximum(then, np.nextafter(time_s, _NEVER)))
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        """In the long run: of the whole trace; of one that is held, its last."""
+        whole = self._total / self._length if self._repeats or self._stops else self._rates[self._last - 1]
+        return whole[self._trace(entities)] * spread(self._scale, entities)
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        peaks = np.maximum.reduceat(self._rates, self._first)
+        return np.asarray(peaks[self._trace(entities)] * spread(self._scale, entities))
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        if not self._stops:
+            return np.full(len(entities), _NEVER)
+        return np.maximum(self._length[self._trace(entities)] - spread(self._offset, entities), 0.0)
+
+    def _trace(self, entities: IntArray) -> IntArray | int:
+        """The number of each one's trace; one number where all follow one."""
+        return 0 if self._which is None else self._which[entities]
+
+    def _within(self, time_s: FloatArray, trace: IntArray | int, entities: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Where in its trace each client is at a time, and how many whole traces lie behind it."""
+        x = np.asarray(time_s + pick(self._offset, entities))
+        if not self._repeats:
+            return x, np.zeros_like(x)
+        length = self._length[trace]
+        turn = np.floor(x / length)
+        return np.maximum(x - turn * length, 0.0), turn
+
+    def _carried(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
+        """Bytes carried from the beginning of the trace to `x` within it, before they are scaled."""
+        if self._stops:
+            x = np.minimum(x, self._length[trace])
+        j = self._search(self._times, trace, x, "right") - 1
+        return np.asarray(self._sums[j] + (x - self._times[j]) * self._rates[j])
+
+    def _search(self, values: FloatArray, trace: IntArray | int, x: FloatArray, side: Literal["left", "right"]) -> IntArray:
+        """The position of the first step, in each one's trace, whose value is not below `x` ("right": is above it)."""
+        if self._which is None:
+            return values.searchsorted(x, side)
+        low, high = np.asarray(self._first[trace]), self._last[trace]
+        if len(x) <= _FEW:
+            # One by one, without a copy: a step of the search below costs as much as the whole search of ten clients.
+            search, all_ = (bisect_left if side == "left" else bisect_right), values.data
+            bounds = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
+            return np.array([search(all_, one, a, b) for one, a, b in bounds], np.int64)
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            found = values[np.minimum(middle, len(values) - 1)]
+            beyond = open_ & ((found < x) if side == "left" else (found <= x))
+            low, high = np.where(beyond, middle + 1, low), np.where(open_ & ~beyond, middle, high)
+        return low
+
+
+def _before(values: FloatArray) -> FloatArray:
+    """What comes before each value, summed up."""
+    return np.concatenate(([0.0], np.cumsum(values)[:-1]))
+
+
+class _Traced(Steps):
+    """Steps that were read from somewhere: the parameters that all such laws have."""
+
+    def __init__(
+        self,
+        *,
+        traces: list[Points],
+        which: IntArray | None,
+        shown: str,
+        clients: int,
+        draws: Draws,
+        after_end: AfterEnd,
+        offset: Offset,
+        scale: PerClient,
+    ) -> None:
+        if after_end not in ("repeat", "hold", "stop"):
+            raise ParameterError("after_end", after_end, "must be 'repeat', 'hold' or 'stop'")
+        if offset not in ("none", "random"):
+            raise ParameterError("offset", offset, "must be 'none' or 'random'")
+        scales = per_client("scale", scale, low=1e-12, unit="")
+        offset_s: PerClient = 0.0
+        if offset == "random":
+            lengths = np.array([trace.end_s for trace in traces])
+            offset_s = draws.uniforms(0, clients) * (lengths[0] if which is None else lengths[which])
+        super().__init__(traces=traces, which=which, after_end=after_end, offset_s=offset_s, scale=scales)
+        if not self._total.all():
+            client = 0 if which is None else int(np.argmin(self._total[which]))
+            whose = "" if which is None else f" for client {client}"
+            raise ParameterError("path", shown, f"carries nothing{whose}: every rate is 0; give at least one above 0")
+        if after_end == "hold" and not self._rates[self._last - 1].all():
+            reason = "would hold a rate of 0 for ever; use 'stop', or let the trace end with more"
+            raise ParameterError("after_end", after_end, reason)
+
+
+class Trace(_Traced):
+    """Bandwidth as measured: each line of a file says from which second on how many bytes a second pass.
+
+    A CSV file with the columns time_s and bytes_per_s, and client where clients differ; the lines of a client stand in order of
+    time, from 0 on. The last of them lasts as long as the one before it, where `end_s` does not say when it ends.
+
+    Raises:
+        ValueError: anything else in the file; file and line are named.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        draws: Draws,
+        path: Annotated[
+            str | None,
+            Doc(
+                "The CSV file, for all clients; with a column client it holds a trace for each of them. With {client} in its "
+                "name it is a file for each client, whose number, from 0, stands there."
+            ),
+        ] = None,
+        time_s: Annotated[list[float] | None, Doc("When each step begins, in seconds, in place of a file.")] = None,
+        bytes_per_s: Annotated[list[float] | None, Doc("What passes in a second from then on, in bytes.")] = None,
+        end_s: Annotated[
+            float | None, Doc("When the trace ends, in seconds. Absent: the last step lasts as long as the one before it.")
+        ] = None,
+        after_end: Annotated[
+            AfterEnd,
+            Doc(
+                'What comes after the end. "repeat": the trace again; "hold": its last bandwidth for ever; "stop": nothing ever '
+                "passes again; what is under way is lost, for the cause trace-end."
+            ),
+        ] = "repeat",
+        offset: Annotated[
+            Offset,
+            Doc(
+                'Where in the trace a client is at time 0. "none": at its beginning; "random": anywhere, for each client '
+                "drawn from the seed."
+            ),
+        ] = "none",
+        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+    ) -> None:
+        traces, which = step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
+        super().__init__(
+            traces=traces,
+            which=which,
+            shown=path or "",
+            clients=clients,
+            draws=draws,
+            after_end=after_end,
+            offset=offset,
+            scale=scale,
+        )
+
+
+class PacketTrace(_Traced):
+    """Bandwidth as opportunities to send a packet, in the format of Mahimahi (Netravali et al. 2015).
+
+    Each line of the file is a millisecond, a whole number, at which one packet of `packet_bytes` may pass; equal lines add up;
+    the trace ends with the last line. What may pass is spread over the millisecond before (line 0: the first one).
+
+    Raises:
+        ValueError: anything else in the file; file and line are named.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        draws: Draws,
+        path: Annotated[
+            str,
+            Doc("The file, for all clients. With {client} in it a file for each client, whose number, from 0, stands there."),
+        ],
+        packet_bytes: Annotated[float, Doc("Size of a packet, in bytes.")] = 1500.0,
+        after_end: Annotated[
+            AfterEnd,
+            Doc(
+                'What comes after the end. "repeat": the trace again; "hold": the bandwidth of its last millisecond for ever; '
+                '"stop": nothing ever passes again; what is under way is lost, for the cause trace-end.'
+            ),
+        ] = "repeat",
+        offset: Annotated[
+            Offset,
+            Doc(
+                'Where in the trace a client is at time 0. "none": at its beginning; "random": anywhere, for each client '
+                "drawn from the seed."
+            ),
+        ] = "none",
+        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+    ) -> None:
+        traces, which = packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
+        super().__init__(
+            traces=traces,
+            which=which,
+            shown=path,
+            clients=clients,
+            draws=draws,
+            after_end=after_end,
+            offset=offset,
+            scale=scale,
+        )

@@ -1,0 +1,1 @@
+"""Sub-channels: their states, and the jammers that attack them."""

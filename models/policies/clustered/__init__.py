@@ -1,0 +1,1 @@
+"""Clustered sampling (Fraboni et al. 2021): clients drawn from m distributions."""

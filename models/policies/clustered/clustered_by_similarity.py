@@ -1,0 +1,171 @@
+"""Clustered sampling by similarity of updates (Fraboni, Vidal, Kameni, Lorenzi, ICML 2021, Algorithm 2).
+
+Every client has a representative gradient: its last delivered update, zero before the first. Ward's hierarchical clustering of
+their distances gives a tree, cut into the largest groups that hold no more than 1/m of the data. The m groups of most data
+become the distributions; the clients of the other groups fill these up.
+
+Readings. A client with 1/m of the data or more first fills as many distributions of its own as it can, and enters the tree with
+the rest. The angle between a zero vector and any other is pi/2 (inner product 0), between two zero vectors 0. Distances go into
+Ward's recursion as they are; the authors' code clusters the rows of the distance matrix instead.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import cdist, squareform
+
+from models.errors import ParameterError
+from models.policies.clustered.distributions import ROUNDING, Distribution, distribution, draw_set
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+
+MOST_CLIENTS = 10_000
+"""More are refused: their distances would take more than 800 MB."""
+LARGEST = 1e12
+"""An update with a larger coordinate, or one that is not a number, leaves its client's representative as it was."""
+Similarity = Literal["arccos", "l2", "l1"]
+
+
+def distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.floating]) -> FloatArray:
+    """Distance of each of `rows` (n, d) from each of `others` (K, d); shape (n, K)."""
+    if kind == "l1":
+        return cdist(rows, others, "cityblock")
+    if kind == "l2":
+        return cdist(rows, others, "euclidean")
+    norms = np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(others, axis=1)
+    cosine = np.divide(rows @ others.T, norms, out=np.zeros_like(norms), where=norms > 0)
+    angle: FloatArray = np.arccos(np.clip(cosine, -1.0, 1.0))
+    angle[np.ix_(np.flatnonzero(np.all(rows == 0, axis=1)), np.flatnonzero(np.all(others == 0, axis=1)))] = 0.0
+    return angle
+
+
+def cut_tree(tree: FloatArray, masses: FloatArray) -> list[IntArray]:
+    """The largest subtrees of a linkage `tree` (n-1, 4) of total mass <= 1, as groups of leaves; `masses` (n,), each <= 1."""
+    groups: dict[int, IntArray] = {i: np.array([i]) for i in range(len(masses))}
+    mass: dict[int, float] = dict(enumerate(masses.tolist()))
+    for node, (left, right) in enumerate(tree[:, :2].astype(np.int64).tolist(), start=len(masses)):
+        mass[node] = mass[left] + mass[right]
+        # A subtree above the limit keeps its parts, and so do all that contain it.
+        if mass[node] <= 1.0 + ROUNDING:
+            groups[node] = np.concatenate((groups.pop(left), groups.pop(right)))
+    return [np.sort(group) for group in groups.values()]
+
+
+def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[Distribution]:
+    """The `count` groups of largest mass as distributions, filled up to mass 1 with the clients of the others, in turn."""
+    ranked = sorted(groups, key=lambda group: (-float(masses[group].sum()), int(group[0])))
+    clients = [group.tolist() for group in ranked[:count]]
+    parts = [masses[group].tolist() for group in ranked[:count]]
+    room = [1.0 - sum(part) for part in parts]
+    k = 0
+    for client in (i for group in ranked[count:] for i in group.tolist()):
+        left = float(masses[client])
+        while left > ROUNDING:
+            while k < count - 1 and room[k] <= ROUNDING:
+                k += 1
+            part = min(left, room[k]) if k < count - 1 else left
+            clients[k].append(client)
+            parts[k].append(part)
+            room[k] -= part
+            left -= part
+    return [distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
+
+
+class ClusteredBySimilarity(AsksNobody):
+    """Draws one client from each of m distributions made of clients with similar updates (Algorithm 2).
+
+    Memory and state are 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered update
+    on.
+    """
+
+    needs_updates = True
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        similarity: Annotated[
+            Literal["arccos", "l2", "l1"],
+            Doc("How representative gradients are compared: by angle (arccos), Euclidean (l2) or absolute distance (l1)."),
+        ] = "arccos",
+    ) -> None:
+        check_round(clients, per_round)
+        if clients > MOST_CLIENTS:
+            raise ParameterError("clients", clients, f"at most {MOST_CLIENTS} can be clustered by similarity (K^2 distances)")
+        if similarity not in ("arccos", "l2", "l1"):
+            raise ParameterError("similarity", similarity, "must be 'arccos', 'l2' or 'l1'")
+        self._shares = check_sizes(data_sizes, clients)
+        self._kind: Similarity = similarity
+        masses = per_round * self._shares
+        whole = np.floor(masses + ROUNDING)
+        self._own = [distribution(np.array([i]), np.ones(1)) for i in np.flatnonzero(whole) for _ in range(int(whole[i]))]
+        self._masses: FloatArray = np.maximum(masses - whole, 0.0)
+        self._count = per_round - len(self._own)
+        # Without columns until the first update tells how long it is.
+        self._gradients: NDArray[np.float32] = np.zeros((clients, 0), np.float32)
+        self._distances: FloatArray = np.zeros((clients, clients))
+        self._distributions: list[Distribution] | None = None
+
+    @property
+    def distributions(self) -> list[Distribution]:
+        """The m distributions of the next round."""
+        if self._distributions is None:
+            self._distributions = self._own + self._cluster()
+        return self._distributions
+
+    def select(self, view: View) -> IntArray:
+        return draw_set(self.distributions, self._shares, view.selectable, view.rng)
+
+    def observe(self, outcome: Outcome) -> None:
+        """Take the delivered updates as their clients' representative gradients. Raises ValueError where there are none to
+        match."""
+        delivered = outcome.clients[~outcome.censored]
+        if len(delivered) == 0:
+            return
+        if outcome.updates is None or len(outcome.updates) != len(delivered):
+            reason = f"clustered sampling by similarity needs one for each of the {len(delivered)} delivered clients"
+            raise ParameterError("updates", outcome.updates, reason, shown="")
+        if self._gradients.shape[1] != outcome.updates.shape[1]:
+            self._gradients = np.zeros((len(self._shares), outcome.updates.shape[1]), np.float32)
+        # Privacy noise grows without bound: an update beyond single precision has no direction left to compare.
+        sound = np.max(np.abs(outcome.updates), axis=1, initial=0.0) < LARGEST
+        delivered = delivered[sound]
+        if len(delivered) == 0:
+            return
+        self._gradients[delivered] = outcome.updates[sound]
+        rows = distances(self._kind, self._gradients[delivered], self._gradients)
+        self._distances[delivered] = rows
+        self._distances[:, delivered] = rows.T
+        # Rounding differs between the two triangles of the rows' own square; the tree needs a symmetric matrix.
+        square = rows[:, delivered]
+        square = (square + square.T) / 2
+        np.fill_diagonal(square, 0.0)
+        self._distances[np.ix_(delivered, delivered)] = square
+        self._distributions = None
+
+    def state_dict(self) -> State:
+        return {"gradients": self._gradients.copy(), "distances": self._distances.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._gradients = state["gradients"].copy()
+        self._distances = state["distances"].copy()
+        self._distributions = None
+
+    def _cluster(self) -> list[Distribution]:
+        if self._count == 0:
+            return []
+        inside = np.flatnonzero(self._masses > ROUNDING)
+        masses = self._masses[inside]
+        if len(inside) == 1:
+            groups = [np.zeros(1, np.int64)]
+        else:
+            tree = linkage(squareform(self._distances[np.ix_(inside, inside)], checks=False), "ward")
+            groups = cut_tree(tree, masses)
+        filled = fill_groups(groups, masses, self._count)
+        return [Distribution(inside[each.clients], each.upper) for each in filled]

@@ -1,0 +1,135 @@
+"""Oort's pacer: the preferred duration T of a round, traded against the utility that rounds bring (OSDI 2021, Section 4.3).
+
+Paper: T in seconds, T <- T + Delta where the summed utility of rounds (t - 2W, t - W] exceeds that of (t - W, t]. Authors' code:
+T is a percentile P of all clients' last durations; every W rounds, from 2W on, P rises by 5 where the two sums differ by no more
+than a tenth, and falls by 5 where they differ by five times the former.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from models.policies.oort.parameters import OortParameters
+from models.policies.protocols import FloatArray, State
+
+_STEP = 5.0
+
+
+def percentile_of(values: FloatArray, share: float) -> float:
+    """a[min(floor(share n), n - 1)] of the ascending `values` (n,), n >= 1."""
+    # 0.7 of 1460 is 1021.99999..99 in doubles: a share of a whole number of clients is meant to be that number.
+    place = min(int(share * len(values) + 1e-9), len(values) - 1)
+    return float(np.partition(values, place)[place])
+
+
+class Pacer(ABC):
+    """Keeps the utility of the last 2W rounds, and judges every W rounds."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._history: list[float] = []
+        self._round = 0
+
+    def observe(self, round: int, utility: float) -> None:
+        """The mean utility of the exploited that delivered in a round; a round is told once."""
+        self._history = [*self._history, utility][-2 * self._window :]
+        self._round += 1
+        if self._round >= 2 * self._window and self._round % self._window == 0:
+            before, now = sum(self._history[: self._window]), sum(self._history[self._window :])
+            self.judge(before, now)
+
+    @abstractmethod
+    def judge(self, before: float, now: float) -> None:
+        """Two windows of rounds are over: the sums of their utilities."""
+
+    @abstractmethod
+    def target_s(self, durations_s: FloatArray) -> float | None:
+        """T, given all clients' durations (K,); None: there is none."""
+
+    @abstractmethod
+    def value(self) -> float:
+        """What it moves."""
+
+    @abstractmethod
+    def move_to(self, value: float) -> None:
+        """It stands there."""
+
+    def state_dict(self) -> State:
+        return {"history": list(self._history), "round": self._round, "value": self.value()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._history, self._round = list(state["history"]), int(state["round"])
+        self.move_to(float(state["value"]))
+
+
+class PercentilePacer(Pacer):
+    """T by the authors' code."""
+
+    def __init__(self, window: int, percentile: float) -> None:
+        super().__init__(window)
+        self._percentile = percentile
+
+    def judge(self, before: float, now: float) -> None:
+        if abs(now - before) <= 0.1 * before:
+            self._percentile = min(100.0, self._percentile + _STEP)
+        elif abs(now - before) >= 5.0 * before:
+            self._percentile = max(_STEP, self._percentile - _STEP)
+
+    def target_s(self, durations_s: FloatArray) -> float | None:
+        return None if self._percentile >= 100 else percentile_of(durations_s, self._percentile / 100)
+
+    def value(self) -> float:
+        return self._percentile
+
+    def move_to(self, value: float) -> None:
+        self._percentile = value
+
+
+class SecondsPacer(Pacer):
+    """T by the paper."""
+
+    def __init__(self, window: int, target_s: float, step_s: float) -> None:
+        super().__init__(window)
+        self._target_s, self._step_s = target_s, step_s
+
+    def judge(self, before: float, now: float) -> None:
+        if before > now:
+            self._target_s += self._step_s
+
+    def target_s(self, durations_s: FloatArray) -> float | None:
+        return self._target_s
+
+    def value(self) -> float:
+        return self._target_s
+
+    def move_to(self, value: float) -> None:
+        self._target_s = value
+
+
+class NoPacer(Pacer):
+    """The null object: time does not matter."""
+
+    def judge(self, before: float, now: float) -> None:
+        pass
+
+    def target_s(self, durations_s: FloatArray) -> float | None:
+        return None
+
+    def value(self) -> float:
+        return 0.0
+
+    def move_to(self, value: float) -> None:
+        pass
+
+
+def pacer_of(parameters: OortParameters) -> Pacer:
+    """The pacer that `parameters` ask for."""
+    if parameters.pacer == "percentile":
+        return PercentilePacer(parameters.window, parameters.of("percentile"))
+    if parameters.pacer == "seconds":
+        assert parameters.target_s is not None
+        assert parameters.step_s is not None
+        return SecondsPacer(parameters.window, parameters.target_s, parameters.step_s)
+    return NoPacer(parameters.window)

@@ -1,0 +1,59 @@
+"""The genie of PAUSE (Peleg et al., eq. 10): the same maximisation with the true mu_k = E[tau_min/tau_k] in place of the ucb.
+
+As a policy it selects: T_k of eq. 7 and 8 counts its own selections, as for the genie that a run is measured against
+(`models.theory.regret`), so that its regret is zero wherever all clients can be selected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.policies.pause.exact_search import best_set
+from models.policies.pause.parameters import RewardParameters
+from models.policies.pause.rewards import Rewards, Schedule
+from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, Truth, View
+
+
+class Genie(AsksNobody):
+    """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client."""
+
+    needs_updates = False
+    counts_updates = True
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        truth: Truth,
+        parameters: RewardParameters = RewardParameters(),
+        per_model: int | None = None,
+    ) -> None:
+        self._rewards = Rewards(
+            clients=clients,
+            per_round=per_round,
+            data_sizes=data_sizes,
+            schedule=schedule,
+            parameters=parameters,
+            per_model=per_model,
+        )
+        self._per_round = per_round
+        self._truth = truth
+        self._tau_min_s = parameters.tau_min_s
+
+    def select(self, view: View) -> IntArray:
+        able = np.flatnonzero(view.selectable)
+        modular = self._rewards.update_by_counts(view.round)[able]
+        ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)[able]
+        return np.sort(able[best_set(ratios, modular, self._per_round, None)])
+
+    def observe(self, outcome: Outcome) -> None:
+        self._rewards.count(outcome.clients)
+
+    def state_dict(self) -> State:
+        return {"rewards": self._rewards.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._rewards.load_state_dict(state["rewards"])

@@ -1,0 +1,119 @@
+"""PAUSE's rewards of single clients (eq. 7, 8) and the modular score made of them, computed from running counts.
+
+Shared by the policies of the PAUSE family, by the genie, and by the meter of regret. `T_k` is the count before the round, `t`
+the number of the round (the paper's index t-1 is undefined in the first round; its authors compute it this way).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from models.policies.pause.parameters import RewardParameters
+from models.policies.protocols import FloatArray, IntArray, State, check_at_least, check_round, check_sizes
+
+
+class Schedule(Protocol):
+    """What the privacy reward needs of a schedule of budgets (`models.privacy`)."""
+
+    @property
+    def total(self) -> float:
+        """The sum of all budgets; inf without a privacy mechanism."""
+
+    def leak(self, T: IntArray) -> FloatArray:
+        """Composed leak after `T` releases; same shape."""
+
+
+def latency_ratio(tau_min_s: float, latency_s: FloatArray) -> FloatArray:
+    """tau_min/tau of eq. 9, 11; in (0, 1].
+
+    The paper assumes tau >= tau_min with probability one; a latency below the floor counts as the floor, so that the
+    ratio stays within the [0, 1] that the confidence bound (eq. 13, A.9) rests on.
+    """
+    ratio: FloatArray = tau_min_s / np.maximum(latency_s, tau_min_s)
+    return ratio
+
+
+class Rewards:
+    """g_k, p_k and (alpha g_k + gamma p_k)/m of all clients.
+
+    Counts are its own (`count`); releases are given at each `update`. What depends on releases only is recomputed where they
+    changed. Arrays returned are buffers, overwritten by the next `update`. `per_model`: m of eq. 8 where a round takes more
+    clients than are chosen at once (None: `per_round`).
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        data_sizes: FloatArray,
+        schedule: Schedule,
+        parameters: RewardParameters,
+        per_model: int | None = None,
+    ) -> None:
+        check_round(clients, per_round)
+        if per_model is not None:
+            check_at_least("per_model", per_model, 1)
+        self._target = (per_round if per_model is None else per_model) * check_sizes(data_sizes, clients)
+        self._schedule = schedule
+        self._alpha = parameters.alpha / per_round
+        self._beta = parameters.beta
+        self._gamma = parameters.gamma / per_round
+        self.counts: FloatArray = np.zeros(clients)
+        """(K,) T_k; floats, because they are only ever divided."""
+        self.generalization: FloatArray = np.zeros(clients)
+        """(K,) g_k of the last `update`."""
+        self.privacy: FloatArray = np.ones(clients)
+        """(K,) p_k of the last `update`."""
+        self._releases: IntArray = np.zeros(clients, np.int64)
+        self._weighted_privacy = np.full(clients, self._gamma)
+        # p by number of releases, made one at a time: a count's value does not depend on which others were asked for.
+        self._privacy_by_count = np.ones(1)
+        self._modular: FloatArray = np.empty(clients)
+
+    def update(self, round: int, releases: IntArray) -> FloatArray:
+        """Modular scores (K,) for round number `round` (from 1), given everyone's `releases` (K,) so far."""
+        changed = np.flatnonzero(releases != self._releases)
+        if len(changed):
+            now = releases[changed]
+            self._releases[changed] = now
+            self.privacy[changed] = self._privacy_of(now)
+            self._weighted_privacy[changed] = self._gamma * self.privacy[changed]
+        d, score = self.generalization, self._modular
+        np.divide(self.counts, round, out=d)
+        np.subtract(self._target, d, out=d)
+        np.abs(d, out=score)
+        if self._beta == 2.0:
+            d *= score
+        else:
+            np.power(score, self._beta, out=score)
+            np.copysign(score, d, out=d)
+        np.multiply(d, self._alpha, out=score)
+        score += self._weighted_privacy
+        return score
+
+    def update_by_counts(self, round: int) -> FloatArray:
+        """As `update`, where every selection is a release, as in the paper."""
+        return self.update(round, self.counts.astype(np.int64))
+
+    def count(self, clients: IntArray) -> None:
+        """One more selection of each of `clients` (distinct)."""
+        self.counts[clients] += 1.0
+
+    def state_dict(self) -> State:
+        return {"counts": self.counts.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.counts[:] = state["counts"]
+
+    def _privacy_of(self, releases: IntArray) -> FloatArray:
+        known = len(self._privacy_by_count)
+        most = int(releases.max())
+        if most >= known:
+            total = self._schedule.total
+            new = [1.0 - float(self._schedule.leak(np.array([T]))[0]) / total for T in range(known, most + 1)]
+            self._privacy_by_count = np.concatenate((self._privacy_by_count, new))
+        privacy: FloatArray = self._privacy_by_count[releases]
+        return privacy

@@ -1,0 +1,167 @@
+"""Quick-Init UCB over super-arms (Tong et al. 2024, Algorithm 1), for FL&FA: the server sees all opinions.
+
+Readings. The first ceil(K/m) slots select groups that together hold every client; each group's reward is credited to its members,
+and a member's credit stays as it is after these slots. Every super-arm then starts with n_a = 1 and, as its mean, the average of
+its members' credits (the paper adds the credits, which would put the means outside [0, 1]). After that eq. 11:
+mean_a + mu sqrt(ln t / n_a). Where K/m is not whole, the last group is filled up with clients of earlier groups, and a client
+that was in two groups is credited the average of the two.
+
+Arms not yet selected differ only in their means, and these never change: the best of them is the next m-subset in decreasing sum
+of credits, which `ByMean` finds without making the others. So C(100, 5) or C(1000, 10) arms cost what C(20, 5) do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.slotted.arm_order import Arm, ByMean, Ties, check_ties
+from models.policies.slotted.arm_table import ArmTable, check_mu, updated_mean
+from models.policies.slotted.protocols import SlotView, check_opinions, check_played
+
+
+class QuickInitUcb:
+    """Selects m clients a slot; learns from the opinions of all K. Selects its arm whether or not its clients are selectable.
+
+    Group credits tie massively. A new arm comes before a selected one of equal index.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        mu: Annotated[float, Doc("Weight of exploration.")] = 1.0,
+        credit: Annotated[
+            Literal["average", "own"],
+            Doc(
+                "What a member of a group is credited with: the average opinion of all clients (\"average\", the paper's) or its "
+                'own ("own").'
+            ),
+        ] = "average",
+        ties: Annotated[
+            Ties,
+            Doc('Which of the arms of equal credits comes first: one at "random" or a fixed one ("first": lower clients).'),
+        ] = "random",
+        groups: Annotated[Literal["random", "consecutive"], Doc('"random" groups, or "consecutive" clients.')] = "random",
+    ) -> None:
+        check_round(clients, per_round)
+        check_mu(mu)
+        check_ties("ties", ties)
+        if credit not in ("average", "own"):
+            raise ParameterError("credit", credit, "must be 'average' or 'own'")
+        if groups not in ("random", "consecutive"):
+            raise ParameterError("groups", groups, "must be 'random' or 'consecutive'")
+        self._clients, self._per_round, self._mu, self._ties = clients, per_round, mu, ties
+        self._own_credit = credit == "own"
+        self._random_groups = groups == "random"
+        self.cold_slots = -(-clients // per_round)
+        """The number of slots that select a group each."""
+        self._order = np.empty(0, np.int64)
+        self._credit_sum = np.zeros(clients)
+        self._credit_count = np.zeros(clients, np.int64)
+        self._slots = 0
+        self._table = ArmTable()
+        self._unplayed: ByMean | None = None
+        self._groups: set[Arm] = set()
+        self._pending: tuple[Arm, int, float] = ((), 0, 0.0)
+        self.arms_played = 0
+        """The number of different arms selected."""
+        self.repeats = 0
+        """The number of slots that repeated an arm."""
+
+    @property
+    def credits(self) -> FloatArray:
+        """(K,) the members' credits; NaN for a client that has none yet."""
+        known = self._credit_count > 0
+        return np.where(known, self._credit_sum / np.maximum(self._credit_count, 1), math.nan)
+
+    def select(self, view: SlotView) -> IntArray:
+        """The clients of the slot, ascending; shape (m,)."""
+        if self._slots < self.cold_slots:
+            self._pending = (self._group(view.rng), 0, 0.0)
+        else:
+            unplayed = self._unplayed = self._unplayed or self._ranking()
+            width = self._mu * math.sqrt(math.log(view.round))
+            fresh = unplayed.best()
+            index, count = self._table.best(width)
+            if fresh + width >= index:
+                self._pending = (unplayed.take(view.rng), 1, fresh)
+            else:
+                self._pending = (self._table.head(count), count, 0.0)
+        return np.array(self._pending[0], np.int64)
+
+    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
+        """Learn from the slot just tested: the reward of its arm is the average of `opinions` (K,) (eq. 8)."""
+        arm, count, mean = self._pending
+        check_played(clients, arm)
+        values = check_opinions(opinions, self._clients)
+        reward = float(values.mean())
+        if count > 1:
+            self._table.replay(count, reward)
+            self.repeats += 1
+        elif count == 1:
+            self._table.add(arm, 2, updated_mean(mean, 1, reward))
+            self._count(arm)
+        else:
+            members = list(arm)
+            self._credit_sum[members] += values[members] if self._own_credit else reward
+            self._credit_count[members] += 1
+            self._count(arm)
+            self._groups.add(arm)
+        self._slots += 1
+
+    def _count(self, arm: Arm) -> None:
+        # An arm that was one of the first groups is in no table until it is selected again.
+        known = arm in self._groups
+        self.repeats += known
+        self.arms_played += not known
+
+    def _group(self, rng: np.random.Generator) -> Arm:
+        if self._slots == 0:
+            self._order = rng.permutation(self._clients) if self._random_groups else np.arange(self._clients)
+        first = self._slots * self._per_round
+        return tuple(sorted(np.take(self._order, np.arange(first, first + self._per_round), mode="wrap").tolist()))
+
+    def _ranking(self) -> ByMean:
+        return ByMean(values=self.credits, size=self._per_round, ties=self._ties)
+
+    def notes(self) -> dict[str, int]:
+        """How many different arms were selected, and in how many slots one that had been selected before."""
+        return {"arms_played": self.arms_played, "repeats": self.repeats}
+
+    def state_dict(self) -> State:
+        arm, count, mean = self._pending
+        return {
+            "order": self._order.copy(),
+            "credit_sum": self._credit_sum.copy(),
+            "credit_count": self._credit_count.copy(),
+            "slots": self._slots,
+            "table": self._table.state_dict(),
+            "unplayed": None if self._unplayed is None else self._unplayed.state_dict(),
+            "groups": [list(group) for group in sorted(self._groups)],
+            "pending": {"arm": list(arm), "count": count, "mean": mean},
+            "arms_played": self.arms_played,
+            "repeats": self.repeats,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        self._order = np.array(state["order"], np.int64)
+        self._credit_sum[:] = state["credit_sum"]
+        self._credit_count[:] = state["credit_count"]
+        self._slots = int(state["slots"])
+        self._table.load_state_dict(state["table"])
+        self._unplayed = None
+        if state["unplayed"] is not None:
+            self._unplayed = self._ranking()
+            self._unplayed.load_state_dict(state["unplayed"])
+        self._groups = {tuple(group) for group in state["groups"]}
+        pending = state["pending"]
+        self._pending = (tuple(pending["arm"]), int(pending["count"]), float(pending["mean"]))
+        self.arms_played = int(state["arms_played"])
+        self.repeats = int(state["repeats"])

@@ -1,0 +1,1 @@
+"""Matchers: they give each client one of the channels that a scheduler has ranked."""

@@ -1,0 +1,1 @@
+"""Oracles of AoI regret (Li et al.): schedulers that know the world."""

@@ -1,0 +1,50 @@
+"""Oracle `csi`: sees the channel states before it schedules (Li et al., above eq. 14), so regret against it grows linearly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.errors import ParameterError
+from models.schedulers.matchers.age_first import AgeFirst
+from models.schedulers.protocols import BoolArray, ChosenMatcher, SlotView, State, Truth
+from models.schedulers.ranked import RankedScheduler
+
+
+class Csi(RankedScheduler):
+    """Good channels first, the lower first; matched by age (None), so that the oldest clients get through where not all can.
+
+    Told the states by `truth` (None: nobody), or round by round by `show`, which comes before `truth`.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        channels: int,
+        truth: Truth | None = None,
+        matcher: ChosenMatcher = None,
+    ) -> None:
+        super().__init__(clients=clients, channels=channels, matcher=AgeFirst() if matcher is None else matcher)
+        self._truth = truth
+        self._shown: BoolArray | None = None
+
+    def show(self, good: BoolArray) -> None:
+        """The states (N,) of the round to come; good for one round."""
+        self._shown = np.array(good, np.bool_)
+
+    def _rank(self, view: SlotView) -> list[int]:
+        states, self._shown = self._shown, None
+        if states is None:
+            if self._truth is None:
+                raise ParameterError("truth", None, "the states of every round must be shown")
+            states = self._truth.states(view.round)
+        good: list[bool] = states.tolist()
+        return sorted(range(self._channels), key=good.__getitem__, reverse=True)[: self._clients]
+
+    def state_dict(self) -> State:
+        state = super().state_dict()
+        return state if self._shown is None else {**state, "shown": self._shown.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._shown = state["shown"].copy() if "shown" in state else None
