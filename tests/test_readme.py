@@ -25,6 +25,7 @@ UNTESTED = {
 LEAVES = {
     "README.md": {"first", "lossy", "policies", "trained"},
     "own-components.md": {"policy", "asking", "most", "oracle", "laws", "jammed", "training"},
+    "own-network-and-data.md": {"spirals"},
     "world.md": {"bytes", "works", "trace", "energy"},
     "python.md": {"lossy", "sweep"},
     "scripts.md": {"scripted", "patience"},

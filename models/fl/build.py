@@ -15,7 +15,7 @@ from torch import nn
 from models.errors import ParameterError
 from models.fl.aggregation import STALENESS
 from models.fl.compression.none import NoCompression
-from models.fl.data import Dataset, load_dataset
+from models.fl.data import load_dataset
 from models.fl.evaluation import Randomness
 from models.fl.keywords import check_options
 from models.fl.learner import FederatedLearner
@@ -44,26 +44,33 @@ def _call(table: str, spec: Table, key: str, choices: Mapping[str, Callable[...,
     return target(**options, **given)
 
 
-def _network(spec: Table, dataset: Dataset, seed: int) -> nn.Module:
+def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
+    """Return the network that `spec` describes, checked against the shapes of the data.
+
+    "kind" names an entry of `networks.NETWORKS`, or is a class or function of the user's own (`networks.from_factory`).
+
+    Raises:
+        ParameterError: the network cannot be made, or does not fit the data; the name begins with "network".
+    """
     options = dict(spec)
     kind = options.pop("kind", None)
-    where = {"input_shape": dataset.input_shape, "classes": dataset.classes, "seed": seed}
     if kind is not None and not isinstance(kind, str):
         factory: Factory = partial(kind, **options)
         try:
-            module = from_factory(factory, dataset.input_shape, dataset.classes, seed=seed)
+            module = from_factory(factory, input_shape, classes, seed=seed)
         except Exception as error:  # whatever the user's own code does
             raise ParameterError("network.kind", kind, f"could not be made ({type(error).__name__}: {error})") from error
         if not isinstance(module, nn.Module):
             raise ParameterError("network.kind", kind, f"returned {type(module).__name__}; it must return a torch module")
     else:
+        where = {"input_shape": input_shape, "classes": classes, "seed": seed}
         try:
             module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             raise ParameterError("network.kind", kind, "is too large for the memory of this machine; make it smaller") from error
-    check_fit(module, dataset.input_shape, dataset.classes)
+    check_fit(module, input_shape, classes)
     return module
 
 
@@ -110,7 +117,7 @@ def build_learner(
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable, of a network (input_shape, classes) -> module. `plan` and
+    `partition.PARTITIONS`, or is the user's own callable. `plan` and
     `cached` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
     addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
     are the same bit for bit at the same number.
@@ -124,7 +131,7 @@ def build_learner(
     dataset = load_dataset(options.data, root=data_root, generator=streams.generator("data"))
     labels = dataset.train_y.numpy().astype(np.int64)
     shares = make_partition(labels, options.partition, clients=clients, generator=streams.generator("partition"))
-    module = _network(options.network, dataset, streams.integer_seed("network"))
+    module = build_network(options.network, dataset.input_shape, dataset.classes, seed=streams.integer_seed("network"))
     loss = options.loss or ("hinge" if options.network.get("kind") == "svm" else "cross-entropy")
     try:
         task = Task(dataset=dataset, partition=shares, network=module, loss=LOSSES[loss]())

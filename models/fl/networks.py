@@ -5,6 +5,7 @@ Their parameters are drawn from a generator given by the caller; torch's global 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -20,8 +21,8 @@ from models.fl.initialisation import from_seed, seeded
 from models.fl.losses import CrossEntropy, Hinge, Loss, SquaredHinge
 from models.fl.norms import AnyNorm, after_features, after_images, check_norm
 
-Factory = Callable[[tuple[int, ...], int], nn.Module]
-"""Makes a module that maps (B, *input_shape) to scores (B, classes)."""
+Factory = Callable[..., nn.Module]
+"""A class or function that returns a module from (B, *inputs) to scores (B, classes); `from_factory` names its arguments."""
 
 
 @runtime_checkable
@@ -225,26 +226,42 @@ LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hi
 
 
 def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
-    """A user's module. Layers draw their parameters from torch's global generator: it is seeded for the call and put back."""
+    """Return the module of a user's class or function.
+
+    It receives, by name, those of these arguments that it has: `inputs` or `input_shape`, the shape of one sample; `classes` or
+    `num_classes`, their number; `seed`, an integer. Layers draw their parameters from torch's global generator, which is seeded
+    for the call and restored afterwards.
+
+    >>> from_factory(lambda inputs, classes: nn.Linear(inputs[0], classes), (4,), 3, seed=1)
+    Linear(in_features=4, out_features=3, bias=True)
+    """
+    known = {"inputs": input_shape, "input_shape": input_shape, "classes": classes, "num_classes": classes, "seed": seed}
+    taken = {name: known[name] for name in inspect.signature(factory).parameters if name in known}
     with seeded(seed, torch.device("cpu")):
-        return factory(input_shape, classes)
+        return factory(**taken)
 
 
 def check_fit(module: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a network that does not map the data's input to one score a class.
+    """Check that a network has parameters and maps samples of `input_shape` to one score a class.
 
     Raises:
-        ValueError: the network fails on an input of this shape or returns scores of another shape.
+        ParameterError: it has no parameters, fails on such samples, or returns scores of another shape.
     """
+    if not any(parameter.numel() for parameter in module.parameters()):
+        raise ParameterError("network", module, "it has no parameters: there is nothing to train or to send", shown="")
     was_training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
+            scores = module(torch.zeros(2, *input_shape))
     except Exception as error:  # a network may be the user's own, and fail in any way
         raise ParameterError("network", module, f"does not fit input of shape {input_shape} ({error})", shown="") from error
     finally:
         module.train(was_training)
+    if not torch.is_tensor(scores):
+        reason = f"returns {type(scores).__name__}; it must return a tensor of scores (samples, classes)"
+        raise ParameterError("network", module, reason, shown="")
+    shape = tuple(scores.shape)
     if shape != (2, classes):
         reason = f"returns scores of shape {shape} for 2 samples; the data have {classes} classes"
         raise ParameterError("network", module, reason, shown="")

@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from scenarios.registry.arguments import Argument, arguments_of, gathered
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
 from scenarios.registry.in_process import spelled
-from scenarios.registry.kinds import FACTORIES, NESTED, POSITIONAL, check_trusted, injected, is_own, known, resolve
+from scenarios.registry.kinds import ANY_ORDER, FACTORIES, NESTED, POSITIONAL, check_trusted, injected, is_own, known, resolve
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, did_you_mean, in_own_words
 from scenarios.schema.section import Section, problem, refusal
 
@@ -113,15 +113,22 @@ def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:
         name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
     ]
     names = [name for name, _ in arguments if name not in injected(group) and name not in by_place]
+    if group in ANY_ORDER:
+        # Of *args and **kwargs, such as a module class without a constructor has, nothing is filled.
+        names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{kind!r}: argument {twice!r} of its constructor is also a field of a set of parameters; rename one")
     parameters = {name: dict(arguments)[name] for name in names}
     for name, argument in parameters.items():
         parameter = argument.parameter
-        if parameter.kind is not parameter.KEYWORD_ONLY:
+        by_name = group in ANY_ORDER and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if parameter.kind is not parameter.KEYWORD_ONLY and not by_name:
             remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
             raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
+        if by_name and parameter.default is parameter.empty and parameter.annotation is parameter.empty:
+            remedy = "call it inputs (the shape of a sample) or classes, or annotate it if it is a key of the scenario"
+            raise UserError(f"{kind!r}: nothing is known to pass as argument {name!r}; {remedy}")
         if name == "kind" or name[0] == "_" or hasattr(Component, name):
             raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
     return parameters

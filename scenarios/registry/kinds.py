@@ -33,7 +33,7 @@ INJECTED_INTO: dict[str, frozenset[str]] = {
     "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
     "jammer": frozenset({"channels", "reachable"}),
     "bandwidth": frozenset({"draws"}),
-    "network": frozenset({"input_shape", "classes", "seed"}),
+    "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
 }
 """More of them in some groups: N, how long the run may last, in rounds and in seconds, and a stream of addressed draws."""
 _TOLD_NOTHING = frozenset({"script", "server"})  # all that these want to know they ask the world
@@ -45,9 +45,10 @@ FACTORIES = frozenset({"detector"})
 
 FUNCTIONS = frozenset({"partition", "topology", "network", "script"})
 """Groups whose components are functions, which are called once, with all their arguments; the user's own may also be a class."""
-POSITIONAL = {"partition": 1, "network": 2, "script": 1}
-"""How many arguments a function of these groups is given by place: the labels; an input's shape and the number of classes; the
-world."""
+POSITIONAL = {"partition": 1, "script": 1}
+"""Number of arguments that a function of these groups receives by place: the labels of a partition, the world of a script."""
+ANY_ORDER = frozenset({"network"})
+"""Groups whose parameters need not be keyword-only, so that any module class fits."""
 
 _POLICIES = "models.policies"
 _SCHEDULERS = "models.schedulers"

@@ -86,7 +86,7 @@ class Resnet18(Network):
 
 
 class OwnNetwork(Network):
-    """A callable of the user's own, given (input_shape, classes) and its keyword-only arguments; it returns a torch module."""
+    """A class or function of your own that returns a torch module; docs/own-network-and-data.md lists its arguments."""
 
     @property
     def batch_normalised(self) -> None:

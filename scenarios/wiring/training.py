@@ -7,13 +7,15 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from models.errors import AnswerError, ParameterError
-from models.fl.data_files import DATASETS, check_counts, published_sizes, require_files
+from models.fl.data_files import DATASETS, check_counts, published_shape, published_sizes, require_files
 from models.fl.network_shapes import shapes_of
 from models.fl.options import LearnerOptions
+from models.fl.own_data import Source, read_own
 from models.fl.partition import check_partition
 from models.laws.work import WorkPlan
 from netsim.core.streams import Streams
@@ -34,24 +36,66 @@ def data_folder() -> Path:
 
 
 def check_trained(scenario: Scenario) -> None:
-    """Look for the data's files, and refuse numbers of samples, clients and shares that cannot be; torch stays out.
+    """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
 
-    What only the samples can tell (their checksums, whether there are enough of one label, whether a network fits) is found out
-    as the learner is built, which is before anything is written. Raises UserError.
+    A network or data of the user's own is made once, which imports torch; for netsim's own the published shapes suffice. Checksums
+    and numbers of samples of a label are checked later, as the learner is built, before anything is written.
+
+    Raises:
+        UserError: one of them cannot be.
     """
     section = scenario.learner
-    if section is None or section.data.kind not in DATASETS:
+    if section is None:
         return
     options = section.options()
     data, kind = options.data, section.data.kind
     with learner_refusals(section):
-        if not data.download:
-            require_files(kind, data_folder())
-        train, test = published_sizes(kind)
+        if kind in DATASETS:
+            if not data.download:
+                require_files(kind, data_folder())
+            shape, classes = _published(kind)
+            train, test = published_sizes(kind)
+        else:
+            shape, classes, train, test = _own_shapes(_own_source(kind))
         samples = check_counts(data, kind, train=train, test=test)
         _check_network(options)
+        if kind not in DATASETS or is_own("network", section.network.kind):
+            _check_built(section, shape, 2 if data.labels == "parity" else classes)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
+
+
+def _published(kind: str) -> tuple[tuple[int, ...], int]:
+    """Shape of a sample of a published data set, and its number of labels."""
+    (planes, side), labels = published_shape(kind)
+    return (planes, side, side), labels
+
+
+def _own_source(kind: str) -> Source:
+    try:
+        source: Source = load_own(kind)
+    except UserError as error:
+        raise UserError(f"learner.data.kind: {error}") from error
+    return source
+
+
+@lru_cache(maxsize=4)
+def _own_shapes(source: Source) -> tuple[tuple[int, ...], int, int, int]:
+    """Shape of a sample of the user's own data, its classes, and its numbers of training and test samples.
+
+    Kept for the variants of a sweep, all of which are checked: reading data may take long.
+    """
+    train_x, _, test_x, _, classes = read_own(source)
+    return tuple(train_x.shape[1:]), classes, len(train_x), len(test_x)
+
+
+def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None:
+    """Make the network once, and refuse one that does not fit samples of `shape` and `classes`."""
+    try:
+        from models.fl.build import build_network
+    except ImportError:  # a machine without torch can check the rest
+        return
+    build_network(_own_table(section.network, "network"), shape, classes, seed=0)
 
 
 def _check_network(options: LearnerOptions) -> None:
@@ -130,20 +174,19 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
 def _with_own(section: Learner) -> LearnerOptions:
     """What is the user's own goes as the thing itself, everything else by its name."""
     options = section.options()
-    own: dict[str, Any] = {name: _own(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
+    own: dict[str, Any] = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
     options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
     if section.local_training is not None:
         options = replace(options, local_training=load_own(section.local_training))
     if ":" not in section.data.kind:
         return options
-    try:
-        return replace(options, data=replace(options.data, kind=load_own(section.data.kind)))
-    except UserError as error:
-        raise UserError(f"learner.data.kind: {error}") from error
+    return replace(options, data=replace(options.data, kind=_own_source(section.data.kind)))
 
 
-def _own(part: Component, name: str) -> dict[str, Any]:
-    """The table of a component of the user's own: a function is called where it is needed, an object is there already."""
+def _own_table(part: Component, name: str) -> dict[str, Any]:
+    """Return the table of a component, with the user's own function, or a function that returns the user's own object, as kind."""
+    if not is_own(name, part.kind):
+        return plain(part)
     if name in FUNCTIONS:
         return plain(part) | {"kind": resolve(name, part.kind)}
     made = construct(part, name, f"learner.{name}", part.parameters(), {})

@@ -133,7 +133,7 @@ def partition(labels, *, clients: int, generator, level: int = 0):
     return equal(labels, clients=clients, generator=generator)
 
 
-def network(shape, classes, *, level: int = 0):
+def network(inputs, classes, *, level: int = 0):
     from torch import nn
 
     seen("network", level)

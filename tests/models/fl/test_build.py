@@ -112,14 +112,15 @@ def test_digits_are_learned_and_private_overspending_is_not():
         ({"network": {"kind": "cnn8", "channels": [4] * 7}}, "network.channels = [4, 4, 4, 4, 4, 4, 4]: must be 8 widths"),
         ({"network": {"kind": "cnn8", "norm": "layer"}}, "network.norm = 'layer': must be one of batch, group, none"),
         ({"network": {"kind": "resnet18", "norm": "none"}}, "network.norm = 'none': must be one of batch, group"),
-        ({"network": {"kind": lambda shape, classes: 1 / 0}}, "network.kind = <function"),
-        ({"network": {"kind": lambda shape, classes: "mlp"}}, "network.kind = <function"),
+        ({"network": {"kind": lambda inputs, classes: 1 / 0}}, "network.kind = <function"),
+        ({"network": {"kind": lambda inputs, classes: "mlp"}}, "network.kind = <function"),
         ({"mechanism": {"mode": "l1"}}, "mechanism.sensitivity: missing"),
         ({"mechanism": {"mode": "none", "sensitivity": 1.0}}, "mechanism.sensitivity = 1.0: unknown key"),
         ({"device": "tpu"}, "device = 'tpu': must be auto, cpu or cuda"),
         ({"threads": 0}, "threads = 0: must be >= 1"),
         ({"batch_size": 0}, "batch_size = 0: must be >= 1"),
-        ({"network": {"kind": lambda shape, classes: nn.Flatten()}}, "network: returns scores of shape (2, 64)"),
+        ({"network": {"kind": lambda inputs, classes: nn.Flatten()}}, "network: it has no parameters"),
+        ({"network": {"kind": lambda inputs: nn.Sequential(nn.Flatten(), nn.Linear(64, 9))}}, "network: returns scores of shape (2, 9)"),
     ],
 )
 def test_bad_tables_are_refused(changes, message):
@@ -135,7 +136,7 @@ def test_bad_tables_are_refused(changes, message):
         {"kind": "svm"},
         {"kind": "cnn"},
         {"kind": "cnn8", "channels": [8] * 8},
-        {"kind": lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes))},
+        {"kind": lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes))},
     ],
 )
 def test_every_network_trains_from_a_table(network):

@@ -92,7 +92,7 @@ def test_a_model_that_knows_one_label_serves_those_who_hold_it():
 
 def norm_network():
     return from_factory(
-        lambda shape, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, classes)), (1, 4, 4), 5, seed=1
+        lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, classes)), (1, 4, 4), 5, seed=1
     )
 
 

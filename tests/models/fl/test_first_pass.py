@@ -49,11 +49,11 @@ def plain_losses(network, x, y, batches, passes, *, kind, options, least=1):
     return out
 
 
-def stacked(shape, classes):
+def stacked(inputs, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, classes))
 
 
-def normalised(shape, classes):
+def normalised(inputs, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
 
 

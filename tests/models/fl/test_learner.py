@@ -177,7 +177,7 @@ def test_same_seed_same_bits():
 
 def norm_first():
     return from_factory(
-        lambda shape, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, classes)), (1, 4, 4), 5, seed=1
+        lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, classes)), (1, 4, 4), 5, seed=1
     )
 
 
@@ -248,7 +248,7 @@ class Wild(nn.Module):
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-30, 1e-44, 0.0])
 @pytest.mark.parametrize("wild", [False, True])
 def test_blown_up_models_still_give_numbers(epsilon, wild):
-    network = from_factory(lambda shape, classes: Wild(), (1, 4, 4), 5, seed=0) if wild else None
+    network = from_factory(lambda inputs, classes: Wild(), (1, 4, 4), 5, seed=0) if wild else None
     learner = make(PerCoordinate(sensitivity=1.0), network=network)
     for round in range(1, 6):
         updates = learner.aggregate(deliver(round, [0, 1, 2], learner.version, epsilon=epsilon), True).updates
@@ -262,7 +262,7 @@ def test_blown_up_models_still_give_numbers(epsilon, wild):
 
 
 def test_scores_that_are_no_numbers_are_wrong():
-    learner = make(network=from_factory(lambda shape, classes: Wild(), (1, 4, 4), 5, seed=0))
+    learner = make(network=from_factory(lambda inputs, classes: Wild(), (1, 4, 4), 5, seed=0))
     state = learner.state_dict()
     # The ninth power of 1e10 is infinite in float32: argmax would still name a class.
     state["models"][:] = 1e10

@@ -96,7 +96,7 @@ def test_an_update_that_diverged_leaves_its_clients_optimizer_as_it_was():
 
 def batchnorm_network():
     return from_factory(
-        lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.Linear(6, classes)),
+        lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.BatchNorm1d(6), nn.Linear(6, classes)),
         (1, 4, 4),
         5,
         seed=1,

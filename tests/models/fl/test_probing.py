@@ -73,7 +73,7 @@ def test_so_many_samples_are_drawn_at_the_address_of_round_and_client():
 
 
 def test_clients_with_their_own_statistics_are_asked_with_them():
-    def normalised(shape, classes):
+    def normalised(inputs, classes):
         return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
 
     def local():

@@ -88,8 +88,8 @@ def test_first_parameters_have_torchs_own_law():
     # Uniform in +-1/10: 101,000 draws, standard deviation .1/sqrt(3).
     assert weights.abs().max() <= 0.1
     assert weights.std().item() == pytest.approx(0.1 / 3**0.5, rel=0.01)
-    user = from_factory(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
-    again = from_factory(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
+    user = from_factory(lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
+    again = from_factory(lambda inputs, classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)), SHAPE, 10, seed=4)
     assert torch.equal(flatten(user), flatten(again))
 
 

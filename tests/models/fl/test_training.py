@@ -36,15 +36,15 @@ def ragged(batch_size=8, epochs=2, max_steps=9):
     return [draw_passes(p, rng(k), batch_size=batch_size, epochs=epochs, max_steps=max_steps) for k, p in enumerate(parts)]
 
 
-def user_norm(shape, classes):
-    return nn.Sequential(nn.Conv2d(shape[0], 8, 3), nn.GroupNorm(2, 8), nn.GELU(), nn.Flatten(), nn.Linear(8 * 36, classes))
+def user_norm(inputs, classes):
+    return nn.Sequential(nn.Conv2d(inputs[0], 8, 3), nn.GroupNorm(2, 8), nn.GELU(), nn.Flatten(), nn.Linear(8 * 36, classes))
 
 
-def user_batchnorm(shape, classes):
+def user_batchnorm(inputs, classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12, eps=1e-3), nn.ReLU(), nn.Linear(12, classes))
 
 
-def user_dropout(shape, classes):
+def user_dropout(inputs, classes):
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, classes))
 
 
@@ -156,7 +156,7 @@ def test_networks_with_batch_normalisation_fall_back(make):
 def test_batch_normalisation_without_statistics_is_not_stacked():
     # The samples that fill up a short batch would enter its statistics.
     network = from_factory(
-        lambda shape, classes: nn.Sequential(
+        lambda inputs, classes: nn.Sequential(
             nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12, track_running_stats=False), nn.Linear(12, classes)
         ),
         SHAPE,
