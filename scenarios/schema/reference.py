@@ -53,7 +53,7 @@ sub-channels and availability, rewards); as a union of these, too, and with `Non
 Five kinds may be functions of your own, `"package.module:function"`. A data set is called without arguments and returns four
 arrays, training inputs, training labels, test inputs and test labels. A partition is called with the labels of the training
 samples, and `clients` and `generator` by keyword, and returns the sample numbers of every client. A network is called with
-those of `inputs`, the shape of a sample, `classes`, their number, and `seed` that it has arguments for, and returns a torch module
+those of `inputs` (the shape of a sample), `classes` (their number) and `seed` that it has, and returns a torch module
 ([own-network-and-data.md](own-network-and-data.md)). A topology is called with `clients` and `generator` by
 keyword, where it has such arguments, and returns a `models.peers.graph.PeerGraph`. A script is called with the world and is a
 generator ([scripts.md](scripts.md)). Other keyword-only arguments of the last four are keys, and all

@@ -38,8 +38,8 @@ def data_folder() -> Path:
 def check_trained(scenario: Scenario) -> None:
     """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
 
-    A network or data of the user's own is made once, which imports torch; for netsim's own the published shapes suffice. Checksums
-    and numbers of samples of a label are checked later, as the learner is built, before anything is written.
+    A network or data of the user's own is made once, which imports torch; for those of netsim the published shapes suffice.
+    Checksums, and whether there are enough samples of a label, are checked as the learner is built, before anything is written.
 
     Raises:
         UserError: one of them cannot be.
@@ -184,7 +184,7 @@ def _with_own(section: Learner) -> LearnerOptions:
 
 
 def _own_table(part: Component, name: str) -> dict[str, Any]:
-    """Return the table of a component, with the user's own function, or a function that returns the user's own object, as kind."""
+    """Return the table of a component; its kind is the user's own function, or a function that returns the user's own object."""
     if not is_own(name, part.kind):
         return plain(part)
     if name in FUNCTIONS:

@@ -120,7 +120,7 @@ def test_digits_are_learned_and_private_overspending_is_not():
         ({"threads": 0}, "threads = 0: must be >= 1"),
         ({"batch_size": 0}, "batch_size = 0: must be >= 1"),
         ({"network": {"kind": lambda inputs, classes: nn.Flatten()}}, "network: it has no parameters"),
-        ({"network": {"kind": lambda inputs: nn.Sequential(nn.Flatten(), nn.Linear(64, 9))}}, "network: returns scores of shape (2, 9)"),
+        ({"network": {"kind": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 9))}}, "network: returns scores of shape (2, 9)"),
     ],
 )
 def test_bad_tables_are_refused(changes, message):
