@@ -36,9 +36,11 @@ coverage: $(VENV)/.test-ready
 bench: $(VENV)/.test-ready
 	$(BIN)/python -m pytest tests/benchmarks -m "" --benchmark-only -s
 
-docs: $(VENV)/.run-ready
+# The generated pages, and the site: build/site/index.html (its search needs `python -m http.server -d build/site`).
+docs: $(VENV)/.test-ready
 	$(BIN)/netsim schema --markdown > docs/scenario-reference.md
 	$(BIN)/netsim schema > docs/scenario.schema.json
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -48,7 +50,7 @@ $(VENV)/.run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl,cluster,privacy,tensorboard,test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl,cluster,privacy,tensorboard,docs,test]'
 	@touch $@ $(VENV)/.run-ready
 
 clean:

@@ -17,7 +17,7 @@ from scenarios.runs.run import run
 from scenarios.schema.reference import json_schema, reference
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _anchors(page: Path) -> set[str]:

@@ -27,6 +27,7 @@ rounds from 1. A key that is not listed here is refused. `--set server.per_round
 ## Values per client
 
 A key of type *per client* takes
+
 - a number, the same for all clients;
 - a ramp, `{ from = 0.05, to = 0.2 }`: the i-th of n clients gets from + (to - from) i / n, i = 1..n;
 - a number or a ramp for every group of `clients.groups`: `{ by_group = { fast = 0.1, slow = { from = 0.7, to = 0.9 } } }`; a ramp
