@@ -61,8 +61,8 @@ class UpdateLifecycle:
         """Whether the server takes every update, whichever round it was begun in."""
         self.on_end: Callable[[Update], None] = lambda update: None
         """Told of every attempt that ends, in the midst of the event that ended it."""
-        self.turn: Callable[[Update, float], None] = self.transmit
-        """Let the next in a queue transmit, whose life may be another's."""
+        self.life_of: Callable[[Update], UpdateLifecycle] = lambda sender: self
+        """Callback that returns the life of a sender in the queue. Probes replace it: they wait in one queue with updates."""
         self._find, self._energy = find, energy
         self.charges_on_upload = rules.charge_on == "upload"
         """Whether privacy is spent as an upload begins; otherwise as it arrives."""
@@ -178,7 +178,7 @@ class UpdateLifecycle:
         if update.due_s != now or update.order != self.clock.calling:
             return
         if now == update.departure_s:
-            self._leave(update, now)
+            self.leave(update, now)
         elif update.phase == UPLOAD:
             self._sent(update, now)
         elif update.phase == COMPUTE:
@@ -281,11 +281,12 @@ class UpdateLifecycle:
         if self.charges_on_upload and not update.charged:
             self._charge(update)
         draws = update.send_draws
-        # The access first: whoever jams in this instant does so before.
+        # The access first: a jammer whose dwell begins in this instant strikes before.
         way_s = 0.0 if self._own_link else self._begin(update, now)
         # Asked now: after a change point that comes before the end, the law in force would be another.
         update.survives = draws.uplink.at(update.send_place, now)
-        duration_s = way_s + draws.upload.at(update.send_place, now)
+        place = update.send_place
+        duration_s = draws.upload.after(place, now, way_s) if way_s else draws.upload.at(place, now)
         if duration_s or not self.instant:
             self._go(update, UPLOAD, duration_s, now)
         else:
@@ -306,7 +307,7 @@ class UpdateLifecycle:
         """The bytes of a client's message are through, or will never be."""
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:
-            self._leave(update, now)
+            self.leave(update, now)
         else:
             following(update, now)
 
@@ -331,8 +332,8 @@ class UpdateLifecycle:
         else:
             self._end(update, "late", now)
 
-    def _leave(self, update: Update, now: float) -> None:
-        """The client goes away: what it was still making is lost with it."""
+    def leave(self, update: Update, now: float) -> None:
+        """End an attempt as aborted, since its client goes away or its battery is empty."""
         empty = self._energy is not None and self._energy.runs_empty(update, now)
         self._end(update, "aborted", now, "battery" if empty else None)
 
@@ -372,9 +373,16 @@ class UpdateLifecycle:
         update.due_s = _EVER
         self.on_end(update)
         if phase == UPLOAD and self._waits:
-            following = self._access.end(update, delivered=outcome == "delivered")
-            if following is not None:
-                self.turn(following, now)
+            self._pass_on(update, now)
+
+    def _pass_on(self, update: Update, now: float) -> None:
+        """Free the sub-channel of `update` and start the next upload in its queue."""
+        # A departure comes before a beginning of its instant: a client that leaves now gives its place away.
+        while (following := self._access.next_after(update)) is not None and following.departure_s <= now:
+            self.life_of(following).leave(following, now)
+        following = self._access.end(update, delivered=update.outcome == "delivered")
+        if following is not None:
+            self.life_of(following).transmit(following, now)
 
 
 class Asking(Protocol):

@@ -122,14 +122,14 @@ class Probes:
         return sum(life.bytes_up for life in self._lives)
 
     def _share_turns(self) -> None:
-        """Probes and updates wait in one queue: whose turn it is may be either."""
+        """Let probes and updates wait in one queue."""
         others = self.pool.life
 
-        def turn(sender: Update, now: float) -> None:
-            (self.life if sender.client in self.under_way else others).transmit(sender, now)
+        def life_of(sender: Update) -> UpdateLifecycle:
+            return self.life if sender.client in self.under_way else others
 
         for life in (*self._lives, others):
-            life.turn = turn
+            life.life_of = life_of
 
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False

@@ -38,7 +38,7 @@ _REPEATS_FROM = 48
 
 
 class Stream:
-    """All draws of one purpose under one seed. `index` is any integer in [0, 2^64)."""
+    """All draws of one purpose under one seed. `index` is any integer in [0, 2^128)."""
 
     def __init__(self, *, seed: int, name: str) -> None:
         self._philox = Philox()
@@ -56,7 +56,8 @@ class Stream:
 
     def _position(self, index: int, block: int) -> None:
         self._counter[0] = block
-        self._counter[1] = index
+        self._counter[1] = index & _WORD
+        self._counter[2] = index >> 64
         self._philox.state = self._state
 
     def uniforms(self, index: int, size: int) -> FloatArray:

@@ -42,8 +42,11 @@ class UplinkAccess(Protocol[SenderT]):
     def loss(self, sender: SenderT) -> str | None:
         """What the way destroyed the transmission by, which comes to its end now; None: nothing."""
 
+    def next_after(self, sender: SenderT) -> SenderT | None:
+        """Return the sender whose turn comes when the transmission of `sender` ends; None if none waits."""
+
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
-        """A transmission is over, or is aborted; whose turn it now is, if anybody waited."""
+        """End a transmission, or abort it; return the sender whose turn it now is, None if none waited."""
 
     def waiting(self) -> list[SenderT]:
         """Who waits, in order."""
@@ -84,6 +87,9 @@ class OwnLinkAccess(Generic[SenderT]):
         return 0.0
 
     def loss(self, sender: SenderT) -> str | None:
+        return None
+
+    def next_after(self, sender: SenderT) -> SenderT | None:
         return None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
@@ -136,6 +142,9 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
 
     def withdraw(self, sender: SenderT) -> None:
         self._queue.remove(sender)
+
+    def next_after(self, sender: SenderT) -> SenderT | None:
+        return self._queue[0] if self._queue else None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
         if self._queue:
@@ -196,6 +205,10 @@ class AssignedAccess(Generic[SenderT]):
         if sender.jammed:
             return "jammed"
         return "collided" if sender.collided else None
+
+    def next_after(self, sender: SenderT) -> SenderT | None:
+        queue = self._queues.get(sender.channel)
+        return queue[0] if queue else None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
         self.spectrum.end(sender, delivered=delivered)

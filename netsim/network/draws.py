@@ -60,6 +60,9 @@ class Draw(Protocol[ValueCo]):
     def at(self, place: int, time_s: float) -> ValueCo:
         """The value of the client at `place` under the law in force at `time_s`."""
 
+    def after(self, place: int, time_s: float, first_s: float) -> float:
+        """Return the seconds at `place` of a phase that begins at `time_s` and first takes `first_s` seconds."""
+
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """The values of all clients, of whom there are `count`; (count,)."""
 
@@ -87,6 +90,9 @@ class Certain(Generic[ValueT]):
         """The value."""
         value: ValueT = self._value
         return value
+
+    def after(self, place: int, time_s: float, first_s: float) -> float:
+        return first_s + self._value
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
         """The value, `count` times."""
@@ -145,6 +151,9 @@ class RoundDraw(Generic[ValueT]):
         if time_s >= self.until_s:
             self._renew(time_s)
         return self.values[place]
+
+    def after(self, place: int, time_s: float, first_s: float) -> float:
+        return first_s + self.at(place, time_s)
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
         """(n,) the values of all clients, of whom there are `count`."""

@@ -97,6 +97,11 @@ class TransferDraw:
         one = np.array([delay_s])
         return float(self._durations(np.array([time_s]), one, slice(place, place + 1))[0])
 
+    def after(self, place: int, time_s: float, first_s: float) -> float:
+        # The delay's law is that in force at the beginning, as of every phase; the bytes pass at the bandwidth of their own time.
+        waits_s = np.array([first_s + self._delays.at(place, time_s)])
+        return float(self._durations(np.array([time_s]), waits_s, slice(place, place + 1))[0])
+
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
         return self._work_out(np.full(count, time_s), np.array(self._delays.values_at(time_s, count)))

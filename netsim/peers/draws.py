@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from netsim.peers.links import PeerLinks
 
 _EVER = math.inf
-SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # of the address of a draw
+SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # of the lower word of the address of a draw
+_ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 _CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest first, is drawn again and is the same
 # Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
 # much as two reads. What was asked for twice is asked for often: a read counts four times.
@@ -134,7 +135,10 @@ class PeerDraws:
         return delays, goods
 
     def _index(self, key: int, attempt: int) -> int:
-        return ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | attempt
+        """Return the address of the draws of `key` at an `attempt` (from 0) in the present slot, different for each of them."""
+        # A link that comes back often may count more attempts than have room in the lower word; the rest goes above it.
+        high, low = attempt >> _ATTEMPT_BITS, attempt & _ATTEMPT_MASK
+        return high << 64 | ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | low
 
     def _draw_delays(self, index: int) -> FloatArray:
         graph = self.links.graph

@@ -292,3 +292,28 @@ def test_what_a_policy_returns_is_checked(chosen: Any, message: str) -> None:
     world.server.loop.dispatch.policy.select = lambda view: np.array(chosen)
     with pytest.raises(ValueError, match=f"policy: select returned.*{message}"):
         world.play()
+
+
+@pytest.mark.parametrize("metered", [False, True])
+def test_a_client_that_leaves_as_its_turn_comes_does_not_transmit(tmp_path: Path, metered: bool) -> None:
+    # Clients 0, which sends, and 1, which waits, both go at 2. Client 2 waits behind them and sends from 2 to 3.
+    there = presence(tmp_path, "0,0,2", "1,0,2", "2,0,9")
+    tables = LINE | {"uplink": constant(4, 1, 1) | {"sub_channels": 1}, "energy": {"send_w": 1.0} if metered else None}
+    tables |= {"payload": {"up_bytes": 12}, "availability": there, "server": {"per_round": 3}}
+    world = World([[0, 1, 2]], **{name: table for name, table in tables.items() if table is not None}).play()
+    assert sorted(world.rows("client", "outcome", "outcome_s", "bytes_up")) == [
+        (0, "aborted", 2, 12),
+        (1, "aborted", 2, 0),
+        (2, "delivered", 3, 12),
+    ]
+    assert world.server.clients.accountant.participations.tolist() == [1, 0, 1]
+    assert world.server.clients.medium.access.held == 0
+
+
+def test_a_client_that_leaves_as_its_sub_channel_becomes_free_does_not_transmit(tmp_path: Path) -> None:
+    # Client 0 misses the close of round 1 at 1 s and holds the sub-channel; client 1 waits for it from 1 s on. Both go at 2.
+    there = presence(tmp_path, "0,0,2", "1,0,2", "2,0,9")
+    tables: dict[str, Any] = {"channels": {"count": 1}, "scheduler": {"kind": "random"}, "availability": there}
+    world = World([[0], [1], [2]], uplink=constant(4, 1, 1), server={"deadline_s": 1.0}, privacy=PRIVATE, **tables).play()
+    assert sorted(world.rows("client", "outcome", "outcome_s"))[:2] == [(0, "aborted", 2), (1, "aborted", 2)]
+    assert world.server.clients.accountant.participations.tolist() == [1, 0, 1]

@@ -26,11 +26,13 @@ def philox(counter: list[int], key: list[int]) -> list[int]:
     return [c0, c1, c2, c3]
 
 
-@pytest.mark.parametrize(("seed", "name", "index"), [(7, "uplink", 3), (0, "", 0), (2**70, "a/b", 2**64 - 1)])
+@pytest.mark.parametrize(
+    ("seed", "name", "index"), [(7, "uplink", 3), (0, "", 0), (2**70, "a/b", 2**64 - 1), (7, "x", 5 << 64 | 3)]
+)
 def test_draws_are_philox_blocks_at_the_address(seed: int, name: str, index: int) -> None:
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
     key = [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
-    words = [word for block in (1, 2, 3) for word in philox([block, index, 0, 0], key)]
+    words = [word for block in (1, 2, 3) for word in philox([block, index & WORD, index >> 64, 0], key)]
     np.testing.assert_array_equal(Stream(seed=seed, name=name).uniforms(index, 12), [(word >> 11) / 2**53 for word in words])
 
 

@@ -358,3 +358,21 @@ def test_the_trace_that_comes_along_is_found_wherever_one_is(tmp_path: Path, mon
     # A file of that name in the folder one is in is the user's own.
     medium = build(load("bandwidth_trace")).clients.medium
     assert medium.up.alone_s(1, np.zeros(60), np.arange(60)) == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("besides", [{}, {"script": "tests.helpers.scripted:waits"}, {"wide": True}])
+def test_bytes_follow_the_delay_of_the_sub_channel(besides: dict[str, Any]) -> None:
+    # A second of delay on the sub-channel, then 900 bytes at the 900 bytes/s that hold from 1 s on: 2 s, whatever carries them.
+    trace = {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [100.0, 900.0], "after_end": "hold"}
+    uplink: dict[str, Any] = {"bandwidth": trace}
+    if besides.pop("wide", False):
+        uplink["shared"] = {"bandwidth_bytes_per_s": 1e12}
+    it = World(
+        [[0]],
+        payload=sized(900),
+        uplink=uplink,
+        channels={"count": 1, "delay": {"kind": "constant", "value_s": 1.0}},
+        scheduler={"kind": "random"},
+        **besides,
+    )
+    assert it.play().rows("upload_end_s") == [(2.0,)]
