@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from models.errors import ParameterError
 from models.laws.delays import ByGroup, DelayLaw, Empirical, FloatArray, IntArray, Plus, pick
+from models.laws.work import Mixture
 
 LawT = TypeVar("LawT", covariant=True)
 
@@ -107,6 +108,13 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
 
     Error as in `Truth.mean_ratio`; a law of the user's own must be smooth above its least duration for that to hold.
     """
+    for place, law in enumerate(laws):
+        if isinstance(law, Mixture):
+            # Given the part the duration is smooth again.
+            return sum(
+                (shares[entities] * mean_ratio([*laws[:place], part, *laws[place + 1 :]], tau_min_s, entities))
+                for shares, part in law.parts
+            )
     random, fixed = _random_and_fixed(laws, entities)
     if not random:
         return _ratio(tau_min_s, fixed)
@@ -159,8 +167,9 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
             continue
         who = entities[where]
         # The least duration, where a distribution function may jump, is among these.
-        reached = leaf.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
-        points.append(reached + np.repeat(shifts, len(scores)))
+        for _, part in _parts(leaf):
+            reached = part.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
+            points.append(reached + np.repeat(shifts, len(scores)))
     edges = np.unique(np.concatenate(points))
     # Below the largest of the least durations the maximum cannot lie.
     total = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
@@ -173,7 +182,8 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
         for leaf, where, shift in _leaves(law, entities):
             who = np.tile(entities[where], len(x))
             durations = np.broadcast_to(x[:, None] - (shift + fixed[where]), (len(x), len(where))).ravel()
-            below *= _last_u(leaf, durations, who).reshape(len(x), -1).prod(axis=1)
+            under = [_share_of(shares, who) * _last_u(part, durations, who) for shares, part in _parts(leaf)]
+            below *= sum(under[1:], under[0]).reshape(len(x), -1).prod(axis=1)
         total += float(((1.0 - below).reshape(-1, _POINTS) @ weights) @ half[part])
     return total
 
@@ -200,6 +210,15 @@ def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[tuple[DelayLaw, IntAr
             yield leaf, where, shift + pick(fixed, where)
     else:
         yield law, np.arange(len(entities)), 0.0
+
+
+def _parts(law: DelayLaw) -> Sequence[tuple[FloatArray | None, DelayLaw]]:
+    """The laws of a mixture with their probabilities (K,), or the law itself with None, which stands for 1."""
+    return law.parts if isinstance(law, Mixture) else [(None, law)]
+
+
+def _share_of(shares: FloatArray | None, entities: IntArray) -> FloatArray | float:
+    return 1.0 if shares is None else shares[entities]
 
 
 def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:

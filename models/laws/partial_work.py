@@ -57,6 +57,22 @@ class PartialWork:
         """(K,) steps of a pass."""
         return self._steps_of_pass
 
+    @property
+    def amounts_asked(self) -> int:
+        """Number of amounts of work that an update may be asked for: 1 pass, 2 passes, .., all."""
+        return int(self._epochs.max())
+
+    def amount(self, place: int) -> tuple[FloatArray, IntArray]:
+        """Return the probability (K,) of the amount at `place`, from 0, and its samples (K,)."""
+        everyone, whole = np.arange(len(self._epochs)), self._work.drawn
+        fewer = np.maximum(self._epochs - 1, 1)
+        partial = np.where(self._epochs > 1, self._share, 0.0)
+        passes = place + 1
+        if passes == self.amounts_asked:
+            return 1.0 - partial, np.asarray(self._work.samples)
+        samples, _ = self._work.amounts(everyone, np.minimum(passes * self._steps_of_pass, whole))
+        return np.where(passes < self._epochs, partial / fewer, 0.0), np.asarray(samples, np.int64)
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
         """As of `work`."""
         return self._work.amounts(clients, steps)

@@ -6,6 +6,7 @@ its steps are done. A network with batch normalisation leaves out batches of a s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -190,3 +191,37 @@ class Times:
 
     def mean_s(self, entities: IntArray) -> FloatArray:
         return self._counts[entities] * self._law.mean_s(entities)
+
+
+class Mixture:
+    """Durations under one of several laws, which is drawn each time.
+
+    `parts`: the probability (K,) of each law, and the law, from the least durations to the greatest. The probabilities of a
+    client sum to 1.
+    """
+
+    constant = False
+
+    def __init__(self, *, parts: Sequence[tuple[FloatArray, DelayLaw]]) -> None:
+        self.parts = parts
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        """Return durations (n,) at `u` (n,): the place of u among the cumulated probabilities chooses the law, the rest is its u.
+
+        They do not decrease in u where the laws are constant. Integrals that need this go through the parts.
+        """
+        durations, below, left = np.zeros(len(u)), np.zeros(len(u)), np.ones(len(u), np.bool_)
+        for shares, law in self.parts:
+            share = shares[entities]
+            # Of a client whose u is not reached, by rounding, the last law that it may have stands.
+            here = np.flatnonzero(left & (share > 0.0))
+            inner = np.minimum((u[here] - below[here]) / share[here], 1.0 - 2.0**-53)
+            durations[here] = law.quantile(inner, entities[here])
+            below += share
+            left &= u >= below
+            if not left.any():
+                break
+        return durations
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return sum((shares[entities] * law.mean_s(entities) for shares, law in self.parts), np.zeros(len(entities)))

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
     from netsim.clients.update import Update
+    from netsim.core.protocols import IntArray
 
 
 class Attempts(Protocol):
@@ -22,6 +25,9 @@ class Attempts(Protocol):
     def column(self, name: str) -> Any:
         """(n,) what the attribute `name` of an update says of each: an array or a list, None for what is not known."""
 
+    def order_of_end(self) -> IntArray:
+        """Return the places (n,) of the attempts in the order in which they ended; those in flight come anywhere."""
+
 
 class Single(list["Update"]):
     """Updates that are objects of their own."""
@@ -33,6 +39,9 @@ class Single(list["Update"]):
     def column(self, name: str) -> list[Any]:
         """As of `Attempts`."""
         return list(map(attrgetter(name), self))
+
+    def order_of_end(self) -> IntArray:
+        return np.argsort([update.end_number for update in self], kind="stable")
 
 
 class Ended:
@@ -49,3 +58,7 @@ class Ended:
     def column(self, name: str) -> list[Any]:
         """As of `Attempts`."""
         return list(map(attrgetter(name), self._ends))
+
+    def order_of_end(self) -> IntArray:
+        """Return the places as they are: `ends` come in that order."""
+        return np.arange(len(self._ends))

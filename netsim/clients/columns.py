@@ -248,3 +248,7 @@ class Selected:
             column = np.where(column > self._closes_s, np.nan, column)
         return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
 
+    def order_of_end(self) -> IntArray:
+        """As of `netsim.clients.attempts.Attempts`: the table is in the order of the ends."""
+        return np.argsort(self._places)
+

@@ -156,7 +156,7 @@ class Update:
     is recorded, start and end, in the attempt in which it ended.
     """
 
-    __slots__ = (*FIELDS, "model_draws", "order", "send_draws", "watts")
+    __slots__ = (*FIELDS, "end_number", "model_draws", "order", "send_draws", "watts")
     loss = loss_rms = None
     """Of every attempt as it ends: what is known later is put into its record then."""
 
@@ -216,6 +216,8 @@ class Update:
         self.selected_s = now_s
         self.channel = channel
         self.outcome = ""
+        self.end_number = -1
+        """Number of the attempt among those that have ended, in the order of their ends; -1 while it is in flight."""
         self.outcome_s = _NAN
         self.censored = True
         self.cause: str | None = None

@@ -296,7 +296,7 @@ class Accountant(Stateful, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """All that one aggregation needs; each array has one entry a delivered update."""
+    """All that one aggregation needs; each array has one entry a delivered update, in the order of delivery."""
 
     round: int
     clients: IntArray

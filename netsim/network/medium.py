@@ -139,7 +139,7 @@ class Medium:
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
         """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,).
 
-        Of an update that begins at `time_s` and does the work that is planned: its bytes pass at the bandwidths of the times at
+        Of an update that begins at `time_s` and does the work that it is asked for in the round: its bytes pass at the bandwidths of the times at
         which they are then sent.
         """
         total = np.array(self.download.delays_s(round, time_s, clients), np.float64)
@@ -148,7 +148,8 @@ class Medium:
             total += phase.delays_s(round, time_s, clients)
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
-            total += np.array(self.work.amounts(clients)[0], np.float64) * each.values_at(time_s, len(clients))
+            samples, _ = self.work.amounts(clients, self.work.asked(round, clients))
+            total += np.array(samples, np.float64) * each.values_at(time_s, len(clients))
         return total + self.up.alone_s(round, time_s + total, clients)
 
     def state_dict(self) -> State:

@@ -84,7 +84,7 @@ class ClosedRound:
     attempts: Attempts
     """What the round is about, as its close rule says."""
     content: Content | None
-    """Of the delivered updates, as far as it is wanted."""
+    """Of the delivered updates in the order of `attempts`, as far as it is wanted."""
     version: int | None
     """The model's before they were folded into it; None: nothing is trained."""
     ended: Sequence[Update | Sent]
@@ -201,6 +201,15 @@ class Alteration:
         """A round has closed; nothing has been aggregated yet."""
 
 
+class _ContentAt:
+    """The entries of `content` at `places` (n,), in this order."""
+
+    def __init__(self, content: Content, places: IntArray) -> None:
+        self.updates = None if content.updates is None else content.updates[places]
+        self.loss = None if content.loss is None else content.loss[places]
+        self.loss_rms = None if content.loss_rms is None else content.loss_rms[places]
+
+
 class RoundLoop:
     """Rounds one after the other, by their two rules.
 
@@ -284,8 +293,12 @@ class RoundLoop:
         if not delivered.any() and not self.close.folds_none:
             return None
 
+        # An aggregation may depend on the order of the updates: it is that of their delivery, at every server.
+        places = attempts.order_of_end()
+        places = places[delivered[places]]
+
         def of(name: str) -> Any:
-            return np.asarray(attempts.column(name))[delivered]
+            return np.asarray(attempts.column(name))[places]
 
         deliveries = Deliveries(
             round=number,
@@ -295,11 +308,12 @@ class RoundLoop:
             epsilon=of("budget"),
             steps=of("drawn_steps"),
         )
-        return self.learner.aggregate(
+        content = self.learner.aggregate(
             self.close.folded(deliveries),
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,
         )
+        return content if content is None or (places[1:] > places[:-1]).all() else _ContentAt(content, places.argsort())
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """What all instruments have to say of a round."""

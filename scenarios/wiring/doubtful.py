@@ -57,9 +57,8 @@ def before_run(
         least = {phase: shortest_s(law, everyone) + besides_s[phase] for phase, law in delays.items()}
         upload_s = least["upload"]
         whole_s = least["download"] + least["compute"] + upload_s
-        # A policy of the user's own may ask for fewer steps than are planned, and who makes a part of the passes takes less.
-        in_part = scenario.work is not None and scenario.work.partial_share > 0
-        if not in_part and (scenario.policy is None or not is_own("policy", scenario.policy.kind)):
+        # A policy of the user's own may ask for fewer steps than are planned.
+        if scenario.policy is None or not is_own("policy", scenario.policy.kind):
             whole_s += sum(shortest_s(law, everyone) for law in worked)
         # What a round of fixed length cuts off is sent again, and need not be prepared again.
         needed_s = upload_s if scenario.server.limits == "transmission" else whole_s

@@ -97,8 +97,6 @@ def _unmet_by_world(scenario: Scenario) -> str | None:
     for name, link in (("downlink", scenario.downlink), ("uplink", uplink)):
         if link.bandwidth is not None:
             return f"{name}.bandwidth: latencies depend on the time"
-    if scenario.work is not None and scenario.work.partial_share:
-        return "work.partial_share: what is taken for the expected latencies is those of the whole work"
     if (found := interference(scenario)) is not None:
         return found
     if scenario.availability.kind != "always":

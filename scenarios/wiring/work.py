@@ -11,7 +11,7 @@ import numpy as np
 from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
-from models.laws.work import SecondsPerSample, Times, Work, WorkPlan
+from models.laws.work import Mixture, SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
 from scenarios.registry.components import refusals_at
@@ -192,7 +192,8 @@ class _Speed:
 class TimeOfWork:
     """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time.
 
-    `besides_s`: what it takes besides, () or (K,).
+    `besides_s`: what it takes besides, () or (K,). `partial`: the work of which updates are asked for different amounts, in
+    place of `samples`; None: all are asked for these.
     """
 
     def __init__(
@@ -200,10 +201,12 @@ class TimeOfWork:
         samples: IntArray | FloatArray,
         each: Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork,
         besides_s: FloatArray | float = 0.0,
+        partial: PartialWork | None = None,
     ) -> None:
         self._each = each
         self._counts = samples
         self._besides_s = besides_s
+        self._partial = partial
         self.fixed: bool = each.fixed
         """Whether the law stays the same for ever."""
         # With the law itself, so that an id cannot come to mean another one.
@@ -223,10 +226,23 @@ class TimeOfWork:
             if len(self._known) >= _KEPT:
                 del self._known[next(iter(self._known))]
             times: DelayLaw = Times(counts=self._counts, law=law)
+            if self._partial is not None:
+                times = _mixture(self._partial, law)
             if np.any(self._besides_s):
                 times = Plus(fixed_s=self._besides_s, delay=times)
             known = self._known[id(law)] = law, times
         return known[1]
+
+
+def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
+    """How long an update trains under the law `law` of a sample, over all amounts of work that it may be asked for."""
+
+    def part(place: int) -> tuple[FloatArray, DelayLaw]:
+        shares, samples = work.amount(place)
+        return shares, Times(counts=samples, law=law)
+
+    # Made as they are needed: of a million clients all of them together would be many arrays.
+    return Mixture(parts=MadeWhenAsked(count=work.amounts_asked, make=part))
 
 
 @dataclass(frozen=True)
@@ -243,9 +259,11 @@ class Training:
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
-        """How long the planned work takes, as timelines: one, or none where that is no time, or nobody knows."""
+        """Return how long the work of an update takes, as timelines: one, or none where that is no time or not known."""
         samples, each = self.work.samples, self.in_update()
-        return [] if samples is None or each is None else [TimeOfWork(samples, each)]
+        if samples is None or each is None:
+            return []
+        return [TimeOfWork(samples, each, partial=self.work if isinstance(self.work, PartialWork) else None)]
 
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:

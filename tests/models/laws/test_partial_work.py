@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from models.errors import ParameterError
+from models.laws.changes import Unchanging
+from models.laws.delays import Constant
+from models.laws.expectations import Truth
+from models.laws import noise as noises
 from models.laws.partial_work import PartialWork
-from models.laws.work import Work
+from models.laws.work import Mixture, SecondsPerSample, Times, Work
 from netsim.core.streams import Streams
 
 
@@ -51,6 +57,42 @@ def test_a_share_does_a_uniform_number_of_passes() -> None:
     # Draws belong to client and round.
     assert (work.asked(1, clients[50:60]) == work.asked(1, clients)[50:60]).all()
     assert (work.asked(2, clients) != work.asked(1, clients)).any()
+
+
+def test_amounts_of_work_with_their_probabilities() -> None:
+    # Passes of 10, 11, 20 and 3 samples; the third client does two passes, the last one only one.
+    work = partial(np.array([4, 4, 2, 1]), 0.6, Told([0.0] * 4))
+    amounts = [work.amount(place) for place in range(work.amounts_asked)]
+    shares, samples = (np.array(column) for column in zip(*amounts, strict=True))
+    np.testing.assert_allclose(shares, [[0.2, 0.2, 0.6, 0], [0.2, 0.2, 0, 0], [0.2, 0.2, 0, 0], [0.4, 0.4, 0.4, 1]])
+    assert samples[:, 0].tolist() == [10, 20, 30, 40]
+    assert samples[[0, 3], 2].tolist() == [20, 40]
+
+
+def mixture(noise: Any = None) -> tuple[PartialWork, Mixture]:
+    work = partial(3, 0.5, Told([0.0] * 4))
+    law = SecondsPerSample(seconds_per_sample=0.1, noise=noise or noises.Constant())
+    amounts = [work.amount(place) for place in range(work.amounts_asked)]
+    return work, Mixture(parts=[(shares, Times(counts=samples, law=law)) for shares, samples in amounts])
+
+
+def test_a_mixture_draws_each_law_by_its_probability() -> None:
+    _, law = mixture()
+    u = np.array([0.0, 0.24, 0.25, 0.49, 0.5, 1.0 - 2.0**-53])
+    np.testing.assert_allclose(law.quantile(u, np.zeros(6, np.int64)), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
+    np.testing.assert_allclose(law.mean_s(np.arange(2)), [2.25, 2.25 * 1.1])
+
+
+@pytest.mark.parametrize("noise", [None, noises.LogNormal(sigma=0.5)])
+def test_expectations_under_a_mixture_are_those_of_many_draws(noise: Any) -> None:
+    _, law = mixture(noise)
+    truth = Truth(phases=[Unchanging(law), Unchanging(Constant(value_s=0.5))], clients=4)
+    everyone, draws = np.arange(4), 200_000
+    u = np.random.default_rng(5).random((4, draws))
+    latency_s = 0.5 + np.array([law.quantile(u[k], np.full(draws, k)) for k in everyone])
+    assert truth.mean_latency_s(1, 0.0) == pytest.approx(latency_s.mean(axis=1), rel=5e-3)
+    assert truth.mean_ratio(0.7, 1, 0.0) == pytest.approx(np.minimum(1.0, 0.7 / latency_s).mean(axis=1), rel=5e-3)
+    assert truth.round_s(everyone, 1, 0.0) == pytest.approx(latency_s.max(axis=0).mean(), rel=5e-3)
 
 
 @pytest.mark.parametrize("named", [{"epochs": 1}, {"share": 1.5}])

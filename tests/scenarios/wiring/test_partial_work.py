@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from netsim.records.sinks import MemoryRecorder
@@ -43,6 +44,32 @@ def test_a_share_of_the_updates_is_of_fewer_passes_and_takes_less_time(server: d
     assert ended
     for row in ended:
         assert row.compute_end_s - row.compute_start_s == pytest.approx(0.1 * row.samples)
+
+
+def test_expected_latencies_count_the_parts_in() -> None:
+    # A pass takes 4 s: in half of all updates all four, else 1, 2 or 3 of them.
+    rows, built = rows_of(override(TABLES, {"rounds": 400}))
+    assert built.truth.mean_latency_s(1, 0.0) == pytest.approx([0.5 * 16.0 + 0.5 * 8.0] * 8)
+    assert built.truth.mean_ratio(2.0, 1, 0.0) == pytest.approx([0.5 / 8 + (1 / 2 + 1 / 4 + 1 / 6) / 6] * 8)
+    played = [row.outcome_s - row.selected_s for row in rows]
+    assert sum(played) / len(played) == pytest.approx(12.0, abs=0.3)
+    slowest_s = [1 - 0.5**8, 1 - (1 / 3) ** 8, 1 - (1 / 6) ** 8]
+    expected_s = 4.0 + 4.0 * sum(slowest_s)
+    assert built.truth.round_s(np.arange(8), 1, 0.0) == pytest.approx(expected_s)
+
+
+def test_the_latency_of_a_round_that_was_not_played_is_of_the_part_that_was_drawn() -> None:
+    rows, built = rows_of(TABLES)
+    last = [row for row in rows if row.round == 6]
+    drawn_s = built.clients.medium.latency_s(6, last[0].selected_s, np.array([row.client for row in last]))
+    assert drawn_s == pytest.approx([row.outcome_s - row.selected_s for row in last])
+
+
+def test_fedcs_takes_clients_that_are_expected_to_fit_by_the_part_that_they_do() -> None:
+    # 12 s are expected where a whole update takes 16 s.
+    fits = {"policy": {"kind": "fedcs", "round_s": 12.5, "asked": 1.0, "uploads": "parallel"}, "server.deadline_s": 16.0}
+    rows, _ = rows_of(override(TABLES, fits))
+    assert len(rows) == 48
 
 
 def test_a_learner_trains_what_was_asked_for() -> None:

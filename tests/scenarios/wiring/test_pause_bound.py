@@ -66,7 +66,6 @@ def test_the_bound_with_its_numbers(tmp_path: Path) -> None:
         ({"uplink__delay": {"kind": "constant", "value_s": 0.2}}, "equally fast"),
         ({"channels": {"count": 4}, "scheduler": {"kind": "random"}}, "channels: latencies depend on the sub-channel"),
         ({"energy": {"battery": {"capacity_j": 5.0}, "send_w": 3.0}}, "energy.battery: "),
-        ({"clients__data_sizes": 8.0, "work": {"epochs": 3, "partial_share": 0.5}}, "work.partial_share: "),
         ({"script": "tests.helpers.scripted:waits"}, "script: it may change laws"),
     ],
 )
