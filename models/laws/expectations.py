@@ -111,10 +111,10 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
     for place, law in enumerate(laws):
         if isinstance(law, Mixture):
             # Given the part the duration is smooth again.
-            return sum(
-                (shares[entities] * mean_ratio([*laws[:place], part, *laws[place + 1 :]], tau_min_s, entities))
-                for shares, part in law.parts
-            )
+            ratios = np.zeros(len(entities))
+            for shares, chosen in law.parts:
+                ratios += shares[entities] * mean_ratio([*laws[:place], chosen, *laws[place + 1 :]], tau_min_s, entities)
+            return ratios
     random, fixed = _random_and_fixed(laws, entities)
     if not random:
         return _ratio(tau_min_s, fixed)
@@ -167,8 +167,8 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
             continue
         who = entities[where]
         # The least duration, where a distribution function may jump, is among these.
-        for _, part in _parts(leaf):
-            reached = part.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
+        for _, simple in _parts(leaf):
+            reached = simple.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
             points.append(reached + np.repeat(shifts, len(scores)))
     edges = np.unique(np.concatenate(points))
     # Below the largest of the least durations the maximum cannot lie.
@@ -182,7 +182,7 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
         for leaf, where, shift in _leaves(law, entities):
             who = np.tile(entities[where], len(x))
             durations = np.broadcast_to(x[:, None] - (shift + fixed[where]), (len(x), len(where))).ravel()
-            under = [_share_of(shares, who) * _last_u(part, durations, who) for shares, part in _parts(leaf)]
+            under = [_share_of(shares, who) * _last_u(simple, durations, who) for shares, simple in _parts(leaf)]
             below *= sum(under[1:], under[0]).reshape(len(x), -1).prod(axis=1)
         total += float(((1.0 - below).reshape(-1, _POINTS) @ weights) @ half[part])
     return total

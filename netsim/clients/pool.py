@@ -75,8 +75,6 @@ class ClientPool(Tallies):
         """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
         self.alive_now: dict[int, Update] = {}
         """The update that each client has, if it has one and that is an object of its own."""
-        self._ends = 0
-        """Attempts that have ended one by one since this object was made; it numbers them within a round."""
         self._in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
         self.watchers: list[Callable[[], object]] = []
@@ -307,8 +305,7 @@ class ClientPool(Tallies):
 
     def _ended(self, update: Update) -> None:
         client = update.client
-        self.ended[update.outcome] += 1
-        update.end_number, self._ends = self._ends, self._ends + 1
+        self.count_end(update)
         del self._in_flight[client]
         self.busy[client] = False
         if update.phase == ENDED:

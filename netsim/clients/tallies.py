@@ -9,6 +9,7 @@ import numpy as np
 from netsim.clients.update import OUTCOMES
 
 if TYPE_CHECKING:
+    from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
 
 _KEPT = ("last_delivery", "last_delivery_s", "successes", "selections")
@@ -33,6 +34,12 @@ class Tallies:
         """Attempts begun, and models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Attempts ended so far."""
+        self._ends = 0
+
+    def count_end(self, update: Update) -> None:
+        """Count an attempt that has ended by itself, and number it in the order of ends; numbers are compared within a round."""
+        self.ended[update.outcome] += 1
+        update.end_number, self._ends = self._ends, self._ends + 1
 
     def tallies_state(self) -> State:
         """All of it but who is busy, which follows from the updates."""

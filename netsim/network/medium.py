@@ -139,8 +139,8 @@ class Medium:
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
         """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,).
 
-        Of an update that begins at `time_s` and does the work that it is asked for in the round: its bytes pass at the bandwidths of the times at
-        which they are then sent.
+        Of an update that begins at `time_s` and does the work that the work law asks for in the round: its bytes pass at the
+        bandwidths of the times at which they are then sent.
         """
         total = np.array(self.download.delays_s(round, time_s, clients), np.float64)
         total += self.down.alone_s(round, time_s + total, clients)

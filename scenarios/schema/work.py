@@ -22,7 +22,8 @@ class Work(Section):
     """Samples of a local step; the last batch of a pass may be short. Absent: as of `[learner]`, or a pass is one step."""
     partial_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of updates that are made with only some of the passes, 1 to epochs - 1, drawn by client and round, and that are used
-    as they are (the stragglers of FedProx). They take less time where [compute] gives a speed, which expected latencies count in."""
+    as they are (the stragglers of FedProx). They take less time where [compute] gives a speed, which expected latencies
+    count in."""
     forward_share: Annotated[float, Field(ge=0)] = 1 / 3
     """What evaluating the model on a sample costs, as a share of training on it."""
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from models.errors import ParameterError
+from models.laws import noise as noises
 from models.laws.changes import Unchanging
 from models.laws.delays import Constant
 from models.laws.expectations import Truth
-from models.laws import noise as noises
 from models.laws.partial_work import PartialWork
 from models.laws.work import Mixture, SecondsPerSample, Times, Work
 from netsim.core.streams import Streams

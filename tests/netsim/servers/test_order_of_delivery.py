@@ -10,8 +10,8 @@ import pytest
 from netsim.clients import whole_rounds
 from netsim.clients.columns import CLIENT, ROUND, Columns
 from netsim.core.protocols import Deliveries
-from scenarios.build.simulation import Built, build
 from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import Built, build
 from tests.helpers.rough_scenarios import FLOORED, rough
 from tests.helpers.server_worlds import LEARNER, WORLDS
 
