@@ -1,16 +1,14 @@
 """A link that all messages under way share: processor sharing (Kleinrock 1967), with a limit for each client.
 
 The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages under way get B/n each, but none
-more than its client's limit, and what the limited ones leave goes to the others. Those of clients with one limit always get the
-same, so each such class has a virtual time, the bytes that every member of it has been served; who is done next is the top of a
-heap, and one call of the clock stands for the next end of all. An event costs O(log n) and a step for each limit in use.
+more than its client's limit, and what the limited ones leave goes to the others. All messages below their limit have one virtual
+time, and one call of the clock stands for the next end of all (`netsim.network.flows.bundle`). An event costs O(log n) and a step
+for each limit that lies between the old share and the new one.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,27 +16,13 @@ import numpy as np
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
 from netsim.network.carriers import Beside, Carrier, check_sizes
+from netsim.network.flows.bundle import Bundle, FlowClass
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.network.draws import Durations, Phases
 
 _NEVER = float("inf")
-
-
-class _Class:
-    """The messages under way whose clients have one limit."""
-
-    __slots__ = ("count", "limit", "queue", "rate", "served")
-
-    def __init__(self, limit: float) -> None:
-        self.limit = limit
-        self.count = 0
-        self.rate = 0.0
-        self.served = 0.0
-        """Bytes that who has been here since the class was last empty has got."""
-        self.queue: list[tuple[float, int, int]] = []
-        """A heap of (`served` at which it is done, number, client); who went away early is still in it."""
 
 
 class SharedMedium:
@@ -75,15 +59,13 @@ class SharedMedium:
         self.on_stop: Callable[[int], None] = lambda client: None
         # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
         self._limits: FloatArray = np.where(limits >= self.bandwidth, _NEVER, limits)
-        self._active: list[_Class] = []
-        """The classes that have members, by their limits."""
-        self._members: dict[int, tuple[_Class, int]] = {}
-        """Client -> its class, and the number of its entry in the queue."""
+        self._bundle = Bundle(clock.now)
+        self._classes: dict[float, FlowClass] = {}
+        """Messages under way, by the limits of their clients."""
+        self._members: dict[int, tuple[FlowClass, int]] = {}
+        """Class and number of each message under way, by client."""
         self._number = 0
-        self._since_s = 0.0
-        """The time at which `served` of every class holds."""
         self._due_s = _NEVER
-        self._next: _Class | None = None
         self._rings_s = _NEVER
 
     def __contains__(self, client: int) -> bool:
@@ -97,24 +79,23 @@ class SharedMedium:
         return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
     def join(self, client: int, size_bytes: float | None = None) -> None:
-        """The message of `client`, who has none under way, begins now; `size_bytes`: where it is of another size."""
+        """Begin a message of `client`, which has none under way; `size_bytes`: its size, if not that of all its messages."""
         size = float(self._sizes[client] if size_bytes is None else size_bytes)
-        self._advance()
-        limit = float(self._limits[client])
-        group = next((one for one in self._active if one.limit == limit), None)
+        limit, now = float(self._limits[client]), self.clock.now
+        group = self._classes.get(limit)
         if group is None:
-            group = _Class(limit)
-            insort(self._active, group, key=lambda one: one.limit)
-        heappush(group.queue, (group.served + size, self._number, client))
-        group.count += 1
+            group = self._classes[limit] = FlowClass(limit, 0)
+            self._bundle.insert(group, now)
+        self._bundle.add(group, size, self._number, client, now)
         self._members[client] = (group, self._number)
         self._number += 1
         self._share()
 
     def leave(self, client: int) -> None:
-        """The message of `client` is aborted; its share is the others'."""
-        self._advance()
-        self._remove(client)
+        """Abort the message of `client`; the others get its share."""
+        group, number = self._members.pop(client)
+        self._bundle.drop(group, number, self.clock.now)
+        self._forget_if_empty(group)
         self._share()
 
     def beside(self, size_bytes: float | None) -> Carrier:
@@ -129,33 +110,19 @@ class SharedMedium:
     def renew(self) -> None:
         """Nothing changes."""
 
-    def _advance(self) -> None:
-        now = self.clock.now
-        elapsed_s = now - self._since_s
-        for group in self._active:
-            group.served += elapsed_s * group.rate
-        self._since_s = now
-
-    def _remove(self, client: int) -> None:
-        group, _ = self._members.pop(client)
-        group.count -= 1
+    def _forget_if_empty(self, group: FlowClass) -> None:
         if not group.count:
-            self._active.remove(group)
+            self._bundle.remove(group, self.clock.now)
+            del self._classes[group.limit]
 
     def _share(self) -> None:
-        """Give everyone the rate that is theirs from now on, and find out who is done next."""
-        left, count = self.bandwidth, len(self._members)
-        self._due_s, self._next = _NEVER, None
-        for group in self._active:
-            group.rate = min(group.limit, left / count)
-            left -= group.rate * group.count
-            count -= group.count
-            queue = group.queue
-            while (group, queue[0][1]) != self._members.get(queue[0][2]):
-                heappop(queue)
-            due_s = self._since_s + max(queue[0][0] - group.served, 0.0) / group.rate
-            if due_s < self._due_s:
-                self._due_s, self._next = due_s, group
+        """Set all rates from now on, and the call at the next end."""
+        bundle = self._bundle
+        bundle.settle(bundle.fill(self.bandwidth), self.clock.now)
+        self._due_s = bundle.next_end_s()
+        self._call_at_next_end()
+
+    def _call_at_next_end(self) -> None:
         if self._due_s < self._rings_s:
             self._rings_s = self._due_s
             self.clock.call_at(self._due_s, self._ring, self._due_s, FIRST)
@@ -164,44 +131,29 @@ class SharedMedium:
         if at_s != self._rings_s:
             return  # an earlier call has taken its place
         self._rings_s = _NEVER
-        # The call stands where the next end was when it was set; who joined since has delayed that.
-        while self._next is not None and self._due_s <= at_s:
-            self._advance()
-            group = self._next
-            # To the byte, whatever rounding has made of the sum.
-            group.served, _, client = heappop(group.queue)
-            self._remove(client)
+        # The call stands where the next end was when it was set; messages that began since have delayed that.
+        while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
+            group, client = end
+            del self._members[client]
+            self._forget_if_empty(group)
             self._share()
             self.on_end(client)
-        if self._due_s < self._rings_s:
-            self._rings_s = self._due_s
-            self.clock.call_at(self._due_s, self._ring, self._due_s, FIRST)
+        self._call_at_next_end()
 
     def state_dict(self) -> State:
-        """What every message under way has got."""
-        return {
-            "since_s": self._since_s,
-            "number": self._number,
-            "classes": [
-                {
-                    "limit": group.limit,
-                    "served": group.served,
-                    "queue": [entry for entry in sorted(group.queue) if self._members.get(entry[2]) == (group, entry[1])],
-                }
-                for group in self._active
-            ],
-        }
+        """Bytes that every message under way has got."""
+        return {"number": self._number, "bundle": self._bundle.state()}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Go on from a saved state; the next end is put on the clock."""
-        self._since_s, self._number = state["since_s"], state["number"]
-        self._active, self._members = [], {}
-        for saved in state["classes"]:
-            group = _Class(saved["limit"])
-            group.served, group.queue = saved["served"], [tuple(entry) for entry in saved["queue"]]
-            heapify(group.queue)
-            group.count = len(group.queue)
-            self._active.append(group)
+        self._number, saved = state["number"], state["bundle"]
+        self._bundle, self._classes, self._members = Bundle(time_s), {}, {}
+        for fields in saved["classes"]:
+            group = FlowClass(fields["limit"], fields["number"])
+            group.load(fields)
+            self._classes[group.limit] = group
             self._members |= {client: (group, number) for _, number, client in group.queue}
+        self._bundle.load(saved, list(self._classes.values()))
         if self._members:
-            self._share()
+            self._due_s = self._bundle.next_end_s()
+            self._call_at_next_end()

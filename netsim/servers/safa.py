@@ -186,6 +186,8 @@ class PickedArrived(EndsOfRound):
         self._speed_s = speed_s
         self._last: set[int] = set()
         """Whose updates were picked in the last round."""
+        self._others: list[int] = []
+        """Clients not in `_last` that were at work when last looked at: each end then costs a step, not one for each client."""
         self._arrived = self._first = 0
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
@@ -215,8 +217,16 @@ class PickedArrived(EndsOfRound):
             return False
         if self._first >= self.per_round:
             return True
-        at_work = self.pool.in_flight
-        return self._arrived >= self.per_round and sum(client in at_work for client in self._last) == len(at_work)
+        return self._arrived >= self.per_round and not self._others_at_work()
+
+    def _others_at_work(self) -> bool:
+        """Return True if a client is at work that was not picked in the last round."""
+        at_work, others = self.pool.in_flight, self._others
+        while others and others[-1] not in at_work:
+            others.pop()
+        if not others:
+            self._others = [client for client in at_work if client not in self._last]
+        return bool(self._others)
 
     def _set_alarm(self) -> None:
         # One at a time: that of a round that closed early rings into a later one, and is then set again.
@@ -251,6 +261,7 @@ class PickedArrived(EndsOfRound):
         ranked = sorted(may, key=lambda end: (end.client in self._last, 0.0 if speed_s is None else speed_s[end.client]))
         self.picked = ranked[: self.per_round]
         self._last = {one.client for one in self.picked}
+        self._others = []
         return Ended(ends)
 
     def may_be_picked(self, end: Attempt) -> bool:
@@ -271,6 +282,7 @@ class PickedArrived(EndsOfRound):
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self._last = set(state["last"])
+        self._others = []
 
 
 class Picks(Instrument):

@@ -55,3 +55,29 @@ def test_limits_of_four_kinds_cost_four_steps(benchmark: Any) -> None:
     limits = np.array([0.001 * (1 + client % 4) for client in range(10_000)])
     limited = benchmark.pedantic(uploads_per_s, args=(10_000, limits), rounds=1)
     assert limited > uploads_per_s(10_000) / 4
+
+
+def seconds(count: int) -> float:
+    """Processor time of `count` uploads that begin within a second, each with a limit of its own. The best of three."""
+    best = math.inf
+    rng = np.random.default_rng(1)
+    limits, begins = rng.uniform(0.5, 50.0, count), np.sort(rng.random(count)).tolist()
+    for _ in range(3):
+        clock = Clock()
+        medium = SharedMedium(
+            clock=clock, clients=count, size_bytes=100.0, bandwidth_bytes_per_s=10.0 * count, per_client_bytes_per_s=limits
+        )
+        for client, at_s in enumerate(begins):
+            clock.call_at(at_s, medium.join, client)
+        began = time.process_time()
+        clock.run()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def test_a_limit_for_each_client_costs_no_more_with_many_of_them(benchmark: Any) -> None:
+    few = seconds(1_000)
+    many = benchmark.pedantic(seconds, args=(8_000,), rounds=1)
+    exponent = math.log(many / few) / math.log(8)
+    benchmark.extra_info |= {"at_1000": few, "at_8000": many, "exponent": exponent}
+    assert exponent < 1.3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -162,10 +163,9 @@ def test_against_exact_arithmetic(joins: list[int], stays: list[int], some_leave
         if not leave:
             bench.medium.join(client)
         elif client in bench.medium:
-            bench.medium._advance()
-            entries = [(group["served"], *entry) for group in bench.medium.state_dict()["classes"] for entry in group["queue"]]
-            ((served, done_at, _, _),) = (entry for entry in entries if entry[-1] == client)
-            got[client] = 48 - (done_at - served)
+            group, _ = bench.medium._members[client]
+            (done_at,) = (end for end, _, key in group.queue if key == client)
+            got[client] = 48 - (done_at - bench.medium._bundle.served(group, bench.clock.now))
             bench.medium.leave(client)
 
     for client, time in sorted(goes.items(), key=lambda item: item[1]):
@@ -322,3 +322,31 @@ def test_who_goes_away_in_mid_share_keeps_the_update(tmp_path: Any) -> None:
     assert it.table("outcome") == [["delivered", "aborted"]]
     assert it.table("outcome_s") == [[1.5, 1.0]]
     assert it.server.clients.ended == dict.fromkeys(OUTCOMES, 0) | {"delivered": 1, "aborted": 1}
+
+
+def steps(count: int) -> int:
+    """Return how many lines are executed while `count` uploads, each with a limit of its own, share a link."""
+    rng = np.random.default_rng(1)
+    limits, begins = rng.uniform(0.5, 50.0, count), rng.random(count)
+    bench = Bench(clients=count, bandwidth_bytes_per_s=10.0 * count, per_client_bytes_per_s=limits)
+    for client, at_s in enumerate(begins.tolist()):
+        bench.join(client, at_s)
+    lines = 0
+
+    def tally(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return tally
+
+    before = sys.gettrace()
+    sys.settrace(tally)
+    try:
+        bench.play()
+    finally:
+        sys.settrace(before)
+    assert len(bench.ends) == count
+    return lines
+
+
+def test_an_upload_costs_the_same_beside_many_with_limits_of_their_own() -> None:
+    assert steps(400) < 1.2 * 4 * steps(100)

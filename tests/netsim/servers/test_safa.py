@@ -260,3 +260,35 @@ def test_a_report_of_such_a_run_and_its_stragglers(tmp_path: Path) -> None:
     assert "once enough of what arrives is picked" in repr(time_sections(found))
     path = critical_path(served(found))
     assert float((path["end_s"] - path["start_s"]).sum()) == pytest.approx(float(found.rounds["end_s"].iloc[-1]))
+
+
+class CountedSet(set[int]):
+    """A set that counts how often it is asked for a member."""
+
+    asked = 0
+
+    def __iter__(self) -> Any:
+        for member in super().__iter__():
+            CountedSet.asked += 1
+            yield member
+
+    def __contains__(self, member: object) -> bool:
+        CountedSet.asked += 1
+        return super().__contains__(member)
+
+
+def questions(clients: int) -> int:
+    """Return how often clients of the last round's picks are looked at in five rounds."""
+    delay = {"kind": "shifted-exponential", "shift_s": 0.3, "mean_excess_s": 1.0}
+    study = SMALL | {"clients": {"count": clients}, "compute": {"delay": delay}}
+    simulation, _ = built(study | {"server": {"kind": "safa", "per_round": clients // 3}})
+    close, CountedSet.asked = simulation.server.loop.close, 0
+    for number in range(1, 6):
+        simulation.run(until_round=number)
+        close._last = CountedSet(close._last)
+    return CountedSet.asked
+
+
+def test_a_round_costs_a_step_for_each_client() -> None:
+    few, many = questions(100), questions(400)
+    assert 0 < many < 6 * few
