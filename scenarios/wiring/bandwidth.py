@@ -23,12 +23,13 @@ from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.world import Channels, Downlink, VaryingLink
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
+from scenarios.wiring.multiplied import Multiplied
 from scenarios.wiring.payload import LONGEST_S, Message
 from scenarios.wiring.piecewise import pieced
 from scenarios.wiring.population import Context, Population
 from scenarios.wiring.script.targets import Overlay, ScriptedLaw
 
-OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw] | ScriptedLaw
+OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw] | ScriptedLaw | Multiplied
 _LINK: IntArray = np.zeros(1, np.int64)
 
 
@@ -164,8 +165,8 @@ class _Ahead:
 def varies(section: Downlink, context: Context) -> bool:
     """Whether the time of the bytes on a link is more than a number of seconds to add to its delay."""
     numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
-    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
-    return section.shared is not None or section.bandwidth is not None or numbers or scripted
+    altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
+    return section.shared is not None or section.bandwidth is not None or numbers or altered
 
 
 def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
@@ -179,10 +180,9 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     key += "_bytes_per_s" if given is None else ""
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
-    scripted = context.targets is not None
 
     def another(clock: Clock) -> Carrier:
-        return _carrier(own, shared, clock, sizes, scripted=scripted)
+        return _carrier(own, shared, clock, sizes, altered=context.alters_bandwidth)
 
     expected = _Expected(own, shared, sizes)
     least_s = _least_s(own, shared, sizes, expected, key)
@@ -190,6 +190,8 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
         if context.targets is not None and law is not None:
             context.targets.after_change(f"{path}.{name}", carrier.renew)
+    if context.multiplier is not None:
+        context.multiplier.renewals.append(carrier.renew)
     stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
     return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s, stops=stops)
 
@@ -261,8 +263,12 @@ def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | No
         if steps:
             changed_bandwidth(None, steps[0], path, context.population)
         return None
-    timeline: OwnBandwidth = pieced(first, steps, path, "bandwidth", context)
-    return timeline
+    return _altered(pieced(first, steps, path, "bandwidth", context), context)
+
+
+def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
+    """Return `timeline` times the factor of the run, where it has one."""
+    return timeline if context.multiplier is None else context.multiplier.over(timeline)
 
 
 def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
@@ -274,18 +280,17 @@ def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
     if shared.bandwidth is not None:
         law = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
         first = _Component(law, f"{path}.bandwidth", False)
-    timeline: OwnBandwidth = pieced(first, [], path, "bandwidth", alone)
-    return timeline
+    return _altered(pieced(first, [], path, "bandwidth", alone), context)
 
 
 def _carrier(
-    own: OwnBandwidth | None, shared: OwnBandwidth | None, clock: Clock, sizes: FloatArray, *, scripted: bool
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, clock: Clock, sizes: FloatArray, *, altered: bool
 ) -> Carrier:
-    """The cheapest that does it; `scripted`: a bandwidth may become another one at any time."""
+    """Return the cheapest carrier that does it; `altered`: a bandwidth may become another one at any time."""
     everyone = np.arange(len(sizes))
-    if own is not None and not scripted and own.unit == "seconds" and len(own.laws) > 1:
+    if own is not None and not altered and own.unit == "seconds" and len(own.laws) > 1:
         own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
-    lasting = own.laws[0] if own is not None and not scripted and len(own.laws) == 1 else None
+    lasting = own.laws[0] if own is not None and not altered and len(own.laws) == 1 else None
     if shared is None:
         assert own is not None
         # What is lost as a trace ends does not end as a phase does.
@@ -293,7 +298,7 @@ def _carrier(
             return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
         return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
     link = shared.laws[0]
-    if isinstance(link, Constant) and not scripted and (own is None or isinstance(lasting, Constant)):
+    if isinstance(link, Constant) and not altered and (own is None or isinstance(lasting, Constant)):
         return SharedMedium(
             clock=clock,
             clients=len(sizes),

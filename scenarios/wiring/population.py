@@ -16,6 +16,7 @@ from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import FORMS, ByGroup, Ramp, is_number, is_per_client
 from scenarios.schema.world import Clients
 from scenarios.wiring.devices import Devices, read_devices
+from scenarios.wiring.multiplied import Multiplier
 from scenarios.wiring.script.targets import Targets
 
 FloatArray = NDArray[np.float64]
@@ -171,6 +172,13 @@ class Context:
     time_limit_s: float | None
     targets: Targets | None = None
     """Where the laws are kept that a script can change; None: there is no script."""
+    multiplier: Multiplier | None = None
+    """The factor of the bandwidths between server and clients, set as the run goes; None: they are not multiplied."""
+
+    @property
+    def alters_bandwidth(self) -> bool:
+        """True if a bandwidth may become another one at any time, so that transfers must be timed by events."""
+        return self.targets is not None or self.multiplier is not None
 
 
 def resolve_parameters(

@@ -36,6 +36,7 @@ from scenarios.wiring.endless import refuse_endless
 from scenarios.wiring.energy import build_energy
 from scenarios.wiring.full_pass import with_extra_pass
 from scenarios.wiring.laws import timeline
+from scenarios.wiring.multiplied import Multiplier
 from scenarios.wiring.outages import build_outages
 from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
@@ -78,12 +79,20 @@ class Built:
     """What the scenario is warned of."""
 
 
-def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, trained: Any = None) -> Built:
+def build(
+    scenario: Scenario,
+    *,
+    learner: bool = True,
+    strict: bool = False,
+    trained: Any = None,
+    multiplier: Multiplier | None = None,
+) -> Built:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
 
     `learner` False leaves training out (and torch unimported), to check everything else. `trained`: the learner of an earlier
-    build of the same `[learner]` and seed, to be used again once a state has been loaded into it. Raises UserError; with `strict`
-    for what the scenario is only warned of, too.
+    build of the same `[learner]` and seed, to be used again once a state has been loaded into it. `multiplier`: multiplies the
+    bandwidths of `[downlink]` and `[uplink]` while the simulation runs. Raises UserError; with `strict` for what the scenario is
+    only warned of, too.
     """
     if _LARGE and trained is None:
         # A simulation that is over refers to itself in circles, and few objects are enough to hold much memory: the collector
@@ -91,7 +100,7 @@ def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, tra
         gc.collect()
     cautions: list[Caution] = []
     with collecting(cautions):
-        built = _wired(scenario, learner, trained)
+        built = _wired(scenario, learner, trained, multiplier)
     if built.trained is not None or built.clients.count >= _MANY:
         _LARGE.add(built.clients)
     built = replace(built, cautions=(*cautions, *built.cautions))
@@ -100,11 +109,11 @@ def build(scenario: Scenario, *, learner: bool = True, strict: bool = False, tra
     return built
 
 
-def _wired(scenario: Scenario, learner: bool, trained: Any) -> Built:
+def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multiplier | None) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = filled(scenario, population.devices)
-    context = _context(scenario, population, streams)
+    context = replace(_context(scenario, population, streams), multiplier=multiplier)
 
     plan = build_plan(scenario, population)
     trained = _trained(scenario, streams, plan, learner) if trained is None else trained

@@ -76,6 +76,41 @@ class Constant:
         return np.full(len(entities), _NEVER)
 
 
+class Multiple:
+    """A bandwidth law whose rates are `factor` times those of `law`.
+
+    Example:
+        >>> import numpy as np
+        >>> link = Multiple(law=Constant(bytes_per_s=100.0), factor=2.0)
+        >>> link.ends_s(np.array([1.0]), np.array([400.0]), np.array([0])).tolist()
+        [3.0]
+    """
+
+    def __init__(self, *, law: BandwidthLaw, factor: float) -> None:
+        self.law, self.factor = law, factor
+
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        return self.law.ends_s(start_s, size_bytes / self.factor, entities)
+
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        return self.factor * self.law.served_bytes(start_s, end_s, entities)
+
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        return self.factor * self.law.rate(time_s, entities)
+
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        return self.law.next_change_s(time_s, entities)
+
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        return self.factor * self.law.mean_rate(entities)
+
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        return self.factor * self.law.peak_rate(entities)
+
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        return self.law.stops_s(entities)
+
+
 class ByGroup:
     """Different laws for disjoint groups of clients: client k follows `laws[group_of[k]]`.
 

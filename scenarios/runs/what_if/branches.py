@@ -24,6 +24,7 @@ from netsim.simulation import Simulation
 from scenarios.runs.failures import refusing
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.multiplied import Multiplier
 from scenarios.wiring.simulation import Built, build
 
 
@@ -85,11 +86,23 @@ class _Watch(Alteration):
 
 
 class _OneRound(Alteration):
-    """Leaves a client out of round `number`, or sets its deadline, and stops the simulation as it closes."""
+    """Makes one difference in round `number`, and stops the simulation as it closes."""
 
-    def __init__(self, number: int, change: Change) -> None:
-        self.number, self.client, self.deadline_s = number, change.client, change.deadline_s
+    def __init__(self, number: int, change: Change, multiplier: Multiplier | None) -> None:
+        self.number, self.client, self.deadline_s, self.factor = number, change.client, change.deadline_s, change.factor
         self.result: Closed | None = None
+        self._multiplier = multiplier
+
+    def watch(self, loop: RoundLoop) -> None:
+        """Make the difference in the rounds of `loop`."""
+        loop.alteration, tell = self, loop.on_open
+
+        def opens(number: int) -> None:
+            tell(number)
+            if number == self.number and self.factor is not None and self._multiplier is not None:
+                self._multiplier.multiply(self.factor)
+
+        loop.on_open = opens
 
     def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         if number != self.number:
@@ -164,13 +177,26 @@ def _told(closed: ClosedRound, *, but: int | None = None) -> Closed:
     return Closed(closed.number, float(closed.start_s), float(closed.end_s), ends)
 
 
-class Replay:
-    """A scenario simulated again, round after round; at each boundary the next round can be run with a difference."""
+def rounds_per_unit(scenario: Scenario) -> int:
+    """Return the communication rounds of what a simulation runs at once: 1, or those of a slot."""
+    return scenario.slots.rounds if scenario.slots is not None else 1
 
-    def __init__(self, scenario: Scenario) -> None:
+
+class Replay:
+    """A scenario simulated again, round after round; at each boundary the next round can be run with a difference.
+
+    `multiplied`: the difference is a factor of the bandwidths. Their transfers are then timed by events from the beginning of the
+    run, so that those under way as the round opens go on at the new bandwidth.
+    """
+
+    def __init__(self, scenario: Scenario, *, multiplied: bool = False) -> None:
         self.scenario = scenario
-        self.built: Built = build(scenario)
-        self.per_unit = scenario.slots.rounds if scenario.slots is not None else 1
+        self.multiplied = multiplied
+        multiplier = Multiplier() if multiplied else None
+        self.built: Built = build(scenario, multiplier=multiplier)
+        self.limits_bandwidth = bool(multiplier)
+        """True if there are bandwidths to multiply."""
+        self.per_unit = rounds_per_unit(scenario)
         """Communication rounds of what the simulation runs at once."""
         self._watch = _Watch()
         self._loop(self.built).alteration = self._watch
@@ -210,15 +236,12 @@ class Replay:
         return sorted(self._watch.taken_part[number])
 
     def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
-        """Round `number` once more from `state`, with a difference; None: it did not close up to `limit_s`.
-
-        Raises UserError where the scenario has nothing that could be different in that way.
-        """
-        scenario = change.applied(self.scenario, number)
-        built = build(scenario, trained=self.built.trained if state else None)
+        """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
+        multiplier = Multiplier() if self.multiplied else None
+        built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation, loop = built.simulation, self._loop(built)
-        one = _OneRound(number, change)
-        loop.alteration = one
+        one = _OneRound(number, change, multiplier)
+        one.watch(loop)
         if state is not None:
             simulation.load_state_dict(state)
         dispatch: Any = loop.dispatch

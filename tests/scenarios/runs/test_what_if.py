@@ -104,33 +104,6 @@ def test_a_round_with_a_deadline_is_that_of_a_run_in_which_it_came_into_force(se
     assert as_told(answer.then) == as_recorded(records, number)
 
 
-def changing(first: list[float], then: list[float]) -> dict[str, Any]:
-    trace = {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": first}
-    return {"bandwidth": trace, "changes": [{"at_s": 2.0, "bandwidth": {"bytes_per_s": then}}]}
-
-
-LINKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "numbers": ({"bandwidth_bytes_per_s": [4.0, 8.0, 16.0]}, {"bandwidth_bytes_per_s": [8.0, 16.0, 32.0]}),
-    "shared": (
-        {"bandwidth_bytes_per_s": 16.0, "shared": {"bandwidth_bytes_per_s": 8.0}},
-        {"bandwidth_bytes_per_s": 32.0, "shared": {"bandwidth_bytes_per_s": 16.0}},
-    ),
-    "trace": (
-        {"bandwidth": {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [4.0, 16.0]}},
-        {"bandwidth": {"kind": "trace", "time_s": [0.0, 1.0], "bytes_per_s": [8.0, 32.0]}},
-    ),
-    "constant": (
-        {"bandwidth": {"kind": "constant", "bytes_per_s": 4.0}},
-        {"bandwidth": {"kind": "constant", "bytes_per_s": 8.0}},
-    ),
-    "trace with a change": (changing([4.0, 16.0], [1.0, 8.0]), changing([8.0, 32.0], [2.0, 16.0])),
-    "by group": (
-        {"bandwidth": {"kind": "by-group", "groups": {"all": {"kind": "constant", "bytes_per_s": 4.0}}}},
-        {"bandwidth": {"kind": "by-group", "groups": {"all": {"kind": "constant", "bytes_per_s": 8.0}}}},
-    ),
-}
-
-
 def three(uplink: dict[str, Any], **tables: Any) -> dict[str, Any]:
     return {
         "name": "links",
@@ -144,40 +117,6 @@ def three(uplink: dict[str, Any], **tables: Any) -> dict[str, Any]:
         "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 1.0}},
         "uplink": uplink,
     } | tables
-
-
-@pytest.mark.parametrize("name", LINKS)
-def test_twice_the_bandwidth_is_that_of_a_scenario_that_has_it(name: str, tmp_path: Path) -> None:
-    before, after = LINKS[name]
-    place = folder_of(three(before), tmp_path / "run")
-    doubled = three(after) | {"downlink": {"bandwidth_bytes_per_s": 32.0}}
-    simulation, records = built(doubled)
-    simulation.run()
-    simulation.close()
-    (answer,) = what_if(place, 1, [Change("bandwidth", 2.0)])
-    assert as_told(answer.then) == as_recorded(records, 1)
-    assert answer.saved_s is not None
-    assert answer.saved_s > 0.0
-
-
-def test_twice_the_bandwidth_in_a_later_round_is_that_of_a_run_with_change_points(tmp_path: Path) -> None:
-    # All numbers are such that nothing is rounded: 40 bytes at 8 bytes a second, 5 s; at 16 in round 3, 2.5 s.
-    compute = {"delay": {"kind": "constant", "value_s": [0.5, 1.0, 2.25]}}
-    base = three({"bandwidth_bytes_per_s": 8.0, "shared": {"bandwidth_bytes_per_s": 16.0}}, rounds=4, compute=compute)
-    del base["downlink"]
-    place = folder_of(base, tmp_path / "run")
-    changes = [{"at_round": 3, "bandwidth_bytes_per_s": 16.0}, {"at_round": 4, "bandwidth_bytes_per_s": 8.0}]
-    changed = base | {"uplink": {"bandwidth_bytes_per_s": 8.0, "changes": changes, "shared": {"bandwidth_bytes_per_s": 16.0}}}
-    # The shared bandwidth has no change points: what the three take of it together is made large enough in both.
-    for tables in (base, changed):
-        tables["uplink"] = tables["uplink"] | {"shared": {"bandwidth_bytes_per_s": 1024.0}}
-    place = folder_of(base, tmp_path / "wide")
-    simulation, records = built(changed)
-    simulation.run()
-    simulation.close()
-    (answer,) = what_if(place, 3, [Change("bandwidth", 2.0)])
-    assert as_told(answer.then) == as_recorded(records, 3)
-    assert answer.saved_s == 2.5
 
 
 def test_nobody_takes_the_sub_channel_of_who_is_left_out(tmp_path: Path) -> None:
@@ -306,16 +245,6 @@ def test_a_deadline_is_refused_where_no_deadline_closes_rounds(tmp_path: Path) -
     place = folder_of(BUFFERED | {"rounds": 2}, tmp_path / "run")
     with pytest.raises(UserError, match=r"server\.kind = 'buffered' closes its rounds by no deadline"):
         what_if(place, 1, [Change("deadline", 1.0)])
-
-
-@pytest.mark.parametrize("link", ["uplink", "downlink"])
-def test_bandwidths_of_a_device_table_are_not_multiplied_in_part(link: str, tmp_path: Path) -> None:
-    table = tmp_path / "devices.csv"
-    table.write_text("class,share,up_bytes_per_s\na,1,16\n", encoding="utf-8")
-    study = three({}, clients={"count": 3, "devices": str(table)}, downlink={}) | {link: {"bandwidth_bytes_per_s": 16.0}}
-    place = folder_of(study, tmp_path / "run")
-    with pytest.raises(UserError, match=r"--bandwidth 2: the scenario gives bandwidths by clients.devices; write them under"):
-        what_if(place, 1, [Change("bandwidth", 2.0)])
 
 
 def test_a_run_that_does_not_come_out_the_same_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,72 @@
+"""Bandwidths between server and clients that are multiplied while a run goes: `netsim what-if --bandwidth` uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from models.laws.bandwidth.bandwidth import Multiple
+from netsim.core.protocols import BandwidthLaw
+
+
+class Multiplier:
+    """One factor of all bandwidths that `over` was given, 1 at first."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self.renewals: list[Callable[[], None]] = []
+        """Callbacks that make transfers under way go on at the new bandwidth."""
+        self._timelines = 0
+
+    def __bool__(self) -> bool:
+        """True if there is a bandwidth to multiply."""
+        return self._timelines > 0
+
+    def over(self, timeline: Any) -> Multiplied:
+        """Return `timeline` times the factor."""
+        self._timelines += 1
+        return Multiplied(timeline, self)
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all bandwidths by `factor` from now on, for transfers under way, too."""
+        self.factor = factor
+        for renew in self.renewals:
+            renew()
+
+
+class Multiplied:
+    """A timeline of bandwidth laws times the factor of a `Multiplier`."""
+
+    fixed = False
+
+    def __init__(self, timeline: Any, multiplier: Multiplier) -> None:
+        self._timeline, self._multiplier = timeline, multiplier
+        self._known: tuple[BandwidthLaw, float, BandwidthLaw] | None = None
+
+    @property
+    def laws(self) -> Sequence[Any]:
+        """The laws at factor 1, in the order in which they come into force."""
+        laws: Sequence[Any] = self._timeline.laws
+        return laws
+
+    @property
+    def starts(self) -> Sequence[float]:
+        """The change points between them."""
+        starts: Sequence[float] = self._timeline.starts
+        return starts
+
+    @property
+    def unit(self) -> Literal["rounds", "seconds"]:
+        """The unit of the change points."""
+        unit: Literal["rounds", "seconds"] = self._timeline.unit
+        return unit
+
+    def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        law, until_s = self._timeline.at(round, time_s)
+        factor = self._multiplier.factor
+        if factor == 1.0:
+            return law, until_s
+        # Carriers compare laws by identity to see a change: the same law and factor give the same object.
+        if self._known is None or self._known[0] is not law or self._known[1] != factor:
+            self._known = law, factor, Multiple(law=law, factor=factor)
+        return self._known[2], until_s
