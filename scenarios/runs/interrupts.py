@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from scenarios.runs.safe_path import safe_path
+
 GRACE_S = 2.0
 """How long a stop waits for the round to close."""
 
@@ -90,7 +92,8 @@ def out_of_reach() -> Iterator[None]:
     from multiprocessing import resource_tracker
 
     # It is started beside the first child of a process, and in some versions of Python that unblocks the signal.
-    resource_tracker.ensure_running()
+    with safe_path():
+        resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Temporary folders, which are gone as their block ends or, at the latest, with the process that made them."""
+"""Temporary folders that are removed at the end of their block or, at the latest, with the process that created them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scenarios.runs.safe_path import safe_path
+
 
 @contextmanager
 def temporary_folder(parent: str | None = None) -> Iterator[Path]:
-    """A folder for as long as the block lasts, in `parent`; None: where the system has its temporary files.
+    """Yield a new folder in `parent`, by default in the system's folder of temporary files, and remove it after the block.
 
-    Where it cannot be removed, a warning names it: what the block has found out is as good.
+    Warns of a folder that cannot be removed; the result of the block is as good.
     """
     folder = Path(tempfile.mkdtemp(prefix="netsim-", dir=parent))
     try:
@@ -28,15 +30,18 @@ def temporary_folder(parent: str | None = None) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """A folder for what several processes need as long as the block lasts.
+    """Yield a folder that several processes share for the length of the block.
 
-    Where this process is killed, another one that joblib keeps for such things removes it.
+    joblib's resource tracker, a process of its own, removes the folder if this process is killed.
     """
-    from joblib.externals.loky.backend import resource_tracker
+    with safe_path():  # both calls start the tracker if it does not run
+        from joblib.externals.loky.backend import resource_tracker
 
     with temporary_folder() as folder:
-        resource_tracker.register(str(folder), "folder")
+        with safe_path():
+            resource_tracker.register(str(folder), "folder")
         try:
             yield str(folder)
         finally:
-            resource_tracker.unregister(str(folder), "folder")
+            with safe_path():
+                resource_tracker.unregister(str(folder), "folder")

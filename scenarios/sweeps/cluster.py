@@ -19,6 +19,7 @@ import numpy as np
 from netsim.records import atomic
 from scenarios.runs.interrupts import out_of_reach
 from scenarios.runs.machine import versions
+from scenarios.runs.safe_path import SAFE_PATH, safe_path
 from scenarios.runs.scratch import scratch_folder
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import dask_worker
@@ -269,11 +270,18 @@ def _local(workers: int) -> Iterator[Any]:
     if not workers:
         raise UserError("--scheduler 'local:0': needs a worker at least")
     # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
-    start: Any = distributed.LocalCluster
+    create: Any = distributed.LocalCluster
+
+    def start(**options: Any) -> Any:
+        with safe_path():
+            return create(**options)
+
     settings = {
         "distributed.scheduler.allowed-failures": 0,
         "distributed.comm.timeouts.connect": "60s",
         "distributed.worker.preload": [dask_worker.__name__],
+        # Also for workers that are started again.
+        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in SAFE_PATH.items()},
     }
     with (
         scratch_folder() as scratch,

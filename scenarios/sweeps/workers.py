@@ -23,6 +23,7 @@ import numpy as np
 from netsim.core.collector import resting
 from netsim.records import atomic
 from scenarios.runs.interrupts import ignore_interrupts, out_of_reach
+from scenarios.runs.safe_path import SAFE_PATH, safe_path
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
@@ -311,19 +312,20 @@ def _waiting(count: int) -> Any | None:
 
 def _started(count: int, modules: tuple[str, ...]) -> Any:
     """An executor with one process, which starts now, and imports `modules` first."""
-    from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
     # A worker's libraries take its share of the cores, no more.
     threads = str(max((os.cpu_count() or 1) // count, 1))
-    env = {name: os.environ.get(name, threads) for name in _THREADS}
-    executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
-    _given(executor, _import, modules)
+    env = {name: os.environ.get(name, threads) for name in _THREADS} | SAFE_PATH
+    with safe_path():  # for the helper processes, too, which `env` does not reach: the import of joblib starts the first
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
+        _given(executor, _import, modules)
     return executor
 
 
 def _given(executor: Any, *work: Any) -> Any:
     """The future of what an executor is given to do; its process starts with the first, and again where it was idle for long."""
-    with out_of_reach():
+    with safe_path(), out_of_reach():
         return executor.submit(*work)
 
 
