@@ -45,8 +45,26 @@ def lines_of(path: str | Path) -> list[str]:
     return text_of(path).splitlines()
 
 
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+
+
+def refuse_other_separator(lines: list[str]) -> None:
+    """Raise csv.Error if the first line that is no comment has no comma but another separator, as spreadsheets may write."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        for sign, name in _OTHER_SEPARATORS.items():
+            if sign in line and "," not in line:
+                raise csv.Error(f"line {number}: its values are separated by {name}; separate them by commas")
+        return
+
+
 def csv_rows(lines: list[str]) -> list[tuple[int, list[str]]]:
-    """The rows of a CSV file with their numbers, from 1; raises csv.Error, which names the line, for what is none."""
+    """Return the rows of a CSV file, each with the number of its line, from 1.
+
+    Raises csv.Error, which names the line, for lines that are no CSV or are separated by semicolons or tabs.
+    """
+    refuse_other_separator(lines)
     reader = csv.reader(lines)
     try:
         return [(reader.line_num, row) for row in reader]

@@ -83,6 +83,19 @@ class Scenario(schema.Scenario):
     _tables: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **tables: Any) -> None:
+        """Check the `tables` of a scenario file.
+
+        Example:
+            >>> import netsim
+            >>> netsim.Scenario(
+            ...     name="small", rounds=3, clients={"count": 4}, server={"per_round": 2}, policy={"kind": "random"}
+            ... ).rounds
+            3
+
+        Raises:
+            ScenarioError: a key is unknown, missing or has a value that is not allowed.
+        """
+        tables = arguments.plain(tables)
         try:
             super().__init__(**tables)
         except ValidationError:
@@ -111,7 +124,8 @@ def load(source: Source, changes: Mapping[str, Any] | None = None) -> Scenario:
     `changes`: dotted keys and their values, as `--set` of the command line has them. A `kind` may be a class of your own.
     Raises ScenarioError, a ValueError.
     """
-    wanted = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
+    given = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
+    wanted = arguments.plain(given)
     tables, name = _tables(source)
     tables = override(tables, wanted)
     try:
@@ -214,7 +228,7 @@ def _planned(
     listed = None if seeds is None else arguments.several("seeds", seeds, "range(10)")
     wanted = None if listed is None else [arguments.whole("seeds", seed) for seed in listed]
     named = arguments.keys_and_values("grid", grid, "{'policy.alpha': [1, 10]}")
-    values = {key: arguments.several(f"grid[{key!r}]", each, "[1, 10]") for key, each in named.items()}
+    values = {key: arguments.plain(arguments.several(f"grid[{key!r}]", each, "[1, 10]")) for key, each in named.items()}
     asked = written_sweep.with_grid(keys, values, wanted)
     some = None if variants is None else arguments.several("variants", variants, "['pause', 'random']")
     chosen = written_sweep.with_variants(asked, some, name)
@@ -350,7 +364,7 @@ def _tables(source: Source) -> tuple[dict[str, Any], str]:
     if isinstance(source, schema.Scenario):
         return source.model_dump(exclude_unset=True, exclude_none=True, by_alias=True), "scenario"
     if isinstance(source, Mapping):
-        return dict(source), "scenario"
+        return arguments.plain(source), "scenario"
     if isinstance(source, str | Path):
         return read_file(source), str(source)
     raise UserError(f"scenario = {source!r}: must be a file, the name of a scenario, a dictionary or a netsim.Scenario")

@@ -1,4 +1,4 @@
-"""Arguments of the public functions: what neither a scenario's schema nor the command line has looked at."""
+"""Checks and conversions of the arguments of the public functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from scenarios.schema.errors import UserError
+
+
+def plain(value: Any) -> Any:
+    """Return a copy of tables and lists with NumPy numbers and arrays, also within them, as numbers and lists of Python.
+
+    >>> plain({"rounds": np.int64(5), "mean_s": np.arange(3)})
+    {'rounds': 5, 'mean_s': [0, 1, 2]}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def whole(name: str, value: Any, *, least: int | None = None) -> int:

@@ -16,6 +16,7 @@ from models.data_files import text_of
 from scenarios.registry.in_process import named_in_text
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.section import NO_VALUE
 
 FOLDER = Path(__file__).parents[1] / "library"
 _SHOWN = 5
@@ -116,7 +117,9 @@ def parse(tables: Mapping[str, Any], source: str = "scenario") -> Scenario:
         told: dict[str, list[str]] = {}
         for key, reason in dict.fromkeys(_explain(tables, problem) for problem in error.errors()):
             told.setdefault(key, []).append(reason)
-        lines = [f"{key}{', or '.join(reasons)}" for key, reasons in told.items()]
+        optional = {_explain(tables, problem)[0] for problem in error.errors()[:_SHOWN] if _may_be_left_out(tables, problem)}
+        leave_out = f', or "{NO_VALUE}" to leave it out'
+        lines = [f"{key}{', or '.join(reasons)}{leave_out if key in optional else ''}" for key, reasons in told.items()]
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         raise UserError("\n".join(f"{source}: {line}" for line in lines[:_SHOWN] + more)) from error
 
@@ -164,6 +167,10 @@ _WORDS = {
 }
 
 
+_OF_VALUES = frozenset(_WORDS) - {"string_type", "string_pattern_mismatch", "too_short", "value_error"}
+"""Kinds of refusal of a value, in whose place NO_VALUE may do; a key of text would take it as a text."""
+
+
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
     """What is refused, and why."""
     kind = problem["type"]
@@ -172,6 +179,25 @@ def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
         return f"{key} is missing; add it (see `netsim schema`)", ""
     message = _WORDS[kind].format(**problem.get("ctx", {})) if kind in _WORDS else problem["msg"]
     return f"{key} = {_shown(problem['input'])}: ", message[0].lower() + message[1:]
+
+
+def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
+    """True if NO_VALUE in place of a refused value is accepted, found out by one more validation."""
+    if problem["type"] not in _OF_VALUES:
+        return False
+    keys = _written(tables, problem["loc"], problem["type"])
+    changed: Any = deepcopy(dict(tables))
+    table = changed
+    for key in keys[:-1]:
+        table = table[key]
+    if not keys or not isinstance(table, dict) or keys[-1] not in table:
+        return False
+    table[keys[-1]] = NO_VALUE
+    try:
+        Scenario.model_validate(changed)
+    except ValidationError as error:
+        return all(_written(changed, left["loc"], left["type"])[: len(keys)] != keys for left in error.errors())
+    return True
 
 
 def _shown(value: Any) -> str:

@@ -115,6 +115,8 @@ class Until(Section):
 
     metric: str
     """What is compared: a metric's name, such as final_accuracy, target_s, mean_round_s, regret (docs/metrics.md)."""
+    names = frozenset({"against"})
+
     against: str | None = None
     """The variant that every other one is compared with, seed by seed; absent: the baseline."""
     half_width: Annotated[float, Field(gt=0)]
@@ -127,6 +129,8 @@ class Until(Section):
 
 class Sweep(Section):
     """Runs of one scenario that `netsim sweep` compares."""
+
+    names = frozenset({"baseline"})
 
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=LARGEST)]], Field(min_length=1, max_length=10_000)] | None = None
     """Seeds of the runs of every variant; absent: the scenario's own `seed` alone."""
@@ -204,7 +208,7 @@ class Scenario(Section):
     """Absent: a latency study, in which nothing is trained."""
     script: script_field() = None  # type: ignore[valid-type]
     """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with that
-    as `kind` and with its further arguments; "none" or absent: nothing."""
+    as `kind` and with its further arguments. Absent: nothing."""
     metrics: Metrics = all_defaults()
     """What is measured beside the tables."""
     output: Output = all_defaults()

@@ -12,16 +12,9 @@ from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import refusal
 
-_NONE = "none"
-"""In a variant of a sweep: without the script of the others."""
-
 
 def _read(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
-
-
-def _or_none(value: Any) -> Any:
-    return None if value == _NONE else value
 
 
 def _checked(section: Any) -> Any:
@@ -42,12 +35,11 @@ class _ByName:
     """Describes that a name alone does, too."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        told = "A generator function, as package.module:function; none: no script."
-        name = {"type": "string", "pattern": f"{OWN_CLASS}|^{_NONE}$", "description": told}
+        name = {"type": "string", "pattern": OWN_CLASS, "description": "A generator function, as package.module:function."}
         return {"anyOf": [name, handler(schema)]}
 
 
 def script_field() -> Any:
     """The type of the field that holds the script, if there is one."""
     script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
-    return Annotated[Optional[script], BeforeValidator(_or_none)]  # noqa: UP045 (an annotation that is made here)
+    return Optional[script]  # noqa: UP045 (an annotation that is made here)

@@ -4,13 +4,17 @@ import ast
 import inspect
 import textwrap
 from functools import cache
-from typing import Any, ClassVar
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from scenarios.schema.errors import did_you_mean
+
+NO_VALUE = "none"
+"""The value by which an optional key has no value, as if it were left out: `--set server.deadline_s=none`."""
 
 
 class Section(BaseModel):
@@ -28,6 +32,8 @@ class Section(BaseModel):
 
     moved: ClassVar[dict[str, str]] = {}
     """Keys that a table once had, each with what stands in its place."""
+    names: ClassVar[frozenset[str]] = frozenset()
+    """Optional keys whose values are names of the user's, so that NO_VALUE is a name there."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -38,10 +44,23 @@ class Section(BaseModel):
         keys = handler.resolve_ref_schema(described)["properties"]
         for name, field in cls.model_fields.items():
             key = keys[field.alias or name]
+            if (field.alias or name) in optional_keys(cls):
+                # TOML has no null: `"none"` stands for it. A default of null says that the key may be left out.
+                kinds = [kind for kind in key.get("anyOf", ()) if kind != {"type": "null"}]
+                key["anyOf"] = [*kinds, {"const": NO_VALUE}]
             # Not what the table that the key holds says of itself: as pydantic does it.
             if name in docs and field.description is None and handler.resolve_ref_schema(key).get("description") != docs[name]:
                 key["description"] = docs[name]
         return described
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_none(cls, value: Any) -> Any:
+        # A grid, `--set` and TOML have no null; all optional keys default to None, so that the key can be left out.
+        if isinstance(value, dict) and NO_VALUE in [entry for entry in value.values() if isinstance(entry, str)]:
+            optional = optional_keys(cls)
+            return {key: entry for key, entry in value.items() if not (key in optional and entry == NO_VALUE)}
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -75,6 +94,26 @@ def attribute_docs(cls: type) -> dict[str, str]:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 docs[name] = inspect.cleandoc(text)
     return docs
+
+
+@cache
+def optional_keys(model: "type[Section]") -> frozenset[str]:
+    """Return the keys of a section that NO_VALUE empties: those that may be None, unless it is a word or a name there."""
+    found = {field.alias or name: _kinds(field.annotation) for name, field in model.model_fields.items() if field.default is None}
+    emptied = {key for key, kinds in found.items() if type(None) in kinds and NO_VALUE not in kinds}
+    return frozenset(emptied - model.names)
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """Return the members of a union, those of a Literal as values."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if origin is Literal:
+        return list(get_args(annotation))
+    if origin in (Union, UnionType):
+        return [kind for member in get_args(annotation) for kind in _kinds(member)]
+    return [annotation]
 
 
 def section_keys(model: type[BaseModel]) -> list[str]:

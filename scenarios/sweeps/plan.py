@@ -18,6 +18,7 @@ from scenarios.schema.cautions import Caution
 from scenarios.schema.errors import UserError, did_you_mean, located
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario, Sweep, Until
+from scenarios.schema.section import NO_VALUE
 from scenarios.wiring.simulation import build
 
 MOST_VARIANTS = 1000
@@ -112,8 +113,6 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
     named = variants_of(base, source)
     section = base.sweep
     baseline = section.baseline or next(iter(named))
-    if baseline not in named:
-        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
     seeds = section.seeds or [base.seed]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
@@ -133,6 +132,9 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
             with located(f"{place}, seed {p.seed}"):
                 build(p.scenario, learner=False, strict=True)
         runs += planned
+    # After the variants: an unknown key in one of them also gives it another name.
+    if baseline not in named:
+        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
     until = _checked_until(section, list(named), baseline, seeds, source)
     return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
 
@@ -225,8 +227,9 @@ def _short(keys: list[str]) -> dict[str, str]:
 
 def _word(value: Any, position: int) -> str:
     """A value within a folder's name; one that is no short word goes by its position in the list."""
-    named = str(named_in_text(value)).rpartition(":")[2]
-    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in (named if callable(value) else str(value)))
+    shown = NO_VALUE if value is None else str(named_in_text(value))
+    named = shown.rpartition(":")[2] if callable(value) else shown
+    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in named)
     return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
 
 

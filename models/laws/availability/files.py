@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.data_files import bytes_of
+from models.data_files import bytes_of, refuse_other_separator
 from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
@@ -27,6 +27,8 @@ CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('TABLE', 
 _PICKLE = re.compile(rb"\x80[\x02-\x0f]|\([dltIL]|[}\])][qr(]|c[A-Za-z_.]+\n[A-Za-z_.]+\n[pq(]")
 _JSON = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
+_SHOWN = 60
+"""Letters of a bad line that a message quotes."""
 
 
 def refused(path: str, reason: str) -> ParameterError:
@@ -52,7 +54,12 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
     time, or one ends after `repeat_s`.
     """
     lines = read_text(path).splitlines()
-    header = [name.strip() for name in next(csv.reader(lines[:1]), [])]
+    try:
+        refuse_other_separator(lines)
+        header = [name.strip() for name in next(csv.reader(lines[:1]), [])]
+    except csv.Error as error:
+        told = str(error) if str(error).startswith("line") else f"line 1: {error}"
+        raise refused(path, told) from None
     if header not in COLUMNS:
         raise refused(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
     numbers = np.array([i for i, line in enumerate(lines, 1) if i > 1 and line.strip()], np.int64)
@@ -98,8 +105,9 @@ def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
     for row, (number, line) in enumerate(zip(numbers.tolist(), wanted, strict=True)):
         try:
             table[row] = [float(cell) for cell in next(csv.reader([line]))]
-        except ValueError:
-            raise refused(path, f"line {number}: {line!r} is not a client number and two times in seconds") from None
+        except (ValueError, csv.Error):  # csv.Error: a cell is longer than the reader allows
+            shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}.."
+            raise refused(path, f"line {number}: {shown!r} is not a client number and two times in seconds") from None
     return table
 
 

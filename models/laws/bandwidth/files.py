@@ -162,6 +162,9 @@ def _steps(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
     return Points(times[changed], rates[changed], end_s)
 
 
+_MOST_DIGITS = 18
+
+
 def _read_packets(path: str, packet_bytes: float) -> Points:
     stamps: list[int] = []
     for number, line in enumerate(_lines(path), start=1):
@@ -170,6 +173,8 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
             continue
         if not (text.isascii() and text.isdigit()):
             raise ParameterError("path", path, f"line {number}: {text!r} is not a whole number of milliseconds")
+        if len(text) > _MOST_DIGITS:  # `int` refuses thousands of digits
+            raise ParameterError("path", path, f"line {number}: {text[:20]}.. ms: must be at most 10^9, eleven days")
         stamp = int(text)
         if stamps and stamp < stamps[-1]:
             raise ParameterError("path", path, f"line {number}: {stamp} ms: must be >= {stamps[-1]}, the line before")

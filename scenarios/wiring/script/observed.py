@@ -158,14 +158,16 @@ class Observed:
         )
 
     def until_change_declared(self, *, channels: Some = None, clients: Some = None) -> Wait:
-        """Until a detector declares a change: the scheduler's on one of these sub-channels, the policy's at one of these clients.
+        """Wait until a detector declares a change; the wait gives a `Declared`.
 
-        Both None: anywhere. Declarations come as a round closes. Gives a `Declared`. Refused where nothing can declare one.
+        `channels`: the scheduler's changes on these sub-channels. `clients`: the policy's changes at these clients. With both,
+        whichever comes first; with neither, any change. Changes are declared as a round closes.
+        Raises UserError if no detector of the scenario can declare such a change.
         """
-        by_scheduler = clients is None and self._declares["scheduler"]
-        by_policy = channels is None and self._declares["policy"]
-        if not by_scheduler and not by_policy:
-            wanted = [("scheduler", "kind = \"glr-cucb\"")] * (clients is None) + [("policy", "a detector")] * (channels is None)
+        both = (channels is None) == (clients is None)
+        by_scheduler, by_policy = both or clients is None, both or channels is None
+        if not (by_scheduler and self._declares["scheduler"]) and not (by_policy and self._declares["policy"]):
+            wanted = [("scheduler", "kind = \"glr-cucb\"")] * by_scheduler + [("policy", "a detector")] * by_policy
             remedy = " or ".join(f"give [{section}] {what}" for section, what in wanted)
             raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:

@@ -125,7 +125,8 @@ def test_whichever_comes_first_is_given():
     assert seen == [(False, 3.0), (True, 3.5), (True, 3.5)]
 
 
-def test_a_declared_change_wakes_the_script_as_its_round_closes():
+@pytest.mark.parametrize("wait", [{"channels": 0}, {"channels": 0, "clients": 0}])
+def test_a_declared_change_wakes_the_script_as_its_round_closes(wait):
     # Sub-channel 0 is lost from round 21 on; a CUSUM that needs few observations declares it.
     tables = {
         "name": "declared",
@@ -142,7 +143,7 @@ def test_a_declared_change_wakes_the_script_as_its_round_closes():
     seen: list[Any] = []
 
     def script(world):
-        seen.append((yield world.until_change_declared(channels=0)))
+        seen.append((yield world.until_change_declared(**wait)))
         seen.append((world.round, world.time_s))
 
     rows = recorded(tables, script)
@@ -284,4 +285,13 @@ def test_a_change_that_is_taken_back_twice_is_refused():
         yield world.until_round(1)
 
     with pytest.raises(UserError, match="restore: this was taken back already; do it once"):
+        recorded(THREE, script)
+
+
+def test_a_wait_for_both_where_nothing_declares_either_names_both_remedies() -> None:
+    def script(world):
+        yield world.until_change_declared(channels=0, clients=0)
+
+    remedy = 'nothing here declares such a change; give [scheduler] kind = "glr-cucb" or give [policy] a detector'
+    with pytest.raises(UserError, match=re.escape(remedy)):
         recorded(THREE, script)
