@@ -11,18 +11,23 @@ from models.errors import ParameterError
 
 
 class Cusum:
-    """Declares a change where a one-sided sum of deviations from the mean of the first observations reaches `threshold`.
+    """Declares a change when a one-sided sum of deviations from the mean of the first observations reaches `threshold`.
 
-    The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and
-    down <- max(0, down + u - x - drift). A mean that is estimated from few observations costs false alarms: that is the method's.
+    The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and down <- max(0, down + u
+    - x - drift). A mean that is estimated from few observations leads to false alarms: the method has them.
+
+    Example:
+        >>> detector = Cusum(warm_up=20, drift=0.1, threshold=5.0)
+        >>> [t for t, x in enumerate([0.0] * 20 + [1.0] * 20) if detector.update(x)][0]
+        25
     """
 
     def __init__(
         self,
         *,
-        warm_up: Annotated[int, Doc("So many first observations give the mean.")] = 100,
+        warm_up: Annotated[int, Doc("Number of first observations that give the mean.")] = 100,
         drift: Annotated[float, Doc("Change of the mean that is tolerated.")] = 0.1,
-        threshold: Annotated[float, Doc("A change is declared where a one-sided sum of deviations reaches it.")] = 20.0,
+        threshold: Annotated[float, Doc("One-sided sum of deviations at which a change is declared.")] = 20.0,
     ) -> None:
         if warm_up < 1:
             raise ParameterError("warm_up", warm_up, "must be >= 1 observation")
@@ -37,7 +42,7 @@ class Cusum:
         self._total = self._up = self._down = 0.0
 
     def update(self, x: float) -> bool:
-        """Take in `x` in [0, 1]; True: a sum has reached its threshold. Raises ValueError for any other x."""
+        """Take in `x` in [0, 1]. Return True if a sum has reached its threshold. Raises ParameterError for any other x."""
         check_unit(x)
         if self._count < self._warm_up:
             self._count += 1

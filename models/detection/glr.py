@@ -1,15 +1,15 @@
-"""Generalized likelihood ratio test of a change in a Bernoulli stream: what its exact and its grid variant share.
+"""Base class of the generalized likelihood ratio tests of a change in a Bernoulli stream, exact and on a grid.
 
-Source: Besson, Kaufmann, Maillard and Seznec 2022 (JMLR 23), as used by GLR-CUCB (Zhou et al. 2020; Li et al., Algorithm 2, lines
-15-23). For D observations the statistic is
+Source: Besson, Kaufmann, Maillard and Seznec 2022 (JMLR 23), as used by GLR-CUCB (Zhou et al. 2020; Li et al., Algorithm 2,
+lines 15-23). For D observations the statistic is
 
     G(D) = max over s of  s kl(mean of the first s, m) + (D - s) kl(mean of the others, m),   m the mean of all D,
 
 kl the Bernoulli divergence; a change is declared if G(D) >= (1 + 1/D) ln(3 D sqrt(D) / delta).
 
-With l the greatest Bernoulli log-likelihood of a segment (one parameter for all of it), G(D) = A(D) - l(1..D), where A(D) is the
-greatest l(1..s) + l(s+1..D). A segment's l never rises as it gets longer, so A never rises: what was last computed bounds it from
-above from then on, and the maximum over s needs to be taken only where that bound reaches the threshold. No decision is changed.
+Let l be the greatest Bernoulli log-likelihood of a segment (one parameter for all of it). Then G(D) = A(D) - l(1..D), where
+A(D) is the greatest l(1..s) + l(s+1..D). The l of a segment never rises as the segment gets longer, so A never rises: its last
+value bounds it from then on. The maximum over s is computed only when that bound reaches the threshold; no decision changes.
 """
 
 from __future__ import annotations
@@ -22,41 +22,25 @@ from typing import Annotated
 from annotated_doc import Doc
 
 from models.detection.protocols import State, check_probability, check_unit
-from models.errors import ParameterError
 
-# Above the rounding of a log-likelihood of 10^9 observations: a bound this close to the threshold is not trusted.
+# Greater than the rounding of a log-likelihood of 10^9 observations: so close to the threshold, the maximum is computed.
 _SLACK = 1e-6
 
 
 def threshold(count: int, delta: float) -> float:
-    """(1 + 1/D) ln(3 D sqrt(D) / delta) for D = `count` >= 1 observations."""
+    """Return (1 + 1/D) ln(3 D sqrt(D) / delta) for D = `count` >= 1 observations."""
     return (1.0 + 1.0 / count) * (1.5 * math.log(count) + math.log(3.0 / delta))
 
 
-def delay_bound(gap: float, horizon: int, delta: float) -> int:
-    """Observations within which a change of the mean by `gap` is declared with probability >= 1 - delta: ceil(4 beta / gap^2).
-
-    beta is the threshold at `horizon` observations. Holds where at least as many observations came before the change (the delay
-    of Zhou et al. 2020 without the share of forced exploration): with n on either side, Pinsker's inequality gives
-    G >= n (observed gap)^2, and n = 4 beta / gap^2 makes an observed gap below gap / 2 as unlikely as exp(-beta).
-    """
-    check_probability("delta", delta)
-    if not 0.0 < gap <= 1.0:
-        raise ParameterError("gap", gap, "must be > 0 and <= 1")
-    if horizon < 1:
-        raise ParameterError("horizon", horizon, "must be >= 1")
-    return math.ceil(4.0 * threshold(horizon, delta) / gap**2)
-
-
 class Glr(ABC):
-    """A GLR test; subclasses keep what they need of the path of sums and maximise over the split points."""
+    """Base class of GLR tests. Subclasses store what they need of the path of sums and maximise over the split points."""
 
     def __init__(
         self,
         *,
         delta: Annotated[
             float,
-            Doc("Probability of a false alarm, at most, on a stationary Bernoulli stream of any length."),
+            Doc("Largest probability of a false alarm on a stationary Bernoulli stream of any length."),
         ] = 0.001,
     ) -> None:
         check_probability("delta", delta)
@@ -77,7 +61,8 @@ class Glr(ABC):
         self._clear()
 
     def update(self, x: float) -> bool:
-        """Take in `x` in [0, 1]; True: the statistic has reached its threshold. Raises ValueError for any other x."""
+        """Take in `x` in [0, 1]. Return True if the statistic has reached its threshold. Raises ParameterError for any other x.
+        """
         if not 0.0 <= x <= 1.0:
             check_unit(x)
         self._count = count = self._count + 1
@@ -88,12 +73,12 @@ class Glr(ABC):
         if self._ceiling - pooled < limit - _SLACK:
             return False
         best = self._best(count, total)
-        # A grid's next split point lies at or after this observation: l(1..D) bounds what it can bring.
+        # On a grid the next split point lies at or after this observation, and l(1..D) bounds its contribution.
         self._ceiling = best if best > pooled else pooled
         return best - pooled >= limit
 
     def statistic(self) -> float:
-        """G(D); 0 for fewer than two observations."""
+        """Return G(D); 0 for fewer than two observations."""
         best = self._best(self._count, self._total)
         return max(0.0, best - _likelihood(self._count, self._total))
 
@@ -110,11 +95,11 @@ class Glr(ABC):
 
     @abstractmethod
     def _extend(self, count: int, total: float, likelihood: float) -> None:
-        """The path goes on to (`count`, `total`); `likelihood` is l of the segment 1..count."""
+        """Extend the path to (`count`, `total`); `likelihood` is l of the segment 1..count."""
 
     @abstractmethod
     def _best(self, count: int, total: float) -> float:
-        """A: the greatest l(1..s) + l(s+1..count) over the split points; -inf where there are none."""
+        """Return A, the greatest l(1..s) + l(s+1..count) over the split points; -inf if there are none."""
 
     @abstractmethod
     def _path(self) -> State: ...
@@ -124,7 +109,7 @@ class Glr(ABC):
 
 
 def _likelihood(count: int, total: float) -> float:
-    """l of `count` observations that sum to `total`: sum of n ln n over ones and zeros, less that of all."""
+    """Return l of `count` observations that sum to `total`: the sum of n ln n over ones and zeros, less that of all."""
     rest = count - total
     value = -count * log(count) if count else 0.0
     if total > 0.0:

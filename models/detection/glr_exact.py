@@ -1,9 +1,10 @@
-"""Exact GLR test: every split point counts, on some 20 stored points instead of D (Li et al., Algorithm 2, lines 17-20).
+"""Exact GLR test: all split points count, but only some 20 points are stored instead of D (Li et al., Algorithm 2, lines
+17-20).
 
 The statistic is convex in (s, sum of the first s) for given totals, since s kl(S/s, m) is the perspective of a convex function.
-Over the path of points (s, sum of the first s), s = 0..D, its maximum is therefore taken at a corner of the path's convex hull
-(at both ends it is 0). Points come with rising s, so that both halves of the hull are kept by the monotone chain (Andrew 1979):
-each point enters each half once and leaves it at most once. A random walk's hull has O(log D) corners.
+Over the path of points (s, sum of the first s), s = 0..D, its maximum is therefore at a corner of the path's convex hull (it is
+0 at both ends). Points come with rising s, so Andrew's monotone chain (1979) keeps both halves of the hull: each point enters
+each half once and leaves it at most once. The hull of a random walk has O(log D) corners.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from models.detection.protocols import State
 
 
 class GlrExact(Glr):
-    """Declares a change where the GLR statistic over all D - 1 split points reaches (1 + 1/D) ln(3 D sqrt(D) / delta).
+    """Declares a change when the GLR statistic over all D - 1 split points reaches (1 + 1/D) ln(3 D sqrt(D) / delta).
 
-    On a stationary Bernoulli stream of any length a change is declared with probability at most `delta`. Also for numbers between
-    0 and 1 that are not 0 or 1. Memory O(log D), time per observation O(1) but for the few that come near the threshold, which
-    look at the corners of the hull.
+    On a stationary Bernoulli stream of any length a change is declared with probability at most `delta`. Observations may be
+    any numbers in [0, 1]. Memory is O(log D). An observation takes O(1), except for the few that come near the threshold: these
+    visit all corners of the hull.
+
+    Example:
+        >>> detector = GlrExact(delta=0.01)
+        >>> [t for t, x in enumerate([0.0] * 40 + [1.0] * 40) if detector.update(x)][0]
+        43
     """
 
     def _clear(self) -> None:
@@ -57,7 +63,7 @@ class GlrExact(Glr):
     def _best(self, count: int, total: float) -> float:
         if count < 2:
             return -inf
-        # A straight path has no corner between its ends, and every split of it leaves l as it is.
+        # A split at the end of the path leaves l as it is. It is the only candidate of a straight path, which has no corners.
         best = self._upper[-1][2]
         for hull in (self._upper, self._lower):
             for s, y, value in hull[1:-1]:
@@ -75,7 +81,7 @@ class GlrExact(Glr):
 
     @property
     def corners(self) -> int:
-        """The number of points stored."""
+        """Number of stored points."""
         return len(self._upper) + len(self._lower)
 
     def _path(self) -> State:

@@ -1,6 +1,6 @@
-"""GLR test on a grid of split points: every `step`-th only (as Besson et al. 2022 thin them out in their experiments).
+"""GLR test on a grid of split points: every `step`-th only, as Besson et al. 2022 thin them out in their experiments.
 
-Not the test of Algorithm 2: its statistic is at most the exact one, so it declares a change no earlier, or not at all.
+It differs from the test of Algorithm 2: its statistic is at most the exact one, so it declares a change no earlier, or never.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from models.errors import ParameterError
 
 
 class GlrGrid(Glr):
-    """Declares a change where the GLR statistic over the split points `step`, 2 `step`, ... reaches the exact test's threshold.
+    """Declares a change when the GLR statistic over the split points `step`, 2 `step`, ... reaches the exact test's threshold.
 
-    Memory and the time of an evaluation go by D / `step`.
+    Memory and the time of an evaluation grow with D / `step`.
+
+    Example:
+        >>> detector = GlrGrid(delta=0.01, step=5)
+        >>> [t for t, x in enumerate([0.0] * 40 + [1.0] * 40) if detector.update(x)][0]
+        43
     """
 
     def __init__(
         self,
         *,
-        delta: Annotated[float, Doc("Probability of a false alarm, at most.")] = 0.001,
+        delta: Annotated[float, Doc("Largest probability of a false alarm.")] = 0.001,
         step: Annotated[int, Doc("Observations between split points that are tried.")] = 10,
     ) -> None:
         if step < 1:
@@ -52,10 +57,10 @@ class GlrGrid(Glr):
         splits = self._splits
         if not splits:
             return -inf
-        # The last split point may be the last observation itself: nothing behind it, which comes to a statistic of 0.
+        # The last split point may be the last observation itself; the segment behind it is empty and adds 0.
         n = count - self._step * np.arange(1.0, splits + 1.0)
         ones = total - self._grid[:splits, 0]
-        # Sums of numbers that are no integers may round to a hair outside.
+        # Sums of fractions may leave [0, n] by rounding, where xlogy is NaN.
         ones = np.clip(ones, 0.0, n)
         values = self._grid[:splits, 1] + xlogy(ones, ones) + xlogy(n - ones, n - ones) - xlogy(n, n)
         return float(values.max())

@@ -6,14 +6,18 @@ from models.detection.protocols import State
 
 
 class NoDetection:
-    """Declares nothing and remembers nothing."""
+    """Detector that declares nothing and remembers nothing.
+
+    Example:
+        >>> any(NoDetection().update(x) for x in [0.0, 1.0, 1.0])
+        False
+    """
 
     def update(self, x: float) -> bool:
-        """False."""
         return False
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        pass
 
     def state_dict(self) -> State:
         return {}

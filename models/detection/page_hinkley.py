@@ -10,10 +10,15 @@ from models.detection.protocols import State, check_positive, check_unit
 
 
 class PageHinkley:
-    """Declares a change where the cumulated deviation from the running mean has moved `threshold` off its extreme.
+    """Declares a change when the cumulated deviation from the running mean has moved `threshold` away from its extreme.
 
-    Upwards that is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations,
-    and alike downwards; written as sums cut off at 0, which is the same.
+    Upwards this is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations;
+    downwards likewise. Both are computed as sums that are cut off at 0, which is the same.
+
+    Example:
+        >>> detector = PageHinkley(drift=0.1, threshold=5.0)
+        >>> [t for t, x in enumerate([0.0] * 20 + [1.0] * 20) if detector.update(x)][0]
+        26
     """
 
     def __init__(
@@ -22,7 +27,7 @@ class PageHinkley:
         drift: Annotated[float, Doc("Change of the mean that is tolerated.")] = 0.1,
         threshold: Annotated[
             float,
-            Doc("A change is declared where the cumulated deviation has moved so far off its extreme."),
+            Doc("Distance of the cumulated deviation from its extreme at which a change is declared."),
         ] = 20.0,
     ) -> None:
         check_positive("drift", drift, zero=True)
@@ -36,7 +41,7 @@ class PageHinkley:
         self._total = self._up = self._down = 0.0
 
     def update(self, x: float) -> bool:
-        """Take in `x` in [0, 1]; True: a deviation has reached its threshold. Raises ValueError for any other x."""
+        """Take in `x` in [0, 1]. Return True if a deviation has reached its threshold. Raises ParameterError for any other x."""
         check_unit(x)
         self._count += 1
         self._total += x

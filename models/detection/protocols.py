@@ -1,4 +1,4 @@
-"""What a policy expects of a detector of changes, and checks that detectors share."""
+"""The structural type of a detector of changes, and checks that detectors share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ State = dict[str, Any]
 
 
 class Detector(Protocol):
-    """Watches one stream of numbers in [0, 1] for a change of its mean."""
+    """Detector that watches one stream of numbers in [0, 1] for a change of its mean."""
 
     def update(self, x: float) -> bool:
-        """Take in one more number; True: a change is declared. Call `reset` before going on after a declared change."""
+        """Take in one more number `x`. Return True if a change is declared; call `reset` before the next number then."""
 
     def reset(self) -> None:
         """Forget all observations."""
@@ -26,23 +26,23 @@ class Detector(Protocol):
 
 
 def kind_of(detector: Detector) -> str:
-    """What a detector is called where kinds are named: its class in small letters with hyphens (`GlrExact`: "glr-exact")."""
+    """Return the name of a detector's kind: its class in small letters with hyphens (`GlrExact`: "glr-exact")."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(detector).__name__).lower()
 
 
 def check_unit(x: float) -> None:
-    """Raise ValueError unless `x` lies in [0, 1]."""
+    """Raise ParameterError unless `x` lies in [0, 1]."""
     if not 0.0 <= x <= 1.0:
         raise ParameterError("x", x, "must be between 0 and 1")
 
 
 def check_probability(name: str, value: float) -> None:
-    """Raise ValueError, naming the parameter, unless 0 < `value` < 1."""
+    """Raise ParameterError, naming the parameter, unless 0 < `value` < 1."""
     if not 0.0 < value < 1.0:
         raise ParameterError(name, value, "must be a probability, > 0 and < 1")
 
 
 def check_positive(name: str, value: float, *, zero: bool = False) -> None:
-    """Raise ValueError, naming the parameter, unless `value` is finite and > 0 (>= 0 where `zero`)."""
+    """Raise ParameterError, naming the parameter, unless `value` is finite and > 0 (>= 0 if `zero`)."""
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         raise ParameterError(name, value, f"must be finite and {'>= 0' if zero else '> 0'}")

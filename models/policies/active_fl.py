@@ -1,9 +1,10 @@
-"""Active federated learning (Goetz, Malik, Bui, Moon, Liu and Kumar 2019): clients are drawn by the loss that they last reported.
+"""Active federated learning (Goetz, Malik, Bui, Moon, Liu and Kumar 2019): clients are drawn by the loss that they last
+reported.
 
-Valuation of a client: v_k = (sum of its losses) / sqrt(n_k) = sqrt(n_k) times its mean loss, at the model that it received. It is
-refreshed only where the client takes part. The floor(alpha1 K) smallest are set aside; floor((1 - alpha3) m) clients are drawn
-with probability proportional to exp(alpha2 v_k), the rest uniformly. Not to be confused with agnostic federated learning (Mohri,
-Sivek and Suresh 2019), for which the same letters stand elsewhere.
+Valuation of a client: v_k = (sum of its losses) / sqrt(n_k) = sqrt(n_k) times its mean loss, at the model that it received. It
+is refreshed only when the client takes part. The floor(alpha1 K) smallest are set aside; floor((1 - alpha3) m) clients are
+drawn with probability proportional to exp(alpha2 v_k), the rest uniformly. Agnostic federated learning (Mohri, Sivek and Suresh
+2019), for which the same letters stand elsewhere, is another method.
 """
 
 from __future__ import annotations
@@ -14,27 +15,34 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.draws import explored, largest, successive_draws, uniform_draws
+from models.policies.draws import count_explored, largest, successive_draws, uniform_draws
 from models.policies.protocols import (
-    AsksNobody,
     BoolArray,
     FloatArray,
     IntArray,
+    NoProbes,
     Outcome,
     State,
     View,
     check_round,
     check_share,
     check_sizes,
-    losses_of_arrived,
+    fill_missing_losses,
 )
 
 
-class ActiveFl(AsksNobody):
-    """Selects by the losses of the first pass of each client's last delivered update; a lost update tells nothing.
+class ActiveFl(NoProbes):
+    """Selects by the losses of the first pass of each client's last delivered update; a lost update changes nothing.
 
-    Among selectable clients only: alpha1 is a share of these. Where fewer have a weight than are to be drawn, all of them are
-    selected and the rest uniformly.
+    Only selectable clients count: alpha1 is a share of these. If fewer clients have a weight than are to be drawn, all of them
+    are selected and the rest uniformly.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = ActiveFl(clients=4, per_round=2, data_sizes=np.full(4, 100.0), alpha3=0.0)
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([1, 3])
     """
 
     needs_updates = False
@@ -48,15 +56,15 @@ class ActiveFl(AsksNobody):
         clients: int,
         per_round: int,
         data_sizes: FloatArray,
-        alpha1: Annotated[float, Doc("Share of the selectable clients, those of least valuation, not drawn by it.")] = 0.75,
+        alpha1: Annotated[float, Doc("Share of the selectable clients, those of least valuation, that are set aside.")] = 0.75,
         alpha2: Annotated[float, Doc("Factor of the valuation in the exponent.")] = 0.01,
         alpha3: Annotated[float, Doc("Share of the selected that are drawn uniformly.")] = 0.1,
         unseen: Annotated[
             Literal["explore", "first", "evaluate-all"],
             Doc(
-                "Clients that have reported no loss yet: explore, they come among those drawn uniformly only; first, they come "
-                "before all others; evaluate-all, every client is probed for its loss before the first round that it can take "
-                "part in."
+                "Treatment of clients that have reported no loss yet: explore, they can only be drawn uniformly; first, they "
+                "come before all others; evaluate-all, every client is probed for its loss before the first round in which it "
+                "can take part."
             ),
         ] = "explore",
         per_model: int | None = None,
@@ -80,33 +88,35 @@ class ActiveFl(AsksNobody):
 
     @property
     def valuations(self) -> FloatArray:
-        """(K,) v_k; of a client that has reported nothing, what stands for it: inf or -inf. A copy."""
+        """(K,) v_k; inf or -inf, by `unseen`, of a client that has reported no loss. A copy."""
         return np.where(self._known, self._value, self._unseen)
 
     def probe(self, view: View) -> IntArray:
-        """With `unseen = "evaluate-all"`, those of whom no loss is known."""
+        """Return the selectable clients of unknown loss if `unseen` is "evaluate-all", no client otherwise."""
         return np.flatnonzero(view.selectable & ~self._known) if self._asks else np.zeros(0, np.int64)
 
     def select(self, view: View) -> IntArray:
-        """min(m, selectable) clients, ascending; shape (n,)."""
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         self._learn(view.probed.clients, view.probed.loss)
         able, rng = view.selectable, view.rng
         wanted = min(self._per_round, int(np.count_nonzero(able)))
-        by_value = wanted - explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
+        by_value = wanted - count_explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
         value = self.valuations
         first = able & (value == np.inf)
         chosen = uniform_draws(first, by_value, rng)
         left = by_value - len(chosen)
         if left:
             weights = self._alpha2 * np.where(np.isfinite(value), value, 0.0)
-            drawn = successive_draws(weights, self._by_weight(able & ~first, value, rng), left, rng)
+            drawn = successive_draws(weights, self._keep_valued(able & ~first, value, rng), left, rng)
             chosen = np.concatenate((chosen, drawn))
         others = able.copy()
         others[chosen] = False
         return np.sort(np.concatenate((chosen, uniform_draws(others, wanted - len(chosen), rng))))
 
-    def _by_weight(self, able: BoolArray, value: FloatArray, rng: np.random.Generator) -> BoolArray:
-        """(K,) of whom the valuation says something: without the alpha1 of least valuation, ties among these at random."""
+    def _keep_valued(self, able: BoolArray, value: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Mark the clients of `able` that can be drawn by valuation; (K,). The alpha1 of least valuation are left out, ties at
+        random.
+        """
         kept = able & (value > -np.inf)
         aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9)) - int(np.count_nonzero(able & ~kept))
         if aside <= 0:
@@ -118,13 +128,14 @@ class ActiveFl(AsksNobody):
 
     def observe(self, outcome: Outcome) -> None:
         arrived = ~outcome.censored
-        self._learn(outcome.clients[arrived], losses_of_arrived(outcome.reports.loss[arrived]))
+        self._learn(outcome.clients[arrived], fill_missing_losses(outcome.reports.loss[arrived]))
 
     def _learn(self, clients: IntArray, loss: FloatArray) -> None:
-        told = ~np.isnan(loss)
-        who = clients[told]
-        self._value[who] = self._root[who] * loss[told]
-        self._known[who] = True
+        """Store the valuations of `clients` (n,) from their mean losses (n,); a NaN is ignored."""
+        reported = ~np.isnan(loss)
+        reporting = clients[reported]
+        self._value[reporting] = self._root[reporting] * loss[reported]
+        self._known[reporting] = True
 
     def state_dict(self) -> State:
         return {"known": self._known.copy(), "value": self._value.copy()}

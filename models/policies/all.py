@@ -1,15 +1,25 @@
-"""All clients in every round ("FedAvg with privacy" and "without" in PAUSE's study, Section V-A; privacy is the scenario's
-choice)."""
+"""All clients in every round: "FedAvg with privacy" and "without" in PAUSE's study, Section V-A.
+
+The scenario chooses the privacy mechanism; this policy does not know it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View
+from models.policies.protocols import IgnoresOpinions, IntArray, NoMemory, NoProbes, View
 
 
-class All(AsksNobody):
-    """Selects every selectable client, however many a round was meant to have. It has no parameters."""
+class All(NoMemory, NoProbes, IgnoresOpinions):
+    """Selects every selectable client, even if they are more than `server.per_round`. It has no parameters.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> view = RoundView(1, 0.0, np.array([True, True, False, True]), np.zeros(4, int), np.random.default_rng(1))
+        >>> All().select(view)
+        array([0, 1, 3])
+    """
 
     needs_updates = False
 
@@ -18,19 +28,3 @@ class All(AsksNobody):
 
     def select(self, view: View) -> IntArray:
         return np.flatnonzero(view.selectable)
-
-    def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learns nothing."""
-
-    def notes(self) -> dict[str, int]:
-        """Nothing to say."""
-        return {}
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

@@ -1,8 +1,9 @@
-"""Draws without replacement with given weights, in one pass over arrays.
+"""Draws of clients without replacement, in one pass over arrays.
 
 Successive draws (draw one, remove it, renormalise, draw the next) have the same law as taking the largest of ln x_k + G_k with
 independent standard Gumbel numbers G_k = -ln(-ln u_k) (Efraimidis and Spirakis, Inf. Proc. Letters 97, 2006, for the equivalent
-keys u^(1/x)). Weights enter as logarithms, so that nothing overflows; every client has its own u, whoever else can be drawn.
+keys u^(1/x)). Weights enter as logarithms, so that nothing overflows. Every client has its own u, also those that cannot be
+drawn: the draw of one client does not depend on the presence of others.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from models.policies.protocols import BoolArray, FloatArray, IntArray
 
 
 def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """At most `size` distinct clients of `able` (K,), drawn one after the other with weights exp(`log_weights`) (K,); ascending.
+    """Draw up to `size` distinct clients of `able` (K,), one after the other, with weights exp(`log_weights`) (K,); ascending.
 
-    A weight of -inf: never, so that there may be fewer; but where all of those able have it, all are equally likely. Those with
-    a weight of inf come before all others, equally likely among themselves.
+    A client of weight -inf is never drawn, so fewer may be returned; if all clients of `able` have it, all are equally likely.
+    Clients of weight inf come before all others, equally likely among themselves.
     """
     u = rng.random(len(log_weights))
     usable = able & (log_weights > -np.inf)
@@ -39,7 +40,8 @@ def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: n
 
 
 def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """`size` distinct clients of `able` (K,), every such set equally likely; all of them where they are no more; ascending."""
+    """Draw `size` distinct clients of `able` (K,), every such set equally likely, ascending; all of `able` if they are no more.
+    """
     u = rng.random(len(able))
     clients = np.flatnonzero(able)
     if len(clients) <= size:
@@ -50,7 +52,9 @@ def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntAr
 
 
 def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """The `size` clients of `able` (K,) with the largest `scores` (K,), ties at the last place uniformly; ascending."""
+    """Return the `size` clients of `able` (K,) with the largest `scores` (K,), ascending; ties at the last place uniformly at
+    random.
+    """
     u = rng.random(len(scores))
     clients = np.flatnonzero(able)
     if len(clients) <= size:
@@ -66,11 +70,11 @@ def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Gener
     return np.sort(np.concatenate((above, tied)))
 
 
-def explored(wanted: int, share: float, *, one_by_one: bool, rng: np.random.Generator) -> int:
-    """How many of `wanted` clients are explored: those beyond floor(wanted (1 - share)).
+def count_explored(wanted: int, share: float, *, one_by_one: bool, rng: np.random.Generator) -> int:
+    """Return the number of explored clients among `wanted`: wanted - floor(wanted (1 - share)).
 
-    `one_by_one`: the server asks for few at a time, and a rounded share of 1 would be the same number always; then each is
-    explored with that probability.
+    With `one_by_one`, each client is explored with probability `share` instead. A server that asks for few clients at a time
+    would otherwise round the share to the same number every time.
     """
     if one_by_one:
         return int(rng.binomial(wanted, share))

@@ -5,12 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.pause.exact_search import top_by_score
-from models.policies.protocols import AsksNobody, IntArray, Outcome, State, Truth, View, check_round
+from models.policies.protocols import IntArray, NoMemory, NoProbes, Truth, View, check_round
 
 
-class Fastest(AsksNobody):
+class Fastest(NoMemory, NoProbes):
     """Selects the m selectable clients of lowest mean latency under the laws in force as the round begins; ties: lower client
-    first."""
+    first.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> from models.laws.expectations import Truth
+        >>> from netsim.core.protocols import RoundView
+        >>> latency = Constant(value_s=np.array([3.0, 1.0, 2.0]))
+        >>> truth = Truth(clients=3, phases=[Unchanging(latency)], kinds=["compute"])
+        >>> view = RoundView(1, 0.0, np.full(3, True), np.zeros(3, int), np.random.default_rng(1))
+        >>> Fastest(clients=3, per_round=2, truth=truth).select(view)
+        array([1, 2])
+    """
 
     needs_updates = False
 
@@ -23,12 +36,3 @@ class Fastest(AsksNobody):
         able = np.flatnonzero(view.selectable)
         speed = -self._truth.mean_latency_s(view.round, view.time_s)[able]
         return np.sort(able[top_by_score(speed, self._per_round, None)])
-
-    def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

@@ -1,10 +1,11 @@
 """FedCS: as many clients as fit into a round (Nishio and Yonetani, ICC 2019).
 
-A request goes to a share of the clients, drawn uniformly; who answers tells estimates of its times of training and of sending,
-here the expectations under the laws in force. `sequential`, the paper: uploads take place one after the other on one sub-channel;
-clients are taken greedily, the least t = upload + max(0, training - Theta) first, and kept where Theta + t stays below the limit,
-Theta the time at which the uploads kept so far are over. `parallel`: those whose own time is within the limit, m at random
-(the variant whose figures Wu et al. 2021 publish). The round runs on real times, and a queue serves who is ready first.
+A request goes to a share of the clients, drawn uniformly; each answer states estimates of the times of training and of sending,
+here the expectations under the laws in force. `sequential`, the paper: uploads take place one after the other on one
+sub-channel. Clients are taken greedily, the least t = upload + max(0, training - Theta) first, and kept if Theta + t stays
+below the limit, where Theta is the end of the uploads kept so far. `parallel`: m at random of the clients whose own time is
+within the limit (the variant whose figures Wu et al. 2021 publish). The round itself runs on real times, and a queue serves the
+client that is ready first.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.policies.draws import uniform_draws
 from models.policies.protocols import (
-    AsksNobody,
     FloatArray,
     IntArray,
-    Outcome,
-    State,
+    NoMemory,
+    NoProbes,
     Truth,
     View,
     check_at_least,
@@ -31,11 +31,22 @@ from models.policies.protocols import (
 )
 
 
-class FedCs(AsksNobody):
-    """Selects who is expected to be done in time; nobody, where nobody is. Keeps nothing from round to round.
+class FedCs(NoMemory, NoProbes):
+    """Selects clients that are expected to finish in time; no client if none is. Keeps nothing from round to round.
 
-    The limit covers download, training, upload and `reserve_s` for the server's own work; multicast of the model takes as long as
-    the longest expected download of the selected (`sequential`). The server needs a deadline, or rounds of fixed length.
+    The limit covers download, training, upload and `reserve_s` for the server's own work; multicast of the model takes as long
+    as the longest expected download of the selected (`sequential`). The server needs a deadline, or rounds of fixed length.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> from models.laws.expectations import Truth
+        >>> from netsim.core.protocols import RoundView
+        >>> phases = [Unchanging(Constant(value_s=value_s)) for value_s in (0.5, np.array([3.0, 1.0, 9.0]), 1.0)]
+        >>> policy = FedCs(clients=3, per_round=2, truth=Truth(phases=phases, clients=3), round_s=8.0, asked=1.0)
+        >>> policy.probe(RoundView(1, 0.0, np.full(3, True), np.zeros(3, int), np.random.default_rng(1)))
+        array([0, 1, 2])
     """
 
     needs_updates = False
@@ -49,20 +60,20 @@ class FedCs(AsksNobody):
         clients: int,
         per_round: int,
         truth: Truth,
-        round_s: Annotated[float, Doc("The limit: how long a round is to take from the selection on, seconds.")],
-        asked: Annotated[float, Doc("C, the share of all clients that are sent a request.")] = 0.1,
+        round_s: Annotated[float, Doc("The limit: length of a round from its selection, in seconds.")],
+        asked: Annotated[float, Doc("C, the share of all clients that receive a request.")] = 0.1,
         uploads: Annotated[
             Literal["sequential", "parallel"],
-            Doc("Whether uploads take place one after the other (`uplink.sub_channels = 1`), or side by side."),
+            Doc("Order of the uploads: one after the other (`uplink.sub_channels = 1`), or side by side."),
         ] = "sequential",
-        most: Annotated[bool, Doc("Whether no more than server.per_round are selected.")] = True,
+        most: Annotated[bool, Doc("True: select server.per_round clients at most.")] = True,
         reserve_s: Annotated[float, Doc("Seconds of the limit that the server needs for itself.")] = 0.0,
     ) -> None:
         check_round(clients, per_round)
         check_at_least("round_s", round_s, 0, strict=True)
         check_at_least("reserve_s", reserve_s, 0)
         if reserve_s >= round_s:
-            raise ParameterError("reserve_s", reserve_s, f"must be below round_s = {round_s}, or nobody is ever selected")
+            raise ParameterError("reserve_s", reserve_s, f"must be below round_s = {round_s}, or no client is ever selected")
         check_share("asked", asked)
         if uploads not in ("sequential", "parallel"):
             raise ParameterError("uploads", uploads, "must be sequential or parallel")
@@ -73,42 +84,36 @@ class FedCs(AsksNobody):
         self._one_by_one = uploads == "sequential"
 
     def probe(self, view: View) -> IntArray:
-        """ceil(C K) of those who can be selected, uniformly."""
+        """Return ceil(C K) of the selectable clients, drawn uniformly."""
         return uniform_draws(view.selectable, self._asked, view.rng)
 
     def select(self, view: View) -> IntArray:
-        """Those who fit, ascending; shape (n,), n may be 0."""
+        """Return the clients that fit into the round, ascending; shape (n,), n may be 0."""
         probed = view.probed
-        told = probed.clients[probed.answered & view.selectable[probed.clients]]
+        candidates = probed.clients[probed.answered & view.selectable[probed.clients]]
         phases = ("download", "compute", "upload")
-        means = {phase: self._truth.mean_phase_s(phase, view.round, view.time_s)[told] for phase in phases}
+        means = {phase: self._truth.mean_phase_s(phase, view.round, view.time_s)[candidates] for phase in phases}
         if self._one_by_one:
-            order = view.rng.permutation(len(told))  # equal times are taken at random
+            order = view.rng.permutation(len(candidates))  # equal times are taken at random
             kept = order[greedy(means["download"][order], means["compute"][order], means["upload"][order], self._limit_s)]
-            return np.sort(told[kept[: self._most]])
+            return np.sort(candidates[kept[: self._most]])
         fits = np.zeros(self._clients, np.bool_)
-        fits[told[sum(means.values(), np.zeros(len(told))) <= self._limit_s]] = True
+        fits[candidates[sum(means.values(), np.zeros(len(candidates))) <= self._limit_s]] = True
         return uniform_draws(fits, self._most, view.rng)
-
-    def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass
 
 
 def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
-    """Positions in the order of acceptance, given estimates (n,) of each candidate; ties by position.
+    """Return the positions of the accepted candidates, in the order of acceptance, from their estimates (n,) in seconds.
 
-    Repeatedly the candidate of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta), dist the longest download:
-    removed, and accepted where dist + Theta' < `limit_s`. With equal downloads, in O(n log n); otherwise quadratic.
+    Each step removes the candidate of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta), where dist is the
+    longest download of a set; ties by position. It is accepted if dist + Theta' < `limit_s`. With equal downloads this takes
+    O(n log n), with the same result as `_search_quadratic`, which handles all others.
     """
     if not len(upload_s) or not (download_s == download_s[0]).all():
-        return _quadratic(download_s, train_s, upload_s, limit_s)
-    # Those still training at Theta, by when they could be done at the earliest and by when training ends; the others by upload.
+        return _search_quadratic(download_s, train_s, upload_s, limit_s)
+    # The increase is `upload` of a candidate whose training ends by Theta (heap `ready`) and training + upload - Theta of the
+    # others (heap `late`). Theta only grows, so a candidate moves from `late` to `ready` once, in the order of heap `trains`.
+    # Removed candidates stay in the heaps until they come to the head.
     late = [(float(t + u), place) for place, (t, u) in enumerate(zip(train_s, upload_s, strict=True))]
     trains = [(float(t), place) for place, t in enumerate(train_s)]
     ready: list[tuple[float, int]] = []
@@ -136,7 +141,8 @@ def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, li
     return np.array(accepted, np.int64)
 
 
-def _quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
+def _search_quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
+    """Return what `greedy` returns, by comparing all remaining candidates in each step, in O(n^2)."""
     left = np.ones(len(upload_s), np.bool_)
     theta, dist, accepted = 0.0, 0.0, []
     for _ in range(len(upload_s)):

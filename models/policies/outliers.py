@@ -1,9 +1,10 @@
-"""Outliers among the losses that clients reported of late, and what becomes of their clients (Pisces, SoCC 2022, as in its code).
+"""Outliers among the losses that clients reported lately, and the ban of their clients (Pisces, SoCC 2022, as in its code).
 
-Each delivered update has its loss compared with the last of every other client, as far as these are of updates from the same
-version of the model or one of the four before. Where there are at least `compared` of them, outliers are those that DBSCAN
-(Ester, Kriegel, Sander and Xu, KDD 1996) calls noise: within `radius` of no loss that has compared/2 so near, itself among them.
-Each time a client's loss is one, it loses one of its credits; without any left it is not selected any more.
+The loss of each delivered update is compared with the last loss of every other client, as far as these belong to updates from
+the same version of the model or one of the four before. If there are at least `compared` of them, the outliers are the points
+that DBSCAN (Ester, Kriegel, Sander and Xu, KDD 1996) calls find_noise: a loss that has no core loss within `radius`, where a core
+loss has at least compared/2 losses within `radius`, itself included. A client loses one credit each time its loss is an
+outlier; a client without credits is not selected any more.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from annotated_doc import Doc
 
 from models.policies.protocols import BoolArray, FloatArray, IntArray, State, check_at_least
 
-_VERSIONS = 5
+_VERSIONS = 5  # versions of the model whose losses are compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierParameters:
-    """Raises ValueError for a value outside its range."""
+    """Parameters of the ban on outliers. Raises ParameterError for a value outside its range."""
 
     compared: Annotated[
         int | None,
         Doc(
-            "From so many recent losses on outliers among them are looked for, whose clients are banned in the end (the authors: "
-            "as many as are at work at once); absent: never."
+            "Number of recent losses from which outliers are looked for, whose clients are banned in the end (the authors: the "
+            "number of clients at work at once); absent: never."
         ),
     ] = None
     radius: Annotated[float, Doc("Losses that differ by no more are near each other.")] = 0.5
@@ -41,33 +42,35 @@ class OutlierParameters:
 
 
 class Outliers:
-    """The recent losses of `clients`, and the credits that each has left."""
+    """Recent losses of `clients`, and the credits that each has left."""
 
     def __init__(self, clients: int, parameters: OutlierParameters) -> None:
         self._with = parameters
         self._loss: FloatArray = np.full(clients, np.nan)
         self._version: IntArray = np.full(clients, -_VERSIONS)
         self.credits: IntArray = np.full(clients, parameters.credits)
-        """(K,)"""
+        """(K,) credits left; none at 0 or below."""
 
     @property
     def banned(self) -> BoolArray:
-        """(K,) who has no credits left."""
+        """(K,) True for clients without credits."""
         return self.credits <= 0
 
     def observe(self, clients: IntArray, losses: FloatArray, versions: IntArray) -> None:
-        """Updates of distinct `clients` (n,), in their order, with their `losses`, from `versions` of the model, (n,) both."""
+        """Take in delivered updates of distinct `clients` (n,), in this order: their losses and the `versions` that they
+        started from.
+        """
         least = self._with.compared
         if least is None or not len(clients):
             return
-        # Whoever may be compared with one of them.
+        # Clients whose loss may be compared with one of these; the loop looks at no others.
         recent = np.union1d(np.flatnonzero(self._version > versions.min() - _VERSIONS), clients)
         for client, loss, version in zip(clients.tolist(), losses.tolist(), versions.tolist(), strict=True):
             self._loss[client], self._version[client] = loss, version
             near = (self._version[recent] <= version) & (self._version[recent] > version - _VERSIONS)
             among = recent[near & ~np.isnan(self._loss[recent])]
             if len(among) >= least:
-                self.credits[among[noise(self._loss[among], self._with.radius, least // 2)]] -= 1
+                self.credits[among[find_noise(self._loss[among], self._with.radius, least // 2)]] -= 1
 
     def state_dict(self) -> State:
         return {"loss": self._loss.copy(), "version": self._version.copy(), "credits": self.credits.copy()}
@@ -76,14 +79,17 @@ class Outliers:
         self._loss[:], self._version[:], self.credits[:] = state["loss"], state["version"], state["credits"]
 
 
-def noise(values: FloatArray, radius: float, least: int) -> BoolArray:
-    """(n,) which of `values` (n,) are in no cluster: within `radius` of none that has `least` so near, itself among them."""
+def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:
+    """Mark the find_noise points of DBSCAN among `values` (n,): those without a core value within `radius`; (n,).
+
+    A core value has at least `least` values within `radius`, itself included.
+    """
     ordered = np.sort(values)
-    cores = np.sort(values[_within(radius, values, ordered) >= least])
-    return np.asarray(_within(radius, values, cores) == 0)
+    cores = np.sort(values[_count_within(radius, values, ordered) >= least])
+    return np.asarray(_count_within(radius, values, cores) == 0)
 
 
-def _within(radius: float, values: FloatArray, ordered: FloatArray) -> IntArray:
-    """(n,) how many of `ordered`, ascending, are within `radius` of each of `values` (n,)."""
+def _count_within(radius: float, values: FloatArray, ordered: FloatArray) -> IntArray:
+    """Count the values of `ordered`, ascending, within `radius` of each of `values` (n,); (n,)."""
     low, high = np.searchsorted(ordered, values - radius, "left"), np.searchsorted(ordered, values + radius, "right")
     return np.asarray(high - low, np.int64)

@@ -1,9 +1,9 @@
 """Pisces: guided asynchronous training (Jiang, Wang, Li and Li, SoCC 2022), its selection.
 
-Score of a client that has delivered: V_k = U_k / (sbar_k + 1)^0.5 with U_k = n_k sqrt(mean of its squared losses) and sbar_k the
-mean of its last five values of staleness; speed has no term of its own. Binomial(n, e) of n clients are explored, uniformly among
-those that have delivered nothing yet; the others are those of the greatest score, ties at random. Clients whose losses are
-outliers may be banned (`outliers.py`).
+Score of a client that has delivered: V_k = U_k / (sbar_k + 1)^0.5, with U_k = n_k sqrt(mean of its squared losses) and sbar_k
+the mean of its last five values of staleness; speed has no term of its own. Of n clients Binomial(n, e) are explored, uniformly
+among those that have delivered nothing yet; the others are those of the greatest score, ties at random. Clients whose losses
+are outliers may be banned (`outliers.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Annotated
 import numpy as np
 from annotated_doc import Doc
 
-from models.policies.draws import explored, largest, uniform_draws
+from models.policies.draws import count_explored, largest, uniform_draws
 from models.policies.outliers import OutlierParameters, Outliers
 from models.policies.protocols import (
-    AsksNobody,
     BoolArray,
     FloatArray,
     IntArray,
+    NoProbes,
     Outcome,
     State,
     View,
@@ -27,16 +27,23 @@ from models.policies.protocols import (
     check_round,
     check_share,
     check_sizes,
-    losses_of_arrived,
+    fill_missing_losses,
 )
 
-_LAST = 5
+_LAST = 5  # values of staleness that are averaged
 
 
-class Pisces(AsksNobody):
-    """Selects by loss, discounted by staleness. On a server without staleness it is a selection by loss alone.
+class Pisces(NoProbes):
+    """Selects by loss, discounted by staleness. On a server without staleness it selects by loss alone.
 
-    Who is banned as an outlier is selected only where nobody else can be.
+    A client that is banned as an outlier is selected only if no other client can be.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = Pisces(clients=4, per_round=1, data_sizes=np.full(4, 100.0))
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([2])
     """
 
     needs_updates = False
@@ -48,9 +55,9 @@ class Pisces(AsksNobody):
         clients: int,
         per_round: int,
         data_sizes: FloatArray,
-        exploration: Annotated[float, Doc("e of the first version, the chance that a client is explored.")] = 0.9,
-        decay: Annotated[float, Doc("e is multiplied by it once a version.")] = 0.98,
-        least_exploration: Annotated[float, Doc("e does not fall below it.")] = 0.3,
+        exploration: Annotated[float, Doc("e of the first version: the share of clients that are explored.")] = 0.9,
+        decay: Annotated[float, Doc("Factor of e from one version to the next.")] = 0.98,
+        least_exploration: Annotated[float, Doc("Least value of e.")] = 0.3,
         discount: Annotated[float, Doc("Exponent of 1 + staleness.")] = 0.5,
         outliers: OutlierParameters = OutlierParameters(),
     ) -> None:
@@ -64,27 +71,27 @@ class Pisces(AsksNobody):
         self._utility: FloatArray = np.zeros(clients)
         self._seen: BoolArray = np.zeros(clients, np.bool_)
         self._staleness: IntArray = np.full((_LAST, clients), -1)
-        """The last values of each client, the newest first; -1: there are fewer."""
+        """(5, K) the last values of each client, newest first; -1 where there are fewer."""
         self._outliers = Outliers(clients, outliers)
 
     def exploration(self, round: int) -> float:
-        """e while version `round` is made."""
+        """Return e of the selections for version `round` of the model."""
         return max(self._exploration * self._decay ** (round - 1), self._least)
 
     def scores(self) -> FloatArray:
-        """(K,) V_k; -inf of those that have delivered nothing."""
+        """Return V_k (K,); -inf for clients that have delivered nothing."""
         known = self._staleness >= 0
         mean = np.where(known, self._staleness, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         return np.where(self._seen, self._utility / (mean + 1.0) ** self._discount, -np.inf)
 
     def select(self, view: View) -> IntArray:
-        """min(m, selectable) clients, ascending; shape (n,)."""
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         able, rng = view.selectable & ~self._outliers.banned, view.rng
         if not able.any():
             able = view.selectable
         seen, unseen = able & self._seen, able & ~self._seen
         wanted = min(self._per_round, int(np.count_nonzero(able)))
-        new = min(explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng), int(np.count_nonzero(unseen)))
+        new = min(count_explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng), int(np.count_nonzero(unseen)))
         known = min(wanted - new, int(np.count_nonzero(seen)))
         best = largest(self.scores(), seen, known, rng)
         return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - known, rng))))
@@ -92,7 +99,7 @@ class Pisces(AsksNobody):
     def observe(self, outcome: Outcome) -> None:
         reports, arrived = outcome.reports, ~outcome.censored
         came = outcome.clients[arrived]
-        self._utility[came] = self._sizes[came] * losses_of_arrived(reports.loss_rms[arrived])
+        self._utility[came] = self._sizes[came] * fill_missing_losses(reports.loss_rms[arrived])
         self._seen[came] = True
         self._staleness[1:, came] = self._staleness[:-1, came]
         self._staleness[0, came] = reports.staleness[arrived]

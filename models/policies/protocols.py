@@ -1,4 +1,4 @@
-"""What a policy sees of the engine and of the world, as it needs it: structural types and checks shared by the policies."""
+"""Structural types of what policies read of the engine and of the world, and checks that the policies share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = dict[str, Any]
 
 
 class View(Protocol):
-    """What policies read of the engine's `RoundView`."""
+    """State of a round before its selection, as the engine's `RoundView` offers it."""
 
     @property
     def round(self) -> int: ...
@@ -35,7 +35,7 @@ class View(Protocol):
 
 
 class Reported(Protocol):
-    """What policies read of the engine's `Reports`: what came with the updates that arrived, NaN or -1 where nothing did."""
+    """Reports that came with the updates of a round, as the engine's `Reports` offers them; NaN or -1 where no update arrived."""
 
     @property
     def staleness(self) -> IntArray: ...
@@ -48,7 +48,7 @@ class Reported(Protocol):
 
 
 class Probed(Protocol):
-    """What policies read of the engine's `Probed`: what came of asking clients for the loss of the present model."""
+    """Answers of the clients that were probed before the selection, as the engine's `Probed` offers them."""
 
     @property
     def clients(self) -> IntArray: ...
@@ -63,7 +63,7 @@ class Probed(Protocol):
 
 
 class Outcome(Protocol):
-    """What policies read of the engine's `RoundOutcome`."""
+    """Outcome of a closed round, as the engine's `RoundOutcome` offers it."""
 
     @property
     def round(self) -> int: ...
@@ -84,27 +84,27 @@ class Outcome(Protocol):
 
 
 class Truth(Protocol):
-    """The true laws of latency, for baselines that are told them."""
+    """True expectations of latency, for baselines that know them."""
 
     def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
-        """E[tau_k] in seconds at that round and time; shape (K,)."""
+        """Return E[tau_k] in seconds at that round and time; shape (K,)."""
 
     def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
-        """The mean of one phase of an update, "download", "compute" or "upload", in seconds; shape (K,)."""
+        """Return the mean of one phase of an update, "download", "compute" or "upload", in seconds; shape (K,)."""
 
     def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
-        """mu_k = E[tau_min/tau_k] at that round and time; shape (K,)."""
+        """Return mu_k = E[tau_min/tau_k] at that round and time; shape (K,)."""
 
 
 class Presence(Protocol):
-    """Who is there, and what can be told of the future, for policies whose clients forecast it."""
+    """Forecasts of presence, for policies whose clients announce when they will be reachable."""
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """(K,) the share of [`from_s`, `to_s`] in which each client will be present."""
+        """Return the share of [`from_s`, `to_s`] in which each client will be present; shape (K,)."""
 
 
-class AsksNobody:
-    """A policy that wants no losses: neither those that come with updates, nor those of clients that are asked before."""
+class NoProbes:
+    """Defaults of a policy that needs no losses and sends no probes. Policies override what they do need."""
 
     needs_losses = False
     probes = False
@@ -119,16 +119,39 @@ class AsksNobody:
 
     @property
     def restarts(self) -> list[tuple[int, int]]:
-        """It declares no change of a client's latency."""
+        """Declared changes of latency: none."""
         return []
 
     def probe(self, view: View) -> IntArray:
-        """Nobody is asked for the loss of the present model."""
+        """Probe no client."""
         return np.zeros(0, np.int64)
 
 
+class NoMemory:
+    """Methods of a policy that learns nothing from its rounds and keeps no state."""
+
+    def observe(self, outcome: Outcome) -> None:
+        pass
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        pass
+
+
+class IgnoresOpinions:
+    """Methods of a policy that slotted servers accept, although it learns nothing from opinions."""
+
+    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
+        pass
+
+    def notes(self) -> dict[str, int]:
+        return {}
+
+
 def check_round(clients: int, per_round: int) -> None:
-    """Raise ValueError unless 1 <= `per_round` <= `clients`."""
+    """Raise ParameterError unless 1 <= `per_round` <= `clients`."""
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     if not 1 <= per_round <= clients:
@@ -136,8 +159,11 @@ def check_round(clients: int, per_round: int) -> None:
 
 
 def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
-    """`data_sizes` as its share of the whole |D_k|/|D|; shape (K,). Raises ValueError for a wrong shape, negative sizes or no
-    data."""
+    """Return `data_sizes` as shares |D_k|/|D|; shape (K,).
+
+    Raises:
+        ParameterError: a wrong shape, a size that is negative or not finite, or no data at all.
+    """
     sizes = np.asarray(data_sizes, np.float64)
     if sizes.shape != (clients,):
         raise ParameterError(
@@ -150,21 +176,22 @@ def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
     return shares
 
 
-def losses_of_arrived(losses: FloatArray) -> FloatArray:
-    """`losses` (n,) that came with updates which arrived; 0 where none did: their clients took no step, and have none to sum up.
+def fill_missing_losses(losses: FloatArray) -> FloatArray:
+    """Return `losses` (n,) of delivered updates with NaN replaced by 0.
 
-    That is a client of a single sample, where batch normalisation leaves batches of one sample out.
+    A delivered update has no loss where its client took no step: a client of a single sample, where batch normalisation leaves
+    out batches of one sample.
     """
     return np.where(np.isnan(losses), 0.0, losses)
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise ValueError, naming the parameter, unless 0 <= `value` <= 1."""
+    """Raise ParameterError, naming the parameter, unless 0 <= `value` <= 1."""
     if not 0 <= value <= 1:
         raise ParameterError(name, value, "must be between 0 and 1")
 
 
 def check_at_least(name: str, value: float, low: float, *, strict: bool = False) -> None:
-    """Raise ValueError, naming the parameter, unless `value` is finite and >= `low` (> `low` where `strict`)."""
+    """Raise ParameterError, naming the parameter, unless `value` is finite and >= `low` (> `low` if `strict`)."""
     if not (math.isfinite(value) and (value > low if strict else value >= low)):
         raise ParameterError(name, value, f"must be finite and {'>' if strict else '>='} {low:g}")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round
+from models.policies.protocols import IgnoresOpinions, IntArray, NoMemory, NoProbes, View, check_round
 
 
-class Random(AsksNobody):
-    """Selects m selectable clients, every such set equally likely; all of them where they are no more than m."""
+class Random(NoMemory, NoProbes, IgnoresOpinions):
+    """Selects m selectable clients, every such set equally likely; all selectable clients if they are m or fewer.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> view = RoundView(1, 0.0, np.array([True, True, False, True]), np.zeros(4, int), np.random.default_rng(1))
+        >>> Random(clients=4, per_round=2).select(view)
+        array([0, 1])
+    """
 
     needs_updates = False
 
@@ -21,19 +29,3 @@ class Random(AsksNobody):
         if len(able) <= self._per_round:
             return able
         return np.sort(view.rng.choice(able, self._per_round, replace=False, shuffle=False))
-
-    def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learns nothing."""
-
-    def notes(self) -> dict[str, int]:
-        """Nothing to say."""
-        return {}
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

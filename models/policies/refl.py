@@ -1,11 +1,13 @@
 """REFL's selection: resource-efficient federated learning (Abdelmoniem, Sahu, Canini and Fahmy, EuroSys 2023).
 
-Clients are asked for a forecast of their presence in [mu, 2 mu] from now, mu the mean duration of a round; those of the lowest
-forecast come first, ties at random, so that who is rarely there takes part while it is. mu <- (1 - a) last + a mu, a = 0.25: the
-newest round has a weight of 0.75, as in the authors' code. Late updates, which REFL uses, are a matter of the server
-(`semi-synchronous`) and of the aggregation. Adaptive target (as recalled, and in the authors' code): m_t =
-max(1, m - B) clients are selected, B the updates under way that are expected within mu from now. What is expected of one is what
-the server has seen: the last latency of its client; of a client that has delivered nothing yet, the mean of those of the others.
+Clients are asked for a forecast of their presence in [mu, 2 mu] from now, mu the mean duration of a round. Those of the lowest
+forecast come first, ties at random, so that clients that are rarely present take part while they are. mu <- (1 - a) last + a
+mu, a = 0.25: the newest round has a weight of 0.75, as in the authors' code. The server (`semi-synchronous`) and the
+aggregation handle late updates, which REFL uses.
+
+Adaptive target (as recalled, and in the authors' code): m_t = max(1, m - B) clients are selected, B the updates under way that
+are expected within mu from now. The expected latency of a client is its last one; of a client that has delivered nothing yet,
+the mean of the others' last latencies.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from annotated_doc import Doc
 
 from models.policies.draws import largest, uniform_draws
 from models.policies.protocols import (
-    AsksNobody,
     BoolArray,
     FloatArray,
     IntArray,
+    NoProbes,
     Outcome,
     Presence,
     State,
@@ -32,11 +34,20 @@ from models.policies.protocols import (
 )
 
 _DIGITS = 9
-"""Decimals of a forecast that count: as differences of times, equal shares of an interval differ in their last digits."""
+"""Decimals to which forecasts are rounded. They are differences of times, so equal shares would differ in their last digits."""
 
 
-class Refl(AsksNobody):
-    """Selects those who will soon be away; who has not answered the request is not selected, unless nobody has."""
+class Refl(NoProbes):
+    """Selects clients that will soon be away. A client that has not answered the request is selected only if none has.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.availability.availability import Always
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = Refl(clients=4, per_round=2, presence=Always(clients=4), round_s=60.0)
+        >>> policy.probe(RoundView(1, 0.0, np.array([True, False, True, True]), np.zeros(4, int), np.random.default_rng(1)))
+        array([0, 2, 3])
+    """
 
     needs_updates = False
     probes = True
@@ -54,15 +65,15 @@ class Refl(AsksNobody):
         priority: Annotated[
             bool,
             Doc(
-                "As the authors' code does: only who is present throughout the next mu seconds, and not throughout the mu after "
-                "them, comes first, the others at random."
+                "True, as in the authors' code: clients that are present throughout the next mu seconds, but not throughout the "
+                "mu after them, come first, the others at random."
             ),
         ] = False,
         adaptive: Annotated[
             bool,
             Doc(
-                "Whether fewer are selected, one at least, by as many updates under way as are expected within mu seconds. Needs "
-                "a server under which late updates count."
+                "True: the number of selected clients falls, down to one, by the updates under way that are expected within mu "
+                "seconds. Needs a server under which late updates count."
             ),
         ] = False,
     ) -> None:
@@ -72,14 +83,14 @@ class Refl(AsksNobody):
         self._clients, self._per_round, self._presence = clients, per_round, presence
         self._memory, self._priority, self._adaptive = memory, priority, adaptive
         self.mean_round_s = round_s
-        """mu."""
+        """mu, in seconds."""
         self._since_s: FloatArray = np.full(clients, np.nan)
-        """(K,) when each was selected whose update is under way; NaN: none is."""
+        """(K,) time at which each client with an update under way was selected; NaN for the other clients."""
         self._latency_s: FloatArray = np.full(clients, np.nan)
-        """(K,) the last latency of each; NaN: it has delivered nothing yet."""
+        """(K,) last latency of each client; NaN if it has delivered nothing yet."""
 
     def expected(self, now_s: float) -> int:
-        """B: how many of the updates under way are expected within mu from `now_s`, those included that are overdue."""
+        """Return B, the number of updates under way that are expected within mu from `now_s`, overdue ones included."""
         under_way = ~np.isnan(self._since_s)
         known = self._latency_s[~np.isnan(self._latency_s)]
         usual_s = float(known.mean()) if len(known) else self.mean_round_s
@@ -87,28 +98,28 @@ class Refl(AsksNobody):
         return int(np.count_nonzero(self._since_s[under_way] + lasts_s <= now_s + self.mean_round_s))
 
     def probe(self, view: View) -> IntArray:
-        """Everyone who can be selected."""
+        """Return all selectable clients."""
         return np.flatnonzero(view.selectable)
 
     def select(self, view: View) -> IntArray:
-        """min(m_t, answered) clients, ascending; shape (n,)."""
-        chosen = self._chosen(view)
+        """Return min(m_t, answered) clients, ascending; shape (n,)."""
+        chosen = self._choose(view)
         self._since_s[chosen] = view.time_s
         return chosen
 
-    def _chosen(self, view: View) -> IntArray:
+    def _choose(self, view: View) -> IntArray:
         able, probed = view.selectable, view.probed
-        self._since_s[able] = np.nan  # nothing of theirs is under way
+        self._since_s[able] = np.nan  # a selectable client has no update under way
         wanted = max(1, self._per_round - self.expected(view.time_s)) if self._adaptive else self._per_round
         answered = np.zeros(self._clients, np.bool_)
         answered[probed.clients[probed.answered]] = True
         answered &= able
         if not answered.any():
             return uniform_draws(able, wanted, view.rng)
-        return largest(-self._soon(view.time_s), answered, wanted, view.rng)
+        return largest(-self._rank(view.time_s), answered, wanted, view.rng)
 
-    def _soon(self, now_s: float) -> FloatArray:
-        """(K,) by what clients are ranked, the least first."""
+    def _rank(self, now_s: float) -> FloatArray:
+        """Return the ranks (K,) of the clients, the least first: their forecasts, or 0 and 1 with `priority`."""
         mean_s = self.mean_round_s
         later = np.round(self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s), _DIGITS)
         if not self._priority:

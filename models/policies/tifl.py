@@ -1,12 +1,14 @@
 """TiFL: tier-based selection (Chai et al., HPDC 2020).
 
-Before the first round every client makes `sync_rounds` updates that are thrown away; one that is silent in such a round counts as
-`timeout_s`, and one whose mean reaches it is never selected. By their mean latencies clients are split into tiers, the fastest
-first. Static: a tier is drawn with fixed probabilities, then m of its clients uniformly. Adaptive: every I rounds, unless the
-tier last selected has become better, the tiers with credits are ranked and the worst gets the greatest probability, P_i = (q - i)
-/ (q (q - 1)/2) for rank i = 1..q; selecting a tier takes one of its credits. Tiers are ranked by the mean accuracy of the present
-model that their clients find on test data of their own, for which they are asked. `measure = "loss"` goes by the losses that came
-last with updates instead, for which nobody is asked.
+Profiling: before the first round every client makes `sync_rounds` updates that are thrown away. A client that is silent in such
+a round counts with `timeout_s`; one whose mean reaches `timeout_s` is never selected. The others are split by their mean
+latencies into tiers, the fastest first.
+
+Static: a tier is drawn with fixed probabilities, then m of its clients uniformly. Adaptive: every I rounds, unless the tier
+last selected has become better, the tiers with credits are ranked and the worst gets the greatest probability, P_i = (q - i) /
+(q (q - 1)/2) for rank i = 1..q. Selecting a tier takes one of its credits. Tiers are ranked by the mean accuracy of the present
+model that their clients find on test data of their own, for which they are asked. `measure = "loss"` takes the losses that came
+last with updates instead, for which no client is asked.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.policies.draws import uniform_draws
 from models.policies.protocols import (
-    AsksNobody,
     FloatArray,
     IntArray,
+    NoProbes,
     Outcome,
     State,
     View,
@@ -46,10 +48,10 @@ TABLES: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RankingParameters:
-    """How tiers are ranked where that is adaptive, and filled up. Raises ValueError for a value outside its range."""
+    """Parameters of the ranking and the filling of tiers. Raises ParameterError for a value outside its range."""
 
-    interval: Annotated[int | None, Doc("Adaptive: I, rounds between rankings (absent: as many as tiers).")] = None
-    credits: Annotated[int | None, Doc("Adaptive: how often each tier can be selected; absent: without limit.")] = None
+    interval: Annotated[int | None, Doc("Adaptive: I, rounds between rankings; absent: the number of tiers.")] = None
+    credits: Annotated[int | None, Doc("Adaptive: number of times that each tier can be selected; absent: no limit.")] = None
     weights: Annotated[
         Literal["paper", "shifted"],
         Doc("Adaptive: by the paper the best tier gets 0; shifted: (q - i + 1) / (q (q + 1)/2), as in public code."),
@@ -62,8 +64,8 @@ class RankingParameters:
     fill: Annotated[
         bool,
         Doc(
-            "Whether the next slower tiers, then faster ones, fill up one with fewer than m selectable clients (the paper does "
-            "not say); otherwise fewer are selected, of the next tier only where it has none."
+            "True: the next slower tiers, then faster ones, fill up a tier with fewer than m selectable clients (the paper does "
+            "not say). False: fewer clients are selected, and the next tier is used only if the drawn one has none."
         ),
     ] = True
 
@@ -76,23 +78,30 @@ class RankingParameters:
         if self.weights not in ("paper", "shifted"):
             raise ParameterError("weights", self.weights, "must be paper or shifted")
         if self.tested is not None and self.measure == "loss":
-            raise ParameterError("tested", self.tested, "has no meaning where measure = 'loss': nobody is asked")
+            raise ParameterError("tested", self.tested, "has no meaning where measure = 'loss', which asks no client")
 
 
-class Tifl(AsksNobody):
-    """Selects m clients of the tier drawn for the round; where it has too few, the next slower ones fill up, then faster ones.
+class Tifl(NoProbes):
+    """Selects m clients of the tier drawn for the round; slower tiers, then faster ones, fill it up if it has too few.
 
-    Without `fill` fewer are selected.
+    Without `ranking.fill` fewer are selected.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = Tifl(clients=4, per_round=2, timeout_s=60.0, tiers=2)
+        >>> policy.probe(RoundView(1, 0.0, np.array([True, False, True, True]), np.zeros(4, int), np.random.default_rng(1)))
+        array([0, 2, 3])
     """
 
     needs_updates = False
     needs_losses: bool = False
-    """Of an object: whether it ranks tiers by them."""
+    """True for an object that ranks tiers by losses."""
     probes = True
     question: ClassVar[str] = "profile"
     asks_again = True
     tests: bool = False
-    """Whether it has asked for accuracies last."""
+    """True if the last `probe` asked for accuracies."""
     tests_where: ClassVar[Mapping[str, tuple[str, ...]]] = {"probabilities": ("adaptive",), "measure": ("accuracy",)}
 
     def __init__(
@@ -100,16 +109,16 @@ class Tifl(AsksNobody):
         *,
         clients: int,
         per_round: int,
-        timeout_s: Annotated[float, Doc("Latency that a client which stays silent in a profiling round is taken to have.")],
+        timeout_s: Annotated[float, Doc("Latency in seconds that counts for a client which stays silent in a profiling round.")],
         tiers: Annotated[int, Doc("Number of tiers.")] = 5,
         sync_rounds: Annotated[int, Doc("Profiling rounds before the first round.")] = 1,
         split: Annotated[
             Literal["equal-count", "equal-width"],
-            Doc("Tiers of as many clients each, the rest in the slowest; or of as wide a range of latencies each."),
+            Doc("Tiers of equal numbers of clients, the rest in the slowest; or of equally wide ranges of latency."),
         ] = "equal-count",
         probabilities: Annotated[
             str | list[float],
-            Doc("Of tiers, the fastest first: one of slow, uniform, random, fast, fast1, fast2, fast3, or a list; or adaptive."),
+            Doc("Of tiers, fastest first: one of slow, uniform, random, fast, fast1, fast2, fast3, or a list; or adaptive."),
         ] = "uniform",
         ranking: RankingParameters = RankingParameters(),
     ) -> None:
@@ -129,26 +138,28 @@ class Tifl(AsksNobody):
         self.needs_losses = self._adaptive and self._by_losses
         self._interval = tiers if ranking.interval is None else ranking.interval
         self._shifted = ranking.weights == "shifted"
-        self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _static(probabilities, tiers)
+        self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _read_probabilities(probabilities, tiers)
         self._credits: FloatArray = np.full(tiers, math.inf if ranking.credits is None else float(ranking.credits))
         self._profiled = 0
         self._sum_s: FloatArray = np.zeros(clients)
         self.tier_of: IntArray = np.full(clients, -1, np.int8).astype(np.int64)
-        """(K,) the tier of each client, from 0, the fastest; -1: never selected, or not known yet."""
+        """(K,) tier of each client, from 0, the fastest; -1: silent in profiling, or not profiled yet."""
         self._loss: FloatArray = np.full(clients, np.nan)
         self._before: FloatArray = np.full(tiers, np.nan)
-        """(tiers,) the figures of the last ranking, greater is better."""
+        """(tiers,) figures of the last ranking, greater is better."""
         self._last_tier = -1
 
     def probe(self, view: View) -> IntArray:
-        """Before the first round, everyone, `sync_rounds` times; then, before a ranking by accuracy, clients of every tier."""
+        """Return all selectable clients in the `sync_rounds` profiling calls; then, before a ranking by accuracy, clients of
+        every tier.
+        """
         self.tests = False
         if 0 < self._profiled <= self._sync_rounds and len(view.probed.clients):
             self._learn(view)
         if self._profiled < self._sync_rounds:
             self._profiled += 1
             return np.flatnonzero(view.selectable)
-        if not self._due(view.round) or self._by_losses or len(view.probed.clients):
+        if not self._ranking_is_due(view.round) or self._by_losses or len(view.probed.clients):
             return np.zeros(0, np.int64)
         self.tests = True
         able = view.selectable & (self.tier_of >= 0)
@@ -157,30 +168,33 @@ class Tifl(AsksNobody):
         drawn = [uniform_draws(able & (self.tier_of == tier), self._tested, view.rng) for tier in range(self._tiers)]
         return np.sort(np.concatenate(drawn))
 
-    def _due(self, round: int) -> bool:
+    def _ranking_is_due(self, round: int) -> bool:
+        """Return True if tiers are ranked before the selection of `round`."""
         return self._adaptive and (round - 1) % self._interval == 0
 
     def _learn(self, view: View) -> None:
-        """One profiling round is over."""
+        """Take in the answers of one profiling round; after the last one, split the clients into tiers."""
         took_s = np.full(self._clients, self._timeout_s)
         probed = view.probed
         took_s[probed.clients[probed.answered]] = np.minimum(probed.elapsed_s[probed.answered], self._timeout_s)
         self._sum_s += took_s
         if self._profiled == self._sync_rounds:
             mean_s, width = self._sum_s / self._sync_rounds, self._split == "equal-width"
-            self.tier_of = tiers_of(mean_s, self._tiers, self._timeout_s, width=width, rng=view.rng)
+            self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, width=width, rng=view.rng)
             self._profiled += 1  # what clients answer from now on is something else
 
     def select(self, view: View) -> IntArray:
-        """min(m, selectable) clients, ascending; shape (n,). Where all are silent in profiling, uniformly."""
+        """Return min(m, selectable) clients, ascending; shape (n,). If all clients were silent in profiling, they are drawn
+        uniformly.
+        """
         able, rng = view.selectable, view.rng
-        if self._due(view.round):
+        if self._ranking_is_due(view.round):
             self._rank(*(self._losses() if self._by_losses else _answers(view)), rng)
-        tier = self._drawn(rng)
+        tier = self._draw_tier(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
         for other in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
-            # Who was silent in profiling fills up no tier: such clients come where there is nobody else.
+            # Silent clients (tier -1) fill up no tier: they are selected only if no other client can be.
             if missing and ((self._fill and other >= 0) or missing == self._per_round):
                 chosen.append(uniform_draws(able & (self.tier_of == other), missing, rng))
                 missing -= len(chosen[-1])
@@ -188,8 +202,8 @@ class Tifl(AsksNobody):
         self._credits[tier] = max(self._credits[tier] - 1.0, 0.0)
         return np.sort(np.concatenate(chosen))
 
-    def _drawn(self, rng: np.random.Generator) -> int:
-        """The tier of a round: with credits if any has, all of them otherwise."""
+    def _draw_tier(self, rng: np.random.Generator) -> int:
+        """Draw the tier of a round: among tiers with credits, or among all non-empty tiers if none has any."""
         there = np.bincount(self.tier_of[self.tier_of >= 0], minlength=self._tiers) > 0
         left = there & (self._credits > 0)
         share = np.where(left, self._share, 0.0)
@@ -198,13 +212,16 @@ class Tifl(AsksNobody):
         return int(rng.choice(self._tiers, p=share / share.sum()))
 
     def _losses(self) -> tuple[IntArray, FloatArray]:
-        """Who has reported a loss, and the negative of the last."""
+        """Return the clients that have reported a loss, and their last losses with the sign changed; both (n,)."""
         known = np.flatnonzero(~np.isnan(self._loss))
         return known, -self._loss[known]
 
     def _rank(self, clients: IntArray, figures: FloatArray, rng: np.random.Generator) -> None:
-        """New probabilities by the `figures` (n,) of `clients` (n,), unless the tier last selected is better than at the last
-        ranking. Equal tiers are ranked at random."""
+        """Update the probabilities of tiers from the `figures` (n,) of `clients` (n,), greater is better; equal tiers at
+        random.
+
+        They stay as they are if the tier last selected is better than at the last ranking.
+        """
         placed = self.tier_of[clients] >= 0
         tiers, figures = self.tier_of[clients[placed]], figures[placed]
         counts = np.bincount(tiers, minlength=self._tiers)
@@ -214,7 +231,7 @@ class Tifl(AsksNobody):
         last = self._last_tier
         if last < 0 or now[last] > before[last] or np.isnan(now[last]):
             return
-        # The least figure first; a tier of which nothing is known counts as the worst.
+        # Tiers by their figures, least first; a tier without a figure counts as the worst.
         worst = np.nan_to_num(now, nan=-math.inf)
         ties = rng.random(self._tiers) if len(np.unique(worst)) < self._tiers else worst
         ranked = [int(tier) for tier in np.lexsort((ties, worst)) if self._credits[tier] > 0]
@@ -224,8 +241,8 @@ class Tifl(AsksNobody):
 
     def observe(self, outcome: Outcome) -> None:
         loss = outcome.reports.loss
-        told = ~np.isnan(loss)
-        self._loss[outcome.clients[told]] = loss[told]
+        reported = ~np.isnan(loss)
+        self._loss[outcome.clients[reported]] = loss[reported]
 
     def state_dict(self) -> State:
         return {
@@ -248,7 +265,7 @@ class Tifl(AsksNobody):
 
 
 def _refuse_adaptive(ranking: RankingParameters) -> None:
-    """Refuse what is of adaptive probabilities only."""
+    """Raise ParameterError if `ranking` sets a parameter that only adaptive probabilities use."""
     default = RankingParameters()
     for name in ("interval", "credits", "weights", "measure", "tested"):
         value = getattr(ranking, name)
@@ -257,19 +274,19 @@ def _refuse_adaptive(ranking: RankingParameters) -> None:
 
 
 def _answers(view: View) -> tuple[IntArray, FloatArray]:
-    """Who has answered with an accuracy, and which."""
+    """Return the clients that answered with an accuracy, and these accuracies; both (n,)."""
     probed = view.probed
     if probed.accuracy is None:
         return np.zeros(0, np.int64), np.zeros(0)
-    told = probed.answered & ~np.isnan(probed.accuracy)
-    return probed.clients[told], probed.accuracy[told]
+    answered = probed.answered & ~np.isnan(probed.accuracy)
+    return probed.clients[answered], probed.accuracy[answered]
 
 
-def tiers_of(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, rng: np.random.Generator) -> IntArray:
-    """(K,) the tier of each client by its mean latency (K,), from 0, the fastest; -1 at or above `timeout_s`.
+def split_into_tiers(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, rng: np.random.Generator) -> IntArray:
+    """Return the tier (K,) of each client by its mean latency (K,), from 0, the fastest; -1 at or above `timeout_s`.
 
-    `width`: of equal ranges of latency, otherwise of equal numbers of clients, the remainder in the slowest tiers; equal
-    latencies at a border are split at random.
+    `width`: tiers have equal ranges of latency. Otherwise they have equal numbers of clients, the remainder in the slowest
+    tiers, and equal latencies at a border are split at random.
     """
     found: IntArray = np.full(len(mean_s), -1, np.int64)
     there = np.flatnonzero(mean_s < timeout_s)
@@ -287,7 +304,9 @@ def tiers_of(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, r
 
 
 def adaptive_shares(count: int, *, shifted: bool) -> FloatArray:
-    """(q,) P_i of tiers ranked from the worst to the best; a single one has 1."""
+    """Return P_i (q,) of `count` = q tiers ranked from the worst to the best. The formula would give a single tier 0; it gets
+    1.
+    """
     if count == 1:
         return np.ones(1)
     left = np.arange(count, 0, -1.0) - (0.0 if shifted else 1.0)
@@ -295,16 +314,15 @@ def adaptive_shares(count: int, *, shifted: bool) -> FloatArray:
     return shares
 
 
-def _static(probabilities: str | list[float], tiers: int) -> FloatArray:
+def _read_probabilities(probabilities: str | list[float], tiers: int) -> FloatArray:
+    """Return the fixed probabilities (tiers,) that `probabilities` names or lists. Raises ParameterError for any other value."""
     if isinstance(probabilities, str):
         if probabilities not in TABLES:
             raise ParameterError("probabilities", probabilities, f"must be adaptive, a list, or one of {', '.join(TABLES)}")
         if probabilities == "uniform":
             return np.full(tiers, 1.0 / tiers)
-        given = TABLES[probabilities]
-    else:
-        given = tuple(probabilities)
-    share = np.array(given, np.float64)
+        probabilities = list(TABLES[probabilities])
+    share = np.array(probabilities, np.float64)
     if share.shape != (tiers,) or not (np.isfinite(share) & (share >= 0)).all() or not share.sum() > 0:
         raise ParameterError("probabilities", probabilities, f"must be {tiers} numbers >= 0, one for each tier, not all 0")
     shares: FloatArray = share / share.sum()

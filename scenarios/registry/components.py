@@ -4,6 +4,7 @@ class."""
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -72,7 +73,7 @@ class Component(Section):
 def component_model(group: str, kind: str, base: type[Component] = Component) -> type[Component]:
     """The section that describes the class behind `kind`; raises UserError where there is no such class, or it cannot be one."""
     target = resolve(group, kind)
-    doc = _without_exceptions(inspect.getdoc(target) or "")
+    doc = _description(inspect.getdoc(target) or "")
     fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
     for name, argument in _parameters(target, group, kind).items():
         if base is not Component and hasattr(base, name):
@@ -102,9 +103,9 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
     return found
 
 
-def _without_exceptions(doc: str) -> str:
-    """A docstring down to its sections of what is raised or returned: a user of scenarios meets the first as messages."""
-    return doc.partition("\nRaises:\n")[0].partition("\nReturns:\n")[0].strip()
+def _description(doc: str) -> str:
+    """Return a docstring without its sections for Python users: a user of scenarios sees errors as messages."""
+    return re.split(r"\n(?:Raises|Returns|Examples?):\n", doc)[0].strip()
 
 
 def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:

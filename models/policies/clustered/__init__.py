@@ -1,1 +1,1 @@
-"""Clustered sampling (Fraboni et al. 2021): clients drawn from m distributions."""
+"""Clustered sampling (Fraboni et al. 2021): one client drawn from each of m distributions."""

@@ -5,7 +5,7 @@ their distances gives a tree, cut into the largest groups that hold no more than
 become the distributions; the clients of the other groups fill these up.
 
 Readings. A client with 1/m of the data or more first fills as many distributions of its own as it can, and enters the tree with
-the rest. The angle between a zero vector and any other is pi/2 (inner product 0), between two zero vectors 0. Distances go into
+the rest. The angle between a zero vector and any other is pi/2 (inner product 0), between two zero vectors 0. Distances enter
 Ward's recursion as they are; the authors' code clusters the rows of the distance matrix instead.
 """
 
@@ -20,18 +20,18 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import cdist, squareform
 
 from models.errors import ParameterError
-from models.policies.clustered.distributions import ROUNDING, Distribution, distribution, draw_set
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+from models.policies.clustered.distributions import ROUNDING, Distribution, draw_set, make_distribution
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, View, check_round, check_sizes
 
 MOST_CLIENTS = 10_000
-"""More are refused: their distances would take more than 800 MB."""
+"""Largest number of clients: the distances of more would take over 800 MB."""
 LARGEST = 1e12
-"""An update with a larger coordinate, or one that is not a number, leaves its client's representative as it was."""
+"""Largest coordinate of a usable update. One beyond it, or NaN, leaves the representative of its client unchanged."""
 Similarity = Literal["arccos", "l2", "l1"]
 
 
-def distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.floating]) -> FloatArray:
-    """Distance of each of `rows` (n, d) from each of `others` (K, d); shape (n, K)."""
+def compute_distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.floating]) -> FloatArray:
+    """Return the distance of each of `rows` (n, d) from each of `others` (K, d); shape (n, K)."""
     if kind == "l1":
         return cdist(rows, others, "cityblock")
     if kind == "l2":
@@ -44,7 +44,9 @@ def distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.f
 
 
 def cut_tree(tree: FloatArray, masses: FloatArray) -> list[IntArray]:
-    """The largest subtrees of a linkage `tree` (n-1, 4) of total mass <= 1, as groups of leaves; `masses` (n,), each <= 1."""
+    """Return the largest subtrees of a linkage `tree` (n-1, 4) of total mass <= 1, as groups of leaves; `masses` (n,), each <=
+    1.
+    """
     groups: dict[int, IntArray] = {i: np.array([i]) for i in range(len(masses))}
     mass: dict[int, float] = dict(enumerate(masses.tolist()))
     for node, (left, right) in enumerate(tree[:, :2].astype(np.int64).tolist(), start=len(masses)):
@@ -56,7 +58,9 @@ def cut_tree(tree: FloatArray, masses: FloatArray) -> list[IntArray]:
 
 
 def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[Distribution]:
-    """The `count` groups of largest mass as distributions, filled up to mass 1 with the clients of the others, in turn."""
+    """Return the `count` groups of largest mass as distributions, filled up to mass 1 with the clients of the other groups, in
+    turn.
+    """
     ranked = sorted(groups, key=lambda group: (-float(masses[group].sum()), int(group[0])))
     clients = [group.tolist() for group in ranked[:count]]
     parts = [masses[group].tolist() for group in ranked[:count]]
@@ -72,14 +76,20 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
             parts[k].append(part)
             room[k] -= part
             left -= part
-    return [distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
+    return [make_distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
 
 
-class ClusteredBySimilarity(AsksNobody):
+class ClusteredBySimilarity(NoProbes):
     """Draws one client from each of m distributions made of clients with similar updates (Algorithm 2).
 
-    Memory and state are 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered update
-    on.
+    Memory and state hold 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered
+    update.
+
+    Example:
+        >>> import numpy as np
+        >>> policy = ClusteredBySimilarity(clients=3, per_round=2, data_sizes=np.array([20.0, 30.0, 50.0]))
+        >>> [each.clients for each in policy.distributions]
+        [array([2]), array([0, 1])]
     """
 
     needs_updates = True
@@ -92,7 +102,7 @@ class ClusteredBySimilarity(AsksNobody):
         data_sizes: FloatArray,
         similarity: Annotated[
             Literal["arccos", "l2", "l1"],
-            Doc("How representative gradients are compared: by angle (arccos), Euclidean (l2) or absolute distance (l1)."),
+            Doc("Distance of representative gradients: the angle (arccos), Euclidean (l2) or absolute (l1)."),
         ] = "arccos",
     ) -> None:
         check_round(clients, per_round)
@@ -104,17 +114,17 @@ class ClusteredBySimilarity(AsksNobody):
         self._kind: Similarity = similarity
         masses = per_round * self._shares
         whole = np.floor(masses + ROUNDING)
-        self._own = [distribution(np.array([i]), np.ones(1)) for i in np.flatnonzero(whole) for _ in range(int(whole[i]))]
+        self._own = [make_distribution(np.array([i]), np.ones(1)) for i in np.flatnonzero(whole) for _ in range(int(whole[i]))]
         self._masses: FloatArray = np.maximum(masses - whole, 0.0)
         self._count = per_round - len(self._own)
-        # Without columns until the first update tells how long it is.
+        # It has no columns before the first update, which shows the length of a gradient.
         self._gradients: NDArray[np.float32] = np.zeros((clients, 0), np.float32)
         self._distances: FloatArray = np.zeros((clients, clients))
         self._distributions: list[Distribution] | None = None
 
     @property
     def distributions(self) -> list[Distribution]:
-        """The m distributions of the next round."""
+        """The m distributions of the next round; computed once after each change of the representatives."""
         if self._distributions is None:
             self._distributions = self._own + self._cluster()
         return self._distributions
@@ -123,8 +133,11 @@ class ClusteredBySimilarity(AsksNobody):
         return draw_set(self.distributions, self._shares, view.selectable, view.rng)
 
     def observe(self, outcome: Outcome) -> None:
-        """Take the delivered updates as their clients' representative gradients. Raises ValueError where there are none to
-        match."""
+        """Make the delivered updates the representative gradients of their clients.
+
+        Raises:
+            ParameterError: the outcome does not hold one update for each delivered client.
+        """
         delivered = outcome.clients[~outcome.censored]
         if len(delivered) == 0:
             return
@@ -139,7 +152,7 @@ class ClusteredBySimilarity(AsksNobody):
         if len(delivered) == 0:
             return
         self._gradients[delivered] = outcome.updates[sound]
-        rows = distances(self._kind, self._gradients[delivered], self._gradients)
+        rows = compute_distances(self._kind, self._gradients[delivered], self._gradients)
         self._distances[delivered] = rows
         self._distances[:, delivered] = rows.T
         # Rounding differs between the two triangles of the rows' own square; the tree needs a symmetric matrix.
@@ -158,6 +171,7 @@ class ClusteredBySimilarity(AsksNobody):
         self._distributions = None
 
     def _cluster(self) -> list[Distribution]:
+        """Return the distributions that groups of similar clients fill, in addition to `_own`."""
         if self._count == 0:
             return []
         inside = np.flatnonzero(self._masses > ROUNDING)

@@ -1,19 +1,26 @@
 """Clustered sampling by data size (Fraboni, Vidal, Kameni, Lorenzi, ICML 2021, Algorithm 1).
 
 Clients in descending order of data fill m distributions one after the other, each to the brim; a client that does not fit
-goes on in the next. A client with more than 1/m of the data fills whole distributions.
+continues in the next. A client with more than 1/m of the data fills whole distributions.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from models.policies.clustered.distributions import by_filling, draw_set
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View, check_round, check_sizes
+from models.policies.clustered.distributions import draw_set, fill_distributions
+from models.policies.protocols import FloatArray, IntArray, NoMemory, NoProbes, View, check_round, check_sizes
 
 
-class ClusteredBySize(AsksNobody):
-    """Draws one client from each of m distributions that the sizes of the clients' data fill (Algorithm 1)."""
+class ClusteredBySize(NoMemory, NoProbes):
+    """Draws one client from each of m distributions that the sizes of the clients' data fill (Algorithm 1).
+
+    Example:
+        >>> import numpy as np
+        >>> policy = ClusteredBySize(clients=3, per_round=2, data_sizes=np.array([20.0, 30.0, 50.0]))
+        >>> [each.clients for each in policy.distributions]
+        [array([2]), array([1, 0])]
+    """
 
     needs_updates = False
 
@@ -21,16 +28,7 @@ class ClusteredBySize(AsksNobody):
         check_round(clients, per_round)
         self._shares = check_sizes(data_sizes, clients)
         order = np.argsort(-self._shares, kind="stable")
-        self.distributions = by_filling(order, per_round * self._shares[order])
+        self.distributions = fill_distributions(order, per_round * self._shares[order])
 
     def select(self, view: View) -> IntArray:
         return draw_set(self.distributions, self._shares, view.selectable, view.rng)
-
-    def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

@@ -1,13 +1,13 @@
-"""What both clustered samplings share (Fraboni et al. 2021): m distributions over the clients, one client drawn from each.
+"""Distributions over clients, one client drawn from each: the common part of both clustered samplings (Fraboni et al. 2021).
 
 Distribution k gives client i probability r_{k,i}; each sums to 1, and over the distributions those of client i sum to m p_i,
-where p_i is its share of the data: the client is drawn m p_i times in expectation (their Proposition 1, unbiased).
+where p_i is its share of the data. So the client is drawn m p_i times in expectation (their Proposition 1, unbiased).
 
-Our reading where the paper's draws meet a simulator: the clients of a round are a set and must be free. A draw that names a
-client that is not selectable or was drawn already is repeated within the same distribution, among its selectable and yet
-undrawn clients; where it has none, among all such clients in proportion to their data. So m distinct clients come out wherever
-m are selectable. With all clients selectable and none in two distributions nothing is ever repeated. The paper gives each draw
-the weight 1/m in the aggregation; here the aggregation weighs by data (FedAvg), whoever selects.
+Our reading where the paper's draws meet a simulator: the clients of a round are a set and must be free. A draw of a client that
+is not selectable or was drawn already is repeated within the same distribution, among its selectable and yet undrawn clients.
+If it has none, the draw is among all such clients, in proportion to their data. So m distinct clients come out wherever m are
+selectable. Nothing is repeated if all clients are selectable and none is in two distributions. The paper gives each draw the
+weight 1/m in the aggregation; here the aggregation weighs by data (FedAvg), as for every policy.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ class Distribution(NamedTuple):
     upper: FloatArray
 
     def probabilities(self) -> FloatArray:
-        """r_{k,i} of `clients`; shape (n,)."""
+        """Return r_{k,i} of `clients`; shape (n,)."""
         return np.diff(self.upper, prepend=0.0)
 
     def pick(self, u: float) -> int:
-        """The client whose interval holds `u` in [0, 1)."""
+        """Return the client whose interval holds `u` in [0, 1)."""
         return int(self.clients[np.searchsorted(self.upper, u, side="right")])
 
 
-def distribution(clients: IntArray, masses: FloatArray) -> Distribution:
-    """The distribution over `clients` in proportion to `masses` (>= 0, not all 0)."""
+def make_distribution(clients: IntArray, masses: FloatArray) -> Distribution:
+    """Return the distribution over `clients` (n,) in proportion to `masses` (n,), >= 0 and not all 0."""
     upper = np.cumsum(masses)
     upper /= upper[-1]
     return Distribution(clients, upper)
 
 
-def by_filling(order: IntArray, masses: FloatArray) -> list[Distribution]:
-    """Fill distributions of mass 1 one after the other with `masses` (n,) of the clients `order` (n,), splitting at the brim.
+def fill_distributions(order: IntArray, masses: FloatArray) -> list[Distribution]:
+    """Fill distributions of mass 1 one after the other with `masses` (n,) of the clients `order` (n,), and split clients at the
+    brim.
 
-    The masses must add up to a whole number, which is how many distributions come out.
+    The masses add up to a whole number (up to rounding), the number of distributions returned.
     """
     upper = np.cumsum(masses)
     count = round(float(upper[-1]))
@@ -57,13 +58,16 @@ def by_filling(order: IntArray, masses: FloatArray) -> list[Distribution]:
         first = int(np.searchsorted(upper, k + ROUNDING, side="right"))
         last = min(int(np.searchsorted(upper, k + 1 - ROUNDING, side="left")), len(upper) - 1)
         ends = np.minimum(upper[first : last + 1], k + 1) - k
-        filled.append(distribution(order[first : last + 1], np.diff(ends, prepend=0.0)))
+        filled.append(make_distribution(order[first : last + 1], np.diff(ends, prepend=0.0)))
     return filled
 
 
 def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: BoolArray, rng: np.random.Generator) -> IntArray:
-    """One distinct selectable client from each distribution, see above; all selectable clients where they are no more.
-    Ascending."""
+    """Draw one distinct selectable client from each distribution (see the head of this file), ascending.
+
+    Returns all selectable clients if they are no more than the distributions. `shares` (K,) of the data weigh the clients where
+    a distribution has none left.
+    """
     free = selectable.copy()
     able = np.flatnonzero(free)
     if len(able) <= len(distributions):
@@ -85,7 +89,7 @@ def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: 
             masses = shares[clients]
         if masses.sum() <= 0.0:
             masses = np.ones(len(clients))
-        client = distribution(clients, masses).pick(rng.random())
+        client = make_distribution(clients, masses).pick(rng.random())
         free[client] = False
         drawn.append(client)
     return np.sort(np.array(drawn, np.int64))

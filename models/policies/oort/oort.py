@@ -1,10 +1,10 @@
 """Oort: guided participant selection (Lai, Zhu, Madhyastha and Chowdhury, OSDI 2021).
 
-Statistical utility of a client, known from its last delivered update: U_k = n_k sqrt(mean of its squared losses). Score:
-norm(min(U_k, c95)) + sqrt(0.1 ln t / L_k), times (T / D_k)^alpha where its duration D_k exceeds the preferred duration T. Of m
-clients a share e is explored among those never seen, the rest drawn by score among those near the best; e falls round by round.
-The paper's text has no norm; its utilities of hundreds drown the second term. Which losses the mean is of is the learner's matter
-(`reported_rms`): the paper's are all, public implementations take a moving average, the first or the last batch.
+Statistical utility of a client, from its last delivered update: U_k = n_k sqrt(mean of its squared losses). Score:
+norm(min(U_k, c95)) + sqrt(0.1 ln t / L_k), times (T / D_k)^alpha if its duration D_k exceeds the preferred duration T. Of m
+clients a share e is explored among those never seen; the rest is drawn by score among the clients near the best. e falls round
+by round. The paper's text has no norm; its utilities of hundreds drown the second term. The learner chooses the losses of the
+mean (`reported_rms`): all of them in the paper, a moving average, the first or the last batch in public implementations.
 """
 
 from __future__ import annotations
@@ -13,32 +13,44 @@ import math
 
 import numpy as np
 
-from models.policies.draws import explored, largest, successive_draws, uniform_draws
-from models.policies.oort.pacer import Pacer, pacer_of, percentile_of
+from models.policies.draws import count_explored, largest, successive_draws, uniform_draws
+from models.policies.oort.pacer import Pacer, make_pacer, percentile_of
 from models.policies.oort.parameters import OortParameters
 from models.policies.protocols import (
-    AsksNobody,
     BoolArray,
     FloatArray,
     IntArray,
+    NoProbes,
     Outcome,
     State,
     Truth,
     View,
     check_round,
     check_sizes,
-    losses_of_arrived,
+    fill_missing_losses,
 )
 
-_MOST_BLACKLISTED = 0.3
+_MOST_BLACKLISTED = 0.3  # share of all clients
 
 
-class Oort(AsksNobody):
-    """Selects by the root mean square of losses and by speed; nothing is known of a client before its first delivery.
+class Oort(NoProbes):
+    """Selects by the root mean square of losses and by speed; a client is unknown before its first delivery.
 
-    A duration is the time from selection to delivery; of an update that did not arrive, the time waited, where that is longer
-    than what was known (`credit_cut` adds the mean utility of the others, as the authors' code does). Over-commitment is the
-    server's: close at the first n deliveries. Ties are broken, and shares rounded down, as of the clients that can be selected.
+    A duration is the time from selection to delivery. For an update that did not arrive it is the time waited, if that is
+    longer than the known duration (`credit_cut` adds the mean utility of the others, as the authors' code does).
+    Over-commitment is the server's: close at the first n deliveries. Shares are rounded down, and ties broken, among the
+    selectable clients.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> from models.laws.expectations import Truth
+        >>> from netsim.core.protocols import RoundView
+        >>> truth = Truth(clients=3, phases=[Unchanging(Constant(value_s=1.0))], kinds=["compute"])
+        >>> policy = Oort(clients=3, per_round=2, data_sizes=np.full(3, 100.0), truth=truth)
+        >>> policy.select(RoundView(1, 0.0, np.full(3, True), np.zeros(3, int), np.random.default_rng(1)))
+        array([0, 2])
     """
 
     needs_updates = False
@@ -59,11 +71,11 @@ class Oort(AsksNobody):
         self._per_round, self._sizes, self._truth = per_round, np.asarray(data_sizes, np.float64), truth
         self._with = parameters
         self._one_by_one = per_model is not None
-        self._pacer: Pacer = pacer_of(parameters)
+        self._pacer: Pacer = make_pacer(parameters)
         self.utility: FloatArray = np.zeros(clients)
-        """(K,) U_k; 0 of a client that is not seen yet."""
+        """(K,) U_k; 0 for clients not seen yet."""
         self.last_round: FloatArray = np.zeros(clients)
-        """(K,) L_k."""
+        """(K,) L_k, the round of the last participation."""
         self._duration_s: FloatArray = np.full(clients, np.nan)
         self._count: IntArray = np.zeros(clients, np.int64)
         self._seen: BoolArray = np.zeros(clients, np.bool_)
@@ -71,20 +83,20 @@ class Oort(AsksNobody):
         self._all_seen = False
 
     def exploration(self, round: int) -> float:
-        """e in `round`; 0 for good once nobody is left to explore."""
-        first, decay, least = (self._with.of(name) for name in ("exploration", "decay", "least_exploration"))
+        """Return e of `round`; 0 from the time at which all clients have been seen."""
+        first, decay, least = (self._with.number(name) for name in ("exploration", "decay", "least_exploration"))
         return 0.0 if self._all_seen else max(first * decay ** (round - 1), least)
 
     def select(self, view: View) -> IntArray:
-        """min(m, selectable) clients, ascending; shape (n,)."""
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         if np.isnan(self._duration_s).all():
             self._duration_s[:] = self._truth.mean_latency_s(1, 0.0)
-        rng, able = view.rng, self._unlisted(view.selectable, view.rng)
+        rng, able = view.rng, self._remove_blacklisted(view.selectable, view.rng)
         seen, unseen = able & self._seen, able & ~self._seen
         wanted = min(self._per_round, int(np.count_nonzero(able)))
-        new = explored(wanted, self.exploration(view.round), one_by_one=self._one_by_one, rng=rng)
+        new = count_explored(wanted, self.exploration(view.round), one_by_one=self._one_by_one, rng=rng)
         known = min(wanted - new, int(np.count_nonzero(seen)))
-        # What one part cannot fill, the other takes.
+        # Places that too few seen clients leave empty go to unseen ones, and the other way round.
         new = min(wanted - known, int(np.count_nonzero(unseen)))
         known = wanted - new
         best = self._exploit(seen, known, view.round, rng)
@@ -93,8 +105,8 @@ class Oort(AsksNobody):
         self._exploited[fresh] = False
         return np.sort(np.concatenate((best, fresh)))
 
-    def _unlisted(self, able: BoolArray, rng: np.random.Generator) -> BoolArray:
-        """Those of `able` (K,) that are not blacklisted; where these are fewer than m, also some that are."""
+    def _remove_blacklisted(self, able: BoolArray, rng: np.random.Generator) -> BoolArray:
+        """Return `able` (K,) without the blacklisted clients; some of these stay if fewer than m clients would be left."""
         limit = self._with.blacklist_after
         if limit is None:
             return able
@@ -107,14 +119,15 @@ class Oort(AsksNobody):
         return left
 
     def scores(self, clients: BoolArray, round: int) -> FloatArray:
-        """(n,) the scores in `round` of the seen clients marked in `clients` (K,), in ascending order of clients."""
+        """Return the scores (n,) in `round` of the seen clients marked in `clients` (K,), in ascending order of clients."""
         utility = self.utility[clients]
-        score = clipped_and_scaled(utility, self._with.of("clip"), scale=self._with.norm)
+        score = clip_and_scale(utility, self._with.number("clip"), scale=self._with.norm)
         if self._with.temporal:
             score = score + np.sqrt(0.1 * math.log(round) / self.last_round[clients])
-        return self._slowed(score, self._duration_s[clients])
+        return self._penalise_slow(score, self._duration_s[clients])
 
-    def _slowed(self, score: FloatArray, duration_s: FloatArray) -> FloatArray:
+    def _penalise_slow(self, score: FloatArray, duration_s: FloatArray) -> FloatArray:
+        """Multiply the scores (n,) of clients slower than T by (T / D_k)^alpha."""
         target_s = self._pacer.target_s(self._duration_s)
         if target_s is None or self._with.alpha == 0:
             return score
@@ -123,23 +136,25 @@ class Oort(AsksNobody):
         return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
+        """Draw `size` of the clients marked in `seen` by score, among those whose score is near that of the last rank."""
         if not size:
             return np.zeros(0, np.int64)
         score = np.full(len(seen), -np.inf)
         score[seen] = self.scores(seen, round)
         values = score[seen]
         rank = np.partition(values, len(values) - size)[len(values) - size]
-        near = seen & (score >= self._with.of("cut_off") * rank)
+        near = seen & (score >= self._with.number("cut_off") * rank)
         with np.errstate(divide="ignore", invalid="ignore"):
             drawn = successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
         if len(drawn) < size:
-            # A score of 0, as a T of 0 makes of them: after all others, but sooner than nobody.
+            # Clients of score 0, which a T of 0 gives them, have no weight: they fill the places that the others leave.
             near[drawn] = False
             drawn = np.concatenate((drawn, uniform_draws(near, size - len(drawn), rng)))
         return drawn
 
     def _explore(self, unseen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
         # The first round is uniform.
+        """Draw `size` of the clients marked in `unseen`, by speed, by data size or uniformly."""
         if round == 1 or self._with.explore == "uniform":
             return uniform_draws(unseen, size, rng)
         with np.errstate(divide="ignore"):
@@ -152,16 +167,16 @@ class Oort(AsksNobody):
         held, trained = self._sizes[came], outcome.reports.samples[arrived]
         # In several passes a client trains on more than it holds.
         counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._with.counted == "trained" else held
-        self.utility[came] = counted * losses_of_arrived(outcome.reports.loss_rms[arrived])
+        self.utility[came] = counted * fill_missing_losses(outcome.reports.loss_rms[arrived])
         self._duration_s[came] = outcome.latency_s[arrived]
         self._duration_s[cut] = np.fmax(self._duration_s[cut], outcome.latency_s[~arrived])
         self._count[came] += 1
-        told = came
+        credited = came
         if self._with.credit_cut and len(came):
             self.utility[cut] = self.utility[came].mean()
-            told = clients
-        self._seen[told] = True
-        self.last_round[told] = outcome.round
+            credited = clients
+        self._seen[credited] = True
+        self.last_round[credited] = outcome.round
         self._all_seen = self._all_seen or bool(self._seen.all())
         best = self.utility[came[self._exploited[came]]]
         self._pacer.observe(outcome.round, float(best.mean()) if len(best) else 0.0)
@@ -186,10 +201,11 @@ class Oort(AsksNobody):
         self._pacer.load_state_dict(state["pacer"])
 
 
-def clipped_and_scaled(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:
-    """norm(min(U, c)) of `utility` (q,), c their `clip` quantile, a[min(floor(clip q), q - 1)] in ascending order.
+def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:
+    """Return norm(min(U, c)) of `utility` (q,), c their `clip` quantile, a[min(floor(clip q), q - 1)] in ascending order.
 
-    Nothing is cut of few. norm(u) = (u - 0.999 min) / max(max - 0.999 min, 1e-4), least and greatest before they are cut.
+    norm(u) = (u - 0.999 min) / max(max - 0.999 min, 1e-4), with the least and the greatest utility before clipping; it is left
+    out without `scale`. The quantile of few utilities is the greatest, which clips nothing.
     """
     if not len(utility):
         return utility

@@ -1,8 +1,8 @@
 """Oort's pacer: the preferred duration T of a round, traded against the utility that rounds bring (OSDI 2021, Section 4.3).
 
-Paper: T in seconds, T <- T + Delta where the summed utility of rounds (t - 2W, t - W] exceeds that of (t - W, t]. Authors' code:
-T is a percentile P of all clients' last durations; every W rounds, from 2W on, P rises by 5 where the two sums differ by no more
-than a tenth, and falls by 5 where they differ by five times the former.
+Paper: T in seconds, T <- T + Delta if the summed utility of rounds (t - 2W, t - W] exceeds that of (t - W, t]. Authors' code: T
+is a percentile P of all clients' last durations; every W rounds, from 2W on, P rises by 5 if the two sums differ by no more
+than a tenth of the earlier one, and falls by 5 if they differ by five times that sum or more.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 from models.policies.oort.parameters import OortParameters
 from models.policies.protocols import FloatArray, State
 
-_STEP = 5.0
+_STEP = 5.0  # percentage points
 
 
 def percentile_of(values: FloatArray, share: float) -> float:
-    """a[min(floor(share n), n - 1)] of the ascending `values` (n,), n >= 1."""
+    """Return a[min(floor(share n), n - 1)] of the ascending `values` (n,), n >= 1."""
     # 0.7 of 1460 is 1021.99999..99 in doubles: a share of a whole number of clients is meant to be that number.
     place = min(int(share * len(values) + 1e-9), len(values) - 1)
     return float(np.partition(values, place)[place])
 
 
 class Pacer(ABC):
-    """Keeps the utility of the last 2W rounds, and judges every W rounds."""
+    """Base class of pacers: keeps the utility of the last 2W rounds, and calls `judge` every W rounds."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -33,7 +33,7 @@ class Pacer(ABC):
         self._round = 0
 
     def observe(self, round: int, utility: float) -> None:
-        """The mean utility of the exploited that delivered in a round; a round is told once."""
+        """Take in the mean `utility` of the exploited clients that delivered in a round; called once a round."""
         self._history = [*self._history, utility][-2 * self._window :]
         self._round += 1
         if self._round >= 2 * self._window and self._round % self._window == 0:
@@ -42,19 +42,19 @@ class Pacer(ABC):
 
     @abstractmethod
     def judge(self, before: float, now: float) -> None:
-        """Two windows of rounds are over: the sums of their utilities."""
+        """Move T, given the summed utilities of the window `before` and of the window that ends `now`."""
 
     @abstractmethod
     def target_s(self, durations_s: FloatArray) -> float | None:
-        """T, given all clients' durations (K,); None: there is none."""
+        """Return T in seconds, given all clients' durations (K,); None if there is no T."""
 
     @abstractmethod
     def value(self) -> float:
-        """What it moves."""
+        """Return the number that the pacer moves, for the saved state."""
 
     @abstractmethod
     def move_to(self, value: float) -> None:
-        """It stands there."""
+        """Restore the number that `value` returned."""
 
     def state_dict(self) -> State:
         return {"history": list(self._history), "round": self._round, "value": self.value()}
@@ -65,7 +65,7 @@ class Pacer(ABC):
 
 
 class PercentilePacer(Pacer):
-    """T by the authors' code."""
+    """T by the authors' code: a percentile of all durations."""
 
     def __init__(self, window: int, percentile: float) -> None:
         super().__init__(window)
@@ -88,7 +88,7 @@ class PercentilePacer(Pacer):
 
 
 class SecondsPacer(Pacer):
-    """T by the paper."""
+    """T by the paper: seconds that grow."""
 
     def __init__(self, window: int, target_s: float, step_s: float) -> None:
         super().__init__(window)
@@ -109,7 +109,7 @@ class SecondsPacer(Pacer):
 
 
 class NoPacer(Pacer):
-    """The null object: time does not matter."""
+    """Null object without a T: time does not matter."""
 
     def judge(self, before: float, now: float) -> None:
         pass
@@ -124,10 +124,10 @@ class NoPacer(Pacer):
         pass
 
 
-def pacer_of(parameters: OortParameters) -> Pacer:
-    """The pacer that `parameters` ask for."""
+def make_pacer(parameters: OortParameters) -> Pacer:
+    """Return the pacer that `parameters` describe."""
     if parameters.pacer == "percentile":
-        return PercentilePacer(parameters.window, parameters.of("percentile"))
+        return PercentilePacer(parameters.window, parameters.number("percentile"))
     if parameters.pacer == "seconds":
         assert parameters.target_s is not None
         assert parameters.step_s is not None

@@ -1,4 +1,5 @@
-"""PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by a walk of simulated annealing over sets of clients."""
+"""Base class of the policies that solve PAUSE's eq. 14 (Peleg et al., Algorithm 1) by simulated annealing over sets of clients.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Walk = TypeVar("Walk", bound=AnnealingParameters)
 
 
 class AnnealedPause(UcbPolicy, Generic[Walk]):
-    """Selects the best set that an annealing walk has seen. Subclasses say over which neighbours and how warm, in `_search`."""
+    """Selects the best set that an annealing walk visits. Subclasses choose the graph and the temperature, in `_search`."""
 
     def __init__(
         self,

@@ -1,18 +1,17 @@
 """Simulated annealing over sets of clients (PAUSE, Section IV): the graphs of SA-PAUSE and of Vanilla-SA, and the walk on them.
 
-A neighbour of a set V is V with one member `a` swapped for one outsider `b`. In SA-PAUSE's graph (R1, R2) `a` must be first in
-V on one of three ascending lists (by ucb, p, g: the swap is active), or `b` must be first on one of them in the set that
-results (V is then an active neighbour of it: the swap is passive). Equal values are ordered by client, so that each list has
-one first member.
+A neighbour of a set V is V with one member `a` swapped for one outsider `b`. SA-PAUSE's graph (R1, R2) has three ascending
+lists of the clients: by ucb, by p, by g. A swap is active if `a` is the first member of V on some list. It is passive if `b` is
+the first member, on some list, of the set that results. Equal values are ordered by client, so each list has one first member.
 
-No neighbour is enumerated. Let A be the members of V that are first on some list (one to three), and B the outsiders that stand
-before the first member of V on some list. If `a` is in A, any outsider may come in. If not, no list loses its first member, so
-the swap is passive exactly when `b` is in B. Hence the neighbours are A x outsiders and (V - A) x B, and a uniform one is drawn
-in O(1), after O(m) at each move.
+Neighbours are drawn without being enumerated. Let A be the members of V that are first on some list (one to three), and B the
+outsiders that stand before the first member of V on some list. If `a` is in A, any outsider may come in. If it is not, no list
+loses its first member, so the swap is passive exactly when `b` is in B. Hence the neighbours are A x outsiders and (V - A) x B.
+A uniform one is drawn in O(1), after O(m) at each move.
 
-Two readings where the paper's Algorithm 2 cannot be meant as printed: a worse set U is accepted with probability exp((E(U) -
-E(V))/tau), which is below one (line 11 prints the inverse), and the best set seen is returned (line 7 would return the last set
-reached by a step that is not down).
+Algorithm 2 cannot be meant as printed in two places. A worse set U is accepted with probability exp((E(U) - E(V))/tau), which
+is below one; line 11 prints the inverse. The best set seen is returned; line 7 would return the last set that an upward step
+reached.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ from models.policies.protocols import FloatArray, IntArray
 Uniform = Callable[[], float]
 
 
-def uniforms(rng: np.random.Generator) -> Uniform:
-    """A function that returns one uniform of [0, 1) a call, drawn from `rng` in blocks."""
+def uniform_source(rng: np.random.Generator) -> Uniform:
+    """Return a function that returns one uniform of [0, 1) a call, drawn from `rng` in blocks, which is faster than single
+    draws.
+    """
 
     def draw() -> Iterator[float]:
         while True:
@@ -39,7 +40,7 @@ def uniforms(rng: np.random.Generator) -> Uniform:
 
 
 def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
-    """`ucb` (n,) with inf replaced by a number that ranks every set as the limit of an infinite ucb does (see `exact`).
+    """Return `ucb` (n,) with inf replaced by a number that ranks all sets as an infinite ucb does (see `exact_search`).
 
     The number exceeds every finite ucb by more than the modular scores of two sets can differ.
     """
@@ -52,8 +53,10 @@ def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
 
 
 def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArray, size: int) -> float:
-    """C of eq. 19 without its omega, from finite ucb and the rewards weighted as in the energy, alpha g/m and gamma p/m; each
-    (n,)."""
+    """Return C of eq. 19 without its omega.
+
+    `ucb` (n,) finite; `generalization` and `privacy` (n,) weighted as in the energy, alpha g/m and gamma p/m.
+    """
     width = 0.0
     for reward in (generalization, privacy):
         ascending = np.sort(reward)
@@ -63,16 +66,21 @@ def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArra
 
 
 class Graph(Protocol):
-    """Who is whose neighbour among the sets of m clients."""
+    """Neighbourhoods of sets of m clients."""
 
     def settle(self, members: list[int]) -> None:
-        """Take note of the set the walk stands at."""
+        """Prepare the neighbourhood of the set at which the walk stands."""
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
-        """A uniform neighbour of the settled set: position in `members` of who goes, and who comes in."""
+        """Draw a uniform neighbour of the settled set: the position in `members` of the leaving client, and the client that
+        enters.
+
+        `inside` marks the members among all n clients.
+        """
 
 
-def _outsider(inside: bytearray, uniform: Uniform) -> int:
+def _draw_outsider(inside: bytearray, uniform: Uniform) -> int:
+    """Draw a client that is not marked in `inside`, uniformly, by rejection."""
     n = len(inside)
     while True:
         client = int(uniform() * n)
@@ -87,11 +95,11 @@ class AnySwap:
         pass
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
-        return int(uniform() * len(members)), _outsider(inside, uniform)
+        return int(uniform() * len(members)), _draw_outsider(inside, uniform)
 
 
 class ListSwap:
-    """SA-PAUSE's graph, from the values that its three sorted lists are ordered by."""
+    """SA-PAUSE's graph, from the values that order its three lists."""
 
     def __init__(self, lists: Sequence[FloatArray]) -> None:
         self._order: list[list[int]] = []
@@ -124,10 +132,10 @@ class ListSwap:
         from_first = len(self._first) * self._outsiders
         before = sum(self._before)
         while True:
-            # An element of B may stand on several lists: it is drawn once for each and kept once in as many times.
+            # A client of B that stands on c of the lists is drawn c times as often, and kept with probability 1/c: all are equal.
             draw = int(uniform() * (from_first + len(self._rest) * before))
             if draw < from_first:
-                return self._first[draw // self._outsiders], _outsider(inside, uniform)
+                return self._first[draw // self._outsiders], _draw_outsider(inside, uniform)
             row, place = divmod(draw - from_first, before)
             which = 0
             while place >= self._before[which]:
@@ -140,7 +148,7 @@ class ListSwap:
 
 
 class Walk:
-    """A Metropolis walk over sets of clients: where it stands, and its energy (eq. 18; ucb finite)."""
+    """Metropolis walk over sets of clients: its present set, and the energy of that set (eq. 18; ucb finite)."""
 
     def __init__(self, ucb: FloatArray, modular: FloatArray, members: IntArray, graph: Graph, uniform: Uniform) -> None:
         self._ucb: list[float] = ucb.tolist()
@@ -154,14 +162,15 @@ class Walk:
         self._settle()
 
     def step(self, temperature: float) -> bool:
-        """Look at one uniform neighbour and move there if it is no worse, or with probability exp(gain/temperature); whether it
-        moved."""
+        """Draw one uniform neighbour and move there if it is no worse, or with probability exp(gain/temperature). Return True
+        if it moved.
+        """
         position, incoming = self._graph.propose(self.members, self._inside, self._uniform)
         outgoing = self.members[position]
         left = self._second if self._ucb[outgoing] == self._lowest else self._lowest
         total = self._total - self._modular[outgoing] + self._modular[incoming]
         gain = min(left, self._ucb[incoming]) + total - self.energy
-        # A temperature may underflow: at 0 nothing worse is accepted.
+        # A temperature may underflow to 0, where no worse set is accepted and the quotient has no value.
         if gain < 0.0 and (temperature == 0.0 or self._uniform() >= math.exp(gain / temperature)):
             return False
         self.members[position] = incoming
@@ -171,6 +180,7 @@ class Walk:
         return True
 
     def _settle(self) -> None:
+        """Recompute what the next step needs of the present set: its two lowest ucb and its sums."""
         self._graph.settle(self.members)
         ascending = sorted([self._ucb[k] for k in self.members])
         self._lowest = ascending[0]
@@ -191,13 +201,12 @@ def anneal(
     steps: int,
     rng: np.random.Generator,
 ) -> IntArray:
-    """The best set seen in `steps` steps from a uniform start at temperatures scale/(kappa ln(1 + j)), j = 1, 2, ... (Algorithm
-    2).
+    """Return the best set visited in `steps` steps from a uniform start, as positions (size,) (Algorithm 2).
 
-    `ucb` (n,) finite, `modular` (n,), n > `size`; returns positions, shape (size,).
+    Temperatures are scale/(kappa ln(1 + j)), j = 1, 2, ... `ucb` (n,) finite, `modular` (n,), n > `size`.
     """
     start = rng.choice(len(ucb), size, replace=False)
-    walk = Walk(ucb, modular, start, graph, uniforms(rng))
+    walk = Walk(ucb, modular, start, graph, uniform_source(rng))
     best, winners = walk.energy, walk.members.copy()
     for j in range(1, steps + 1):
         if walk.step(scale / (kappa * math.log1p(j))) and walk.energy > best:

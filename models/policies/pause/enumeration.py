@@ -1,4 +1,4 @@
-"""The set of greatest energy by enumeration (PAUSE eq. 14 as the paper computes it): for tests and for comparison, nothing else.
+"""The set of greatest energy by enumeration (PAUSE eq. 14 as the paper computes it), for tests and comparisons.
 
 Cost grows as C(K, m). The definition of the optimum, infinite ucb included, is that of `models.policies.pause.exact_search`.
 """
@@ -14,12 +14,12 @@ from models.errors import ParameterError
 from models.policies.protocols import FloatArray, IntArray
 
 MOST_SETS = 5_000_000
-"""Enumeration is refused above this number of sets: a few seconds for one selection."""
+"""Largest number of sets that are enumerated: a few seconds for one selection."""
 _CHUNK = 1 << 16
 
 
 def check_count(clients: int, size: int) -> None:
-    """Raise ValueError where `clients` choose `size` is more than `MOST_SETS`."""
+    """Raise ParameterError if `clients` choose `size` is more than `MOST_SETS`."""
     count = math.comb(clients, size)
     if count > MOST_SETS:
         reason = (
@@ -30,11 +30,10 @@ def check_count(clients: int, size: int) -> None:
 
 
 def best_by_enumeration(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Generator | None) -> IntArray:
-    """Positions of a set of `size` clients of greatest energy, all C(n, size) sets compared in NumPy, some ten thousand at a
-    time.
+    """Return positions (size,) of a set of greatest energy, found by comparing all C(n, size) sets.
 
-    `ucb` (n,) finite or +inf, `modular` (n,) finite. Sets of exactly equal energy are chosen from uniformly by `rng`; None: the
-    first. Raises ValueError above `MOST_SETS` sets.
+    `ucb` (n,) finite or +inf, `modular` (n,) finite. `rng` chooses uniformly among sets of exactly equal energy; None: the
+    first. Sets are compared in blocks of `_CHUNK`, which bounds the memory. Raises ParameterError above `MOST_SETS` sets.
     """
     n = len(ucb)
     if size >= n:

@@ -1,13 +1,13 @@
 """The set of greatest energy, found exactly in O(K log K) (PAUSE eq. 14, 18).
 
 E(S) = min over S of ucb_k + sum over S of modular_k, where modular_k = (alpha g_k + gamma p_k)/m. Take the clients by ucb,
-descending, and keep the m largest modular scores seen so far: the ucb of the client just seen plus the kept sum is a lower
+descending, and keep the m largest modular scores seen so far. The ucb of the client just seen plus the kept sum is a lower
 bound on the energy of the kept set, and it is attained when that client is the slowest of the best set. So the best value over
 the sweep is the optimum.
 
-Infinite ucb (a client never selected) is the limit of an arbitrarily large finite one: a set of unexplored clients only has
-infinite energy and beats every other, among such sets the greatest modular sum wins; where fewer than m are unexplored every
-set has finite energy, and an unexplored member is simply never the slowest. Enumeration and annealing use the same definition.
+An infinite ucb (a client never selected) is the limit of an arbitrarily large finite one. A set of unexplored clients only has
+infinite energy and beats every other; among such sets the greatest modular sum wins. If fewer than m clients are unexplored,
+every set has finite energy, and an unexplored member is never the slowest. Enumeration and annealing use the same definition.
 
 Ties: among the sets that attain the optimum, the greatest minimal ucb wins; among the clients that reach this ucb, equal
 modular scores at the m-th place are chosen from uniformly at random.
@@ -22,22 +22,27 @@ import numpy as np
 
 from models.policies.protocols import FloatArray, IntArray
 
-# Up to this number of clients it is cheapest to sort them all. Above it, what cannot matter is left out first, in passes
-# that make no new array of K numbers where they can: fresh memory costs more than the comparisons do.
+# Up to this number of clients it is cheapest to sort them all. Above it, clients that cannot be in a best set are left out first,
+# in passes that avoid new arrays of K numbers where they can: fresh memory costs more than the comparisons.
 _SMALL = 8192
-# About how many of the most promising clients a pass is to leave.
+# Approximate number of promising clients that a pass leaves.
 _LEFT = 1024
+# Clients that a pass handles at a time.
 _BLOCK = 16384
 
 
 def energy(ucb: FloatArray, modular: FloatArray, members: IntArray) -> float:
-    """E(S) of eq. 18 for the set `members`, from the ucb and modular scores of all clients (K,); inf if all are unexplored."""
+    """Return E(S) of eq. 18 of the set `members`, from the ucb and modular scores of all clients (K,); inf if all are
+    unexplored.
+    """
     return float(ucb[members].min() + modular[members].sum())
 
 
 def top_by_score(scores: FloatArray, size: int, rng: np.random.Generator | None) -> IntArray:
-    """Positions of the `size` largest of `scores` (n,); ties at the last place by `rng`, uniformly, or lowest position first if
-    None."""
+    """Return positions (size,) of the largest of `scores` (n,), in any order; all n if they are no more than `size`.
+
+    `rng` breaks ties at the last place uniformly; None: the lowest position wins.
+    """
     n = len(scores)
     if size >= n:
         return np.arange(n)
@@ -58,10 +63,11 @@ def top_by_score(scores: FloatArray, size: int, rng: np.random.Generator | None)
 
 
 def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Generator | None) -> IntArray:
-    """Positions of a set of `size` clients that maximises E(S), see above; all of them where there are no more than `size`.
+    """Return positions of a set of `size` clients that maximises E(S); all n if they are no more than `size`.
 
-    `ucb` (n,) finite or +inf, `modular` (n,) finite. `rng` breaks ties; None: lowest position first. Sums are compared in double
-    precision: the energy is the optimum up to rounding.
+    `ucb` (n,) finite or +inf, `modular` (n,) finite. `rng` breaks ties; None: lowest position first. Sums are compared in
+    double precision, so the energy is the optimum up to rounding. Up to `_SMALL` clients one sweep over all decides; above,
+    `_pruned_sweep` gives the same set from fewer clients.
     """
     n = len(ucb)
     if size >= n:
@@ -84,7 +90,10 @@ def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Gen
 
 
 def _nth_largest(values: FloatArray, n: int) -> float:
-    """The `n`-th largest of `values`, n >= 1."""
+    """Return the `n`-th largest of `values`, n >= 1.
+
+    Many values are first reduced to those above a level that a sample suggests. The answer does not depend on the sample.
+    """
     if len(values) > _SMALL:
         stride = len(values) // _SMALL
         level = _level(values[::stride], stride, n)
@@ -97,14 +106,17 @@ def _nth_largest(values: FloatArray, n: int) -> float:
 
 
 def _level(sample: FloatArray, stride: int, n: int) -> float:
-    """A level that some max(_LEFT, 4 n) numbers reach, judged by a `sample`, one in `stride`; -inf where the sample is too
-    small to tell."""
+    """Return a level that about max(_LEFT, 4 n) numbers reach, estimated from a `sample` of one in `stride`; -inf if that is
+    too small.
+    """
     rank = max(_LEFT, 4 * n) // stride + 1
     return float(np.partition(sample, len(sample) - rank)[len(sample) - rank]) if rank <= len(sample) else -math.inf
 
 
 def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = math.inf) -> tuple[float, float]:
-    """Minimal ucb of the best set, and its energy. `ceiling`: no set has a larger modular sum; it ends the sweep early."""
+    """Return the minimal ucb of the best set, and its energy. `ceiling` bounds the modular sum of all sets and ends the sweep
+    early.
+    """
     order = np.argsort(ucb)[::-1]
     kept: list[float] = modular[order[:size]].tolist()
     heapify(kept)
@@ -128,10 +140,12 @@ def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = mat
 
 
 def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: float) -> float:
-    """The sweep over those clients only that can belong to a best set: minimal ucb of that set.
+    """Return what `_sweep` returns first, the minimal ucb of the best set, from a sweep over the clients that can belong to
+    one.
 
-    No set has a minimum above `highest`, the size-th largest ucb, so E(S) <= min(ucb_k, highest) + modular_k + the size - 1
-    largest modular scores, for every member k of S. Who cannot reach the energy of some set by this bound is in no best set.
+    No set has a minimum above `highest`, the size-th largest ucb. So E(S) <= min(ucb_k, highest) + modular_k + the size - 1
+    largest modular scores, for every member k of S. A client whose bound is below the energy of some set is in no best set.
+    That energy comes from a first sweep over the clients of highest bound.
     """
     least = _nth_largest(modular, size)
     top = modular[modular > least]
@@ -150,7 +164,7 @@ def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: floa
 
 
 def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:
-    """Who has min(ucb, `highest`) + modular >= `level`."""
+    """Return positions of the clients with min(ucb, `highest`) + modular >= `level`, computed in blocks."""
     found = []
     for start in range(0, len(ucb), _BLOCK):
         bound = np.minimum(ucb[start : start + _BLOCK], highest)

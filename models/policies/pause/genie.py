@@ -1,7 +1,7 @@
 """The genie of PAUSE (Peleg et al., eq. 10): the same maximisation with the true mu_k = E[tau_min/tau_k] in place of the ucb.
 
-As a policy it selects: T_k of eq. 7 and 8 counts its own selections, as for the genie that a run is measured against
-(`models.theory.regret`), so that its regret is zero wherever all clients can be selected.
+As a policy, its T_k of eq. 7 and 8 counts its own selections. The genie that a run is measured against counts likewise
+(`models.theory.regret`), so the regret of this policy is zero wherever all clients can be selected.
 """
 
 from __future__ import annotations
@@ -11,11 +11,25 @@ import numpy as np
 from models.policies.pause.exact_search import best_set
 from models.policies.pause.parameters import RewardParameters
 from models.policies.pause.rewards import Rewards, Schedule
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, Truth, View
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, Truth, View
 
 
-class Genie(AsksNobody):
-    """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client."""
+class Genie(NoProbes):
+    """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> from models.laws.expectations import Truth
+        >>> from models.privacy import NoSchedule
+        >>> from netsim.core.protocols import RoundView
+        >>> latency = Constant(value_s=np.array([3.0, 1.0, 2.0]))
+        >>> truth = Truth(clients=3, phases=[Unchanging(latency)], kinds=["compute"])
+        >>> policy = Genie(clients=3, per_round=2, data_sizes=np.ones(3), schedule=NoSchedule(), truth=truth)
+        >>> policy.select(RoundView(1, 0.0, np.full(3, True), np.zeros(3, int), np.random.default_rng(1)))
+        array([1, 2])
+    """
 
     needs_updates = False
     counts_updates = True

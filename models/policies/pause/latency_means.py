@@ -1,4 +1,4 @@
-"""Running means of tau_min/tau, the observations of PAUSE's eq. 13, which may be reset where a change is detected."""
+"""Running means of tau_min/tau, the observations of PAUSE's eq. 13, with a reset where a detector declares a change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from models.policies.protocols import FloatArray, IntArray, State
 class LatencyMeans:
     """Means over each client's own observations, all in (0, 1].
 
-    `detector` makes the detector of one client (None: nothing is looked for). Where it declares a change, the client's
-    observations are dropped but for the one that told, which the change has already reached: were it dropped, too, as GLR-CUCB
-    does (Li et al., Algorithm 2), the client would count as unexplored and be tried at once again. The other clients' stay.
+    `detector` makes the detector of one client (None: no detection). A declared change drops the client's observations except
+    the last one, which the change has already reached. Dropping that one as well, as GLR-CUCB does (Li et al., Algorithm 2),
+    would make the client unexplored, and it would be selected again at once. The observations of other clients stay.
     """
 
     def __init__(self, *, clients: int, detector: Callable[[], Detector] | None = None) -> None:
@@ -26,7 +26,7 @@ class LatencyMeans:
         """(round, client) of every declared change."""
 
     def observe(self, round: int, clients: IntArray, ratios: FloatArray) -> None:
-        """One more observation of each of `clients` (distinct)."""
+        """Add one observation `ratios` (n,) of each of `clients` (n,), distinct, made in `round`."""
         self._counts[clients] += 1.0
         self._sums[clients] += ratios
         if self._detectors is None:
@@ -40,7 +40,7 @@ class LatencyMeans:
                 self.restarts.append((round, client))
 
     def mean_and_width(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and 1/sqrt(number) of the observations of `clients`; both 0 where there are none."""
+        """Return mean and 1/sqrt(number) of the observations of `clients` (n,); both (n,), 0 where there are none."""
         counts = self._counts[clients]
         divisor = np.maximum(counts, 1.0)
         return self._sums[clients] / divisor, np.minimum(counts, 1.0) / np.sqrt(divisor)

@@ -1,4 +1,4 @@
-"""The parameters of PAUSE (Peleg et al., eq. 7-9, 11-14): one set for its solvers, its genie and the meter of its regret."""
+"""Parameters of PAUSE (Peleg et al., eq. 7-9, 11-14), shared by its policies, its genie and the meter of its regret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.policies.protocols import check_at_least
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedAndGeneralization:
-    """What a reward without privacy is made of, BSFL's. Raises ValueError for a value outside its range."""
+    """Weights of a reward without privacy, that of BSFL. Raises ParameterError for a value outside its range."""
 
     alpha: Annotated[float, Doc("Weight of generalization.")] = 100.0
     beta: Annotated[float, Doc("Exponent of eq. 8, > 1.")] = 2.0
@@ -27,7 +27,7 @@ class SpeedAndGeneralization:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardParameters(SpeedAndGeneralization):
-    """What the reward of a set is made of (eq. 7-9). Raises ValueError likewise."""
+    """Weights of the reward of a set (eq. 7-9). Raises ParameterError for a value outside its range."""
 
     gamma: Annotated[float, Doc("Weight of privacy.")] = 5.0
 
@@ -38,14 +38,16 @@ class RewardParameters(SpeedAndGeneralization):
 
 @dataclass(frozen=True, kw_only=True)
 class PauseParameters(RewardParameters):
-    """What a policy of the family adds to the rewards: the confidence bound (eq. 11-13). Raises ValueError likewise."""
+    """Weights of the reward, and those of the confidence bound (eq. 11-13). Raises ParameterError for a value outside its
+    range.
+    """
 
     zeta: Annotated[float, Doc("Factor of the empirical mean in the ucb.")] = 1.0
     unexplored: Annotated[
         Literal["energy", "random"],
         Doc(
-            "Who comes first among clients never selected, whose ucb is infinite: energy, the greatest rewards by eq. 14, or "
-            "random, as in the authors' code; where all hold equally much the two are the same."
+            "Order of clients that were never selected, whose ucb is infinite: energy, by the rewards of eq. 14, or random, as "
+            "in the authors' code. The two agree if all clients hold equally many samples."
         ),
     ] = "energy"
 
@@ -57,16 +59,17 @@ class PauseParameters(RewardParameters):
 
 
 MOST_STEPS = 10_000_000
+"""Longest walk that is allowed: a selection would take a minute or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnnealingParameters:
-    """How long, and how cold, a walk over sets is (Algorithm 2). Raises ValueError for a value outside its range."""
+    """Length and temperature of a walk over sets (Algorithm 2). Raises ParameterError for a value outside its range."""
 
-    steps: Annotated[int, Doc("Steps of the annealing walk, of whose sets the best is selected.")] = 3000
+    steps: Annotated[int, Doc("Steps of the annealing walk; the best set that it visits is selected.")] = 3000
     kappa: Annotated[
         float,
-        Doc("Divides the temperature (1; 30 in the large-network study, which voids the condition of Theorem 4)."),
+        Doc("Divisor of the temperature: 1; 30 in the large-network study, which voids the condition of Theorem 4."),
     ] = 1.0
 
     def __post_init__(self) -> None:
@@ -78,7 +81,7 @@ class AnnealingParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class TailoredAnnealing(AnnealingParameters):
-    """Those of SA-PAUSE, whose C is that of eq. 19. Raises ValueError likewise."""
+    """Parameters of SA-PAUSE's walk, with the C of eq. 19. Raises ParameterError for a value outside its range."""
 
     omega: Annotated[float, Doc("The small constant of eq. 19, > 0.")] = 1e-3
 

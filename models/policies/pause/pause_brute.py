@@ -1,5 +1,4 @@
-"""PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by enumeration, as in the paper: for comparison with the exact
-search."""
+"""PAUSE (Peleg et al., Algorithm 1) with eq. 14 solved by enumeration, as in the paper: for comparison with the exact search."""
 
 from __future__ import annotations
 
@@ -11,10 +10,18 @@ from models.policies.protocols import IntArray
 
 
 class PauseBrute(UcbPolicy):
-    """Selects the set of greatest energy (eq. 14), all sets compared; equal ones by the policy's own stream.
+    """Selects the set of greatest energy (eq. 14) by comparing all sets; ties by the policy's own stream.
 
     Raises:
-        ValueError: K choose m is more than five million sets.
+        ParameterError: K choose m is more than five million sets.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.privacy import NoSchedule
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = PauseBrute(clients=4, per_round=2, data_sizes=np.array([10.0, 40.0, 30.0, 20.0]), schedule=NoSchedule())
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([1, 2])
     """
 
     def _check_size(self, clients: int, per_round: int) -> None:

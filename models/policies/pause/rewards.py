@@ -1,7 +1,7 @@
 """PAUSE's rewards of single clients (eq. 7, 8) and the modular score made of them, computed from running counts.
 
 Shared by the policies of the PAUSE family, by the genie, and by the meter of regret. `T_k` is the count before the round, `t`
-the number of the round (the paper's index t-1 is undefined in the first round; its authors compute it this way).
+the number of the round: the paper's index t-1 is undefined in the first round, and its authors compute it this way.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from models.policies.protocols import FloatArray, IntArray, State, check_at_leas
 
 
 class Schedule(Protocol):
-    """What the privacy reward needs of a schedule of budgets (`models.privacy`)."""
+    """Part of a schedule of privacy budgets that the privacy reward needs (`models.privacy`)."""
 
     @property
     def total(self) -> float:
-        """The sum of all budgets; inf without a privacy mechanism."""
+        """Sum of all budgets; inf without a privacy mechanism."""
 
     def leak(self, T: IntArray) -> FloatArray:
-        """Composed leak after `T` releases; same shape."""
+        """Return the composed leak after `T` releases; same shape."""
 
 
 def latency_ratio(tau_min_s: float, latency_s: FloatArray) -> FloatArray:
-    """tau_min/tau of eq. 9, 11; in (0, 1].
+    """Return tau_min/tau of eq. 9 and 11 for latencies in seconds; same shape, in (0, 1].
 
-    The paper assumes tau >= tau_min with probability one; a latency below the floor counts as the floor, so that the
-    ratio stays within the [0, 1] that the confidence bound (eq. 13, A.9) rests on.
+    The paper assumes tau >= tau_min with probability one. A shorter latency counts as `tau_min_s`, so that the ratio stays in
+    the [0, 1] on which the confidence bound (eq. 13, A.9) rests.
     """
     ratio: FloatArray = tau_min_s / np.maximum(latency_s, tau_min_s)
     return ratio
 
 
 class Rewards:
-    """g_k, p_k and (alpha g_k + gamma p_k)/m of all clients.
+    """Generalization rewards g_k, privacy rewards p_k, and modular scores (alpha g_k + gamma p_k)/m of all clients.
 
-    Counts are its own (`count`); releases are given at each `update`. What depends on releases only is recomputed where they
-    changed. Arrays returned are buffers, overwritten by the next `update`. `per_model`: m of eq. 8 where a round takes more
-    clients than are chosen at once (None: `per_round`).
+    It counts selections itself (`count`); `update` takes the releases. Privacy rewards are recomputed only for clients whose
+    releases changed. Returned arrays are buffers that the next `update` overwrites. `per_model`: m of eq. 8, where a round
+    takes more clients than are selected at once (None: `per_round`).
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Rewards:
         """(K,) p_k of the last `update`."""
         self._releases: IntArray = np.zeros(clients, np.int64)
         self._weighted_privacy = np.full(clients, self._gamma)
-        # p by number of releases, made one at a time: a count's value does not depend on which others were asked for.
+        # p_k by number of releases. Each entry is computed alone, so that its last digits do not depend on the other counts.
         self._privacy_by_count = np.ones(1)
         self._modular: FloatArray = np.empty(clients)
 
     def update(self, round: int, releases: IntArray) -> FloatArray:
-        """Modular scores (K,) for round number `round` (from 1), given everyone's `releases` (K,) so far."""
+        """Return the modular scores (K,) of round `round` (from 1), given all `releases` (K,) so far."""
         changed = np.flatnonzero(releases != self._releases)
         if len(changed):
             now = releases[changed]
@@ -85,6 +85,7 @@ class Rewards:
         np.divide(self.counts, round, out=d)
         np.subtract(self._target, d, out=d)
         np.abs(d, out=score)
+        # g = sign(d) |d|^beta, written into buffers: K is large. beta = 2 needs no power, which costs far more than a product.
         if self._beta == 2.0:
             d *= score
         else:
@@ -95,11 +96,11 @@ class Rewards:
         return score
 
     def update_by_counts(self, round: int) -> FloatArray:
-        """As `update`, where every selection is a release, as in the paper."""
+        """Return the modular scores (K,) of round `round`, where every selection is a release, as in the paper."""
         return self.update(round, self.counts.astype(np.int64))
 
     def count(self, clients: IntArray) -> None:
-        """One more selection of each of `clients` (distinct)."""
+        """Count one more selection of each of `clients` (n,), distinct."""
         self.counts[clients] += 1.0
 
     def state_dict(self) -> State:
@@ -109,6 +110,7 @@ class Rewards:
         self.counts[:] = state["counts"]
 
     def _privacy_of(self, releases: IntArray) -> FloatArray:
+        """Return p_k (n,) of eq. 7 after so many `releases` (n,)."""
         known = len(self._privacy_by_count)
         most = int(releases.max())
         if most >= known:

@@ -1,4 +1,4 @@
-"""SA-PAUSE: PAUSE (Peleg et al., Algorithm 1) with eq. 14 maximised by the tailored simulated annealing of Algorithm 2."""
+"""SA-PAUSE: PAUSE (Peleg et al., Algorithm 1) with eq. 14 solved by the tailored simulated annealing of Algorithm 2."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from models.policies.protocols import IntArray
 
 
 class SaPause(AnnealedPause[TailoredAnnealing]):
-    """Selects the best set that an annealing walk has seen; C from eq. 19.
+    """Selects the best set that an annealing walk over the neighbours of R1 and R2 visits; C from eq. 19.
 
-    An infinite ucb stands in eq. 19 as the finite number of `annealing.finite_ucb`.
+    Eq. 19 needs finite numbers: an infinite ucb enters it as the number of `annealing.finite_ucb`.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.policies.pause.parameters import TailoredAnnealing
+        >>> from models.privacy import NoSchedule
+        >>> from netsim.core.protocols import RoundView
+        >>> sizes, annealing = np.array([10.0, 40.0, 30.0, 20.0]), TailoredAnnealing(steps=200)
+        >>> policy = SaPause(clients=4, per_round=2, data_sizes=sizes, schedule=NoSchedule(), annealing=annealing)
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([1, 2])
     """
 
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:

@@ -1,7 +1,6 @@
-"""What the policies of the PAUSE family share: the confidence bound (PAUSE eq. 11-13), the rewards, state, and the round of
-Algorithm 1.
+"""Base class of the PAUSE family: confidence bound (PAUSE eq. 11-13), rewards, state, and the round of Algorithm 1.
 
-A policy of the family adds how it searches for the set of greatest energy.
+A subclass adds the search for the set of greatest energy.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from models.detection.protocols import Detector
 from models.policies.pause.latency_means import LatencyMeans
 from models.policies.pause.parameters import PauseParameters
 from models.policies.pause.rewards import Rewards, Schedule, latency_ratio
-from models.policies.protocols import AsksNobody, FloatArray, IntArray, Outcome, State, View
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, View
 
 PerClientDetector = Annotated[
     Callable[[], Detector] | None,
     Doc(
-        "Watches each client's tau_min/tau, numbers in (0, 1], and its mean is reset where a change is declared (absent: it "
-        "averages over the whole run)."
+        "Detector of changes in each client's tau_min/tau, a number in (0, 1]. A declared change resets the client's mean; "
+        "absent: means are over the whole run."
     ),
 ]
 
 
 class Terms(NamedTuple):
-    """The terms of the energy (eq. 18) of the clients one can choose from; each (n,). Read only."""
+    """Terms of the energy (eq. 18) of the n candidates; each (n,). Read only."""
 
     ucb: FloatArray
     modular: FloatArray
@@ -38,18 +37,22 @@ class Terms(NamedTuple):
     privacy: FloatArray
 
 
-class UcbPolicy(ABC, AsksNobody):
-    """Selects by ucb, generalization and privacy rewards. Subclasses say how, in `_search`.
+class UcbPolicy(ABC, NoProbes):
+    """Selects by ucb, generalization and privacy rewards. Subclasses search for the best set, in `_search`.
 
-    Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: a latency
-    that was censored (a client lost, late or aborted) is taken as the time at which the server stopped waiting. T_k of eq. 8 and
-    13 counts these selections; p_k of eq. 7 goes by what was released (`View.participations`). With a `detector`, T_k of eq. 13
-    counts the observations since the client's last declared change, and the one that told of it; the logarithm goes by t still.
-    Clients never selected have an infinite ucb (eq. 13) and so come first. With `unexplored` "energy" the greatest generalization
-    and privacy rewards decide among them (eq. 14; equal ones: chance), with "random" chance alone, as in the authors' code.
-    A server that asks for one client at a time and makes a model of several updates says of how many, in `per_model`: a client
-    takes part in at most one of them, so that m of eq. 8, which compares T_k/t with its share of the data, is this number. In
-    eq. 13 and 14 m stays the size of the set that is chosen, `per_round`.
+    Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: the latency
+    of a client that was lost, late or aborted is taken as the time at which the server stopped waiting. T_k of eq. 8 and 13
+    counts these selections; p_k of eq. 7 counts releases (`View.participations`). With a `detector`, T_k of eq. 13 counts the
+    observations since the client's last declared change, the one that led to its declaration included; the logarithm keeps the
+    number of the round.
+
+    Clients never selected have an infinite ucb (eq. 13) and so come first. With `unexplored` "energy" the greatest
+    generalization and privacy rewards decide among them (eq. 14; ties at random), with "random" chance alone, as in the
+    authors' code.
+
+    `per_model`: the number of updates that make a model, where a server asks for one client at a time. A client takes part in
+    at most one of them, so this number is m of eq. 8, which compares T_k/t with the client's share of the data. In eq. 13 and
+    14 m stays the size of the selected set, `per_round`.
     """
 
     needs_updates = False
@@ -86,10 +89,10 @@ class UcbPolicy(ABC, AsksNobody):
         self._ucb = np.empty(clients)
 
     def _check_size(self, clients: int, per_round: int) -> None:
-        """Refuse m of K clients that the search cannot do; by default it does all."""
+        """Raise ParameterError if the search cannot handle m of K clients. The default accepts all."""
 
     def select(self, view: View) -> IntArray:
-        """The m selectable clients `_search` settles on, ascending; all selectable clients where they are no more than m."""
+        """Return the m selectable clients that `_search` finds, ascending; all selectable clients if they are m or fewer."""
         np.multiply(self._width, math.sqrt((self._per_round + 1) * math.log(view.round)), out=self._ucb)
         self._ucb += self._exploit
         rewards = self._rewards
@@ -110,7 +113,10 @@ class UcbPolicy(ABC, AsksNobody):
         return np.sort(able[self._search(Terms(*(term[able] for term in terms)), view.rng)])
 
     def _explore(self, fresh: IntArray, able: IntArray, rng: np.random.Generator) -> IntArray:
-        """m of the clients `able`, ascending: at random those never selected (`fresh`), then, if these are fewer, others."""
+        """Return m clients of `able`, ascending, for `unexplored` "random".
+
+        Clients never selected (`fresh`) are drawn first, uniformly; if they are too few, the rest is drawn from the others.
+        """
         chosen = rng.choice(fresh, min(self._per_round, len(fresh)), replace=False)
         others = np.setdiff1d(able, fresh)
         short = min(self._per_round - len(chosen), len(others))
@@ -124,7 +130,7 @@ class UcbPolicy(ABC, AsksNobody):
 
     @property
     def restarts(self) -> list[tuple[int, int]]:
-        """(round, client) of every change of a client's latency that was declared; a copy."""
+        """(round, client) of every declared change of a client's latency; a copy."""
         return self._latency.restarts.copy()
 
     def state_dict(self) -> State:
@@ -136,10 +142,11 @@ class UcbPolicy(ABC, AsksNobody):
         self._refresh(np.arange(len(self._exploit)))
 
     def _refresh(self, clients: IntArray) -> None:
+        """Recompute the two parts of the ucb of `clients` from their running means."""
         mean, width = self._latency.mean_and_width(clients)
         self._width[clients] = width
         self._exploit[clients] = np.where(width > 0.0, self._zeta * mean, math.inf)
 
     @abstractmethod
     def _search(self, terms: Terms, rng: np.random.Generator) -> IntArray:
-        """Positions of m of the n > m clients in `terms`; distinct."""
+        """Return positions of m of the n > m candidates in `terms`; distinct, in any order."""

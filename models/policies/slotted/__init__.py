@@ -1,1 +1,2 @@
-"""Policies of the slotted server, which keeps a set of clients for a slot and observes their opinions (Tong et al. 2024)."""
+"""Policies of the slotted servers, which keep a set of clients for a slot and observe the clients' opinions (Tong et al. 2024).
+"""

@@ -1,4 +1,7 @@
-"""The m-subsets of K clients in an order that is made as it is used: memory and time go by the subsets taken, not by C(K, m)."""
+"""The m-subsets of K clients in an order that is made as it is used.
+
+Memory and time grow with the number of subsets taken, not with C(K, m).
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,22 @@ Ties = Literal["random", "first"]
 
 
 def check_ties(name: str, ties: str) -> None:
-    """Raise ValueError, naming the parameter, unless `ties` is "random" or "first"."""
+    """Raise ParameterError, naming the parameter, unless `ties` is "random" or "first"."""
     if ties not in ("random", "first"):
         raise ParameterError(name, ties, "must be 'random' or 'first'")
 
 
-def subset_of_rank(rank: int, size: int, clients: int) -> Arm:
-    """The subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending."""
+def unrank_subset(rank: int, size: int, clients: int) -> Arm:
+    """Return the subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending."""
     chosen: list[int] = []
 
-    def below(client: int) -> int:
+    def count_below(client: int) -> int:
+        """Return the number of subsets, with as many members as are still missing, of the clients count_below `client`."""
         return math.comb(client, size - len(chosen))
 
     for k in range(size, 0, -1):
         # The largest c with C(c, k) <= rank.
-        c = bisect_right(range(clients), rank, key=below) - 1
+        c = bisect_right(range(clients), rank, key=count_below) - 1
         chosen.append(c)
         rank -= math.comb(c, k)
         clients = c
@@ -39,7 +43,10 @@ def subset_of_rank(rank: int, size: int, clients: int) -> Arm:
 
 
 class Shuffle:
-    """The numbers 0..count-1, each once: in uniformly random order (Fisher and Yates; only what was moved is kept) or rising."""
+    """The numbers 0..count-1, each once: in uniformly random order, or rising with `ties` "first".
+
+    Fisher and Yates' shuffle, in which only the moved numbers are stored.
+    """
 
     def __init__(self, count: int, ties: Ties) -> None:
         self.count = count
@@ -48,12 +55,12 @@ class Shuffle:
         self._moved: dict[int, int] = {}
 
     def draw(self, rng: np.random.Generator) -> int:
-        """The next number; call while `drawn` < `count`."""
+        """Return the next number; call it while `drawn` < `count`."""
         first = self.drawn
         self.drawn += 1
         if not self._random or first == self.count - 1:
             return self._moved.pop(first, first)
-        chosen = first + _below(self.count - first, rng)
+        chosen = first + _draw_below(self.count - first, rng)
         if chosen == first:
             return self._moved.pop(first, first)
         number = self._moved.get(chosen, chosen)
@@ -61,7 +68,7 @@ class Shuffle:
         return number
 
     def state_dict(self) -> State:
-        # As text: there can be more subsets than a 64-bit number counts.
+        # Numbers are saved as text, because there can be more subsets than a 64-bit integer counts.
         moved = [[str(place), str(number)] for place, number in self._moved.items()]
         return {"drawn": str(self.drawn), "moved": moved}
 
@@ -70,8 +77,8 @@ class Shuffle:
         self._moved = {int(place): int(number) for place, number in state["moved"]}
 
 
-def _below(count: int, rng: np.random.Generator) -> int:
-    """A uniform integer in [0, count), of any size."""
+def _draw_below(count: int, rng: np.random.Generator) -> int:
+    """Draw a uniform integer of [0, count), of any size; the generator itself stops at 64 bits."""
     if count <= 1 << 62:
         return int(rng.integers(count))
     bits = (count - 1).bit_length()
@@ -85,10 +92,11 @@ class ByMean:
     """All m-subsets of the clients in decreasing mean of their members' values, each once.
 
     Clients of equal value form a level; subsets with as many members of each level (a profile) have equal means. Profiles are
-    enumerated best first: the best takes the highest levels, and every other has one parent, in which its first member that is
-    not where the best has it is one level higher, so that none is reached twice and none before a better one. The subsets of a
-    profile come in uniformly random order (`ties` "random") or in a fixed one ("first"); profiles of equal mean come one after
-    the other, which first being random or fixed too. Sums are correctly rounded, so rounding changes no order.
+    enumerated best first. The best profile takes the highest levels, `_home`. Every other profile has one parent: its first
+    member that is not at the level of `_home` is one level higher there. So every profile is reached exactly once, and none
+    before a better one. The subsets of a profile come in uniformly random order (`ties` "random") or in a fixed one ("first").
+    Profiles of equal mean come one after the other, in an order that is random or fixed likewise. Sums are correctly rounded,
+    so rounding changes no order.
     """
 
     def __init__(self, *, values: FloatArray, size: int, ties: Ties) -> None:
@@ -97,32 +105,33 @@ class ByMean:
         self._values = levels.tolist()
         self._members = [np.flatnonzero(values == level).tolist() for level in levels]
         self._size = size
-        self._home: Arm = tuple(level for level, who in enumerate(self._members) for _ in who)[:size]
+        self._home: Arm = tuple(level for level, members in enumerate(self._members) for _ in members)[:size]
         self._heap: list[tuple[float, float, Arm]] = [(-self._mean(self._home), 0.0, self._home)]
         self._profile: Arm = ()
         self._value = math.nan
         self._order = Shuffle(0, ties)
 
     def best(self) -> float:
-        """The mean of the next subset; -inf where all have been taken."""
+        """Return the mean of the next subset; -inf after the last."""
         if self._order.drawn < self._order.count:
             return self._value
         return -self._heap[0][0] if self._heap else -math.inf
 
     def take(self, rng: np.random.Generator) -> Arm:
-        """The next subset, ascending; call while `best` is finite."""
+        """Return the next subset, ascending; call it while `best` is finite."""
         if self._order.drawn == self._order.count:
             self._open(rng)
         rank = self._order.draw(rng)
         arm: list[int] = []
+        # `rank` is a number of mixed radix: one digit a level, which numbers the subset of that level's clients.
         for level, count in _runs(self._profile):
-            who = self._members[level]
-            rank, here = divmod(rank, math.comb(len(who), count))
-            arm += [who[i] for i in subset_of_rank(here, count, len(who))]
+            members = self._members[level]
+            rank, digit = divmod(rank, math.comb(len(members), count))
+            arm += [members[i] for i in unrank_subset(digit, count, len(members))]
         return tuple(sorted(arm))
 
     def _open(self, rng: np.random.Generator) -> None:
-        """Go to the next profile, and put its children where they belong."""
+        """Go to the next profile, and push its children onto the heap."""
         negative, _, profile = heapq.heappop(self._heap)
         self._enter(profile, -negative)
         for child in self._children(profile):
@@ -130,11 +139,12 @@ class ByMean:
             heapq.heappush(self._heap, (-self._mean(child), tie, child))
 
     def _enter(self, profile: Arm, value: float) -> None:
+        """Make `profile` the present one, with all of its subsets still to come."""
         self._profile, self._value = profile, value
         self._order = Shuffle(math.prod(math.comb(len(self._members[v]), n) for v, n in _runs(profile)), self._ties)
 
     def _children(self, profile: Arm) -> list[Arm]:
-        """The profiles in which one member, up to the first that is not at home, is one level lower."""
+        """Return the profiles in which one member, up to the first that is not at home, is one level lower."""
         children = []
         for j, level in enumerate(profile):
             last_of_level = j + 1 == self._size or profile[j + 1] > level
@@ -149,7 +159,7 @@ class ByMean:
         return math.fsum([self._values[level] for level in profile]) / self._size
 
     def state_dict(self) -> State:
-        # Sorted: how a heap happens to lie is no state.
+        # Sorted, so that equal enumerations have equal states: the order inside a heap depends on its history.
         waiting = sorted(self._heap)
         return {
             "profiles": np.array([entry[2] for entry in waiting], np.int64).reshape(-1, self._size),
@@ -159,7 +169,7 @@ class ByMean:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what an enumeration of the same values had come to."""
+        """Restore the progress of an enumeration of the same values."""
         profiles = [tuple(profile) for profile in state["profiles"].tolist()]
         self._heap = [(-self._mean(p), tie, p) for p, tie in zip(profiles, state["ties"].tolist(), strict=True)]
         heapq.heapify(self._heap)
@@ -172,5 +182,5 @@ class ByMean:
 
 
 def _runs(profile: Arm) -> list[tuple[int, int]]:
-    """(level, number of members) of an ascending profile."""
+    """Return (level, number of members) for each level of an ascending profile."""
     return [(level, profile.count(level)) for level in dict.fromkeys(profile)]

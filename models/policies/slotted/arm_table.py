@@ -1,7 +1,7 @@
 """The super-arms selected so far, and the best of them by eq. 11 of Tong et al. 2024: mean_a + mu sqrt(ln t / n_a).
 
-Between arms of equal n_a only the mean decides, so the arms of each n_a stand in a heap by mean and a round looks at the heads:
-after T selections at most sqrt(2T) values of n_a occur.
+Among arms of equal n_a only the mean decides. So the arms of each n_a form a heap by mean, and a round compares the heads of
+the heaps: after T selections at most sqrt(2T) values of n_a occur.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from models.errors import ParameterError
 from models.policies.protocols import State
 from models.policies.slotted.arm_order import Arm
 
-_LARGEST = 1e100
+_LARGEST = 1e100  # a greater mu would overflow in the square of an index
 
 
 def check_mu(mu: float) -> None:
-    """Raise ValueError unless `mu` is >= 0 and such that the square of an index is a number."""
+    """Raise ParameterError unless 0 <= `mu` <= 1e100."""
     if not 0 <= mu <= _LARGEST:
         raise ParameterError("mu", mu, f"must be >= 0 and at most {_LARGEST:g}")
 
 
 class ArmTable:
-    """Counts and means of the arms selected; memory goes by their number."""
+    """Counts and means of the selected arms; memory grows with their number."""
 
     def __init__(self) -> None:
         self._by_count: dict[int, list[tuple[float, Arm]]] = {}
@@ -35,9 +35,10 @@ class ArmTable:
         return self._arms
 
     def best(self, width: float) -> tuple[float, int]:
-        """The greatest index mean_a + `width` / sqrt(n_a), with width = mu sqrt(ln t), and its n_a; (-inf, 0) if there is none.
+        """Return the greatest index mean_a + `width` / sqrt(n_a), with width = mu sqrt(ln t), and the n_a of its arm.
 
-        Of equal indices the arm selected less often comes first, then the one whose clients are lower.
+        (-inf, 0) if the table is empty. Of equal indices the arm selected less often comes first, then the one of lower
+        clients.
         """
         best = (-math.inf, 0)
         for count, heap in self._by_count.items():
@@ -47,25 +48,25 @@ class ArmTable:
         return best
 
     def head(self, count: int) -> Arm:
-        """The arm of greatest mean of those selected `count` times."""
+        """Return the arm of greatest mean among those selected `count` times."""
         return self._by_count[count][0][1]
 
     def add(self, arm: Arm, count: int, mean: float) -> None:
-        """Enter an arm not yet in the table."""
+        """Enter an arm that is not yet in the table."""
         heapq.heappush(self._by_count.setdefault(count, []), (-mean, arm))
         self._arms += 1
 
     def replay(self, count: int, reward: float) -> None:
-        """Count one more selection of `head(count)`."""
+        """Add one more selection of `head(count)`, and its reward."""
         heap = self._by_count[count]
         negative, arm = heapq.heappop(heap)
         if not heap:
             del self._by_count[count]
         self._arms -= 1
-        self.add(arm, count + 1, updated_mean(-negative, count, reward))
+        self.add(arm, count + 1, update_mean(-negative, count, reward))
 
     def state_dict(self) -> State:
-        # Sorted: how a heap happens to lie is no state.
+        # Sorted, so that equal tables have equal states: the order inside a heap depends on its history.
         rows = [(arm, count, -negative) for count, heap in sorted(self._by_count.items()) for negative, arm in sorted(heap)]
         return {
             "arms": np.array([row[0] for row in rows], np.int64),
@@ -80,6 +81,6 @@ class ArmTable:
             self.add(tuple(arm), count, mean)
 
 
-def updated_mean(mean: float, count: int, reward: float) -> float:
-    """The mean of `count` rewards and one more."""
+def update_mean(mean: float, count: int, reward: float) -> float:
+    """Return the mean of `count` rewards of mean `mean` and one more `reward`."""
     return mean + (reward - mean) / (count + 1)

@@ -1,7 +1,8 @@
-"""The index of BP-UCB (Tong et al. 2024, eq. 17, 18, Algorithm 2), for FL&DA: what each client computes of itself, as arrays.
+"""The index of BP-UCB (Tong et al. 2024, eq. 17, 18, Algorithm 2), for FL&DA: the index that each client computes for itself.
 
-Beliefs come from `models.peers.belief`; the engine spreads the indices by gossip and decides when a slot starts. Here is what a
-client keeps from slot to slot (its mean and its count) and the index it makes of them.
+All clients are computed as arrays. Beliefs come from `models.peers.belief`; the engine spreads the indices by gossip and
+decides when a slot starts. This file holds the state that a client keeps from slot to slot (its mean and its count), and the
+index.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from models.policies.slotted.protocols import check_opinions
 
 
 class BpIndex:
-    """mean_n + b_n / K + mu sqrt(ln t / n_n), the mean over the slots in which client n was selected."""
+    """Index mean_n + b_n / K + mu sqrt(ln t / n_n), the mean over the slots in which client n was selected.
+
+    Example:
+        >>> import numpy as np
+        >>> policy = BpIndex(clients=3, per_round=2)
+        >>> policy.top(policy.index(1, np.array([0.9, 0.1, 0.5])))
+        array([0, 2])
+    """
 
     def __init__(
         self,
@@ -30,15 +38,15 @@ class BpIndex:
         credit: Annotated[
             Literal["own", "average"],
             Doc(
-                'What a selected client counts: its "own" opinion (eq. 18), or the "average" over all clients (which they would '
+                'Reward of a selected client: its "own" opinion (eq. 18), or the "average" over all clients (which they would '
                 "have to spread, too)."
             ),
         ] = "own",
         cold_start: Annotated[
             bool,
             Doc(
-                "In slot 1 every client tests the model and counts as selected once (the proof of Theorem 3 has this, Algorithm "
-                "2 does not print it); without it, a client that was not selected in slot 1 starts with n_n = 1 and mean 0."
+                "True: in slot 1 every client tests the model and counts as selected once (as in the proof of Theorem 3; "
+                "Algorithm 2 does not print it). False: a client that was not selected in slot 1 starts with n_n = 1 and mean 0."
             ),
         ] = True,
     ) -> None:
@@ -53,16 +61,18 @@ class BpIndex:
 
     @property
     def means(self) -> FloatArray:
-        """(K,) each client's mean (eq. 18)."""
+        """(K,) mean of each client (eq. 18); a copy."""
         return self._mean.copy()
 
     @property
     def counts(self) -> IntArray:
-        """(K,) in how many slots each client was selected, as the index counts it: at least 1."""
+        """(K,) number of slots in which each client was selected, as the index counts it: at least 1. A copy."""
         return self._count.copy()
 
     def index(self, round: int, belief: FloatArray) -> FloatArray:
-        """The indices (K,) of slot `round` from beliefs (K,). In slot 1, before any opinion counts, only beliefs differ."""
+        """Return the indices (K,) of slot `round` from `belief` (K,). In slot 1, before any opinion counts, only beliefs
+        differ.
+        """
         if round < 1:
             raise ParameterError("round", round, "must be >= 1")
         if np.shape(belief) != self._mean.shape:
@@ -71,19 +81,23 @@ class BpIndex:
         return np.asarray(self._mean + belief / len(self._mean) + self._mu * np.sqrt(math.log(round) / self._count))
 
     def top(self, index: FloatArray, priority: FloatArray | None = None) -> IntArray:
-        """The m clients of greatest `index` (K,), ascending; of equal ones the lower `priority` (K,), then the lower client."""
+        """Return the m clients of greatest `index` (K,), ascending; ties go to the lower `priority` (K,), then to the lower
+        client.
+        """
         keys = (-index,) if priority is None else (priority, -index)
         return np.sort(np.lexsort(keys)[: self._per_round])
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Count the test of slot `round`: `clients` were selected in it, `opinions` (K,) are all clients'. Once a slot."""
+        """Take in the test of slot `round`: `clients` were selected in it, `opinions` (K,) are all clients'. Called once a
+        slot.
+        """
         values = check_opinions(opinions, len(self._mean))
-        who = np.arange(len(values)) if round == 1 and self._cold_start else np.asarray(clients, np.int64)
-        earned = values[who] if self._own_credit else values.mean()
-        # Every count starts at 1, and slot 1 is that first time, not a second one.
+        tested = np.arange(len(values)) if round == 1 and self._cold_start else np.asarray(clients, np.int64)
+        rewards = values[tested] if self._own_credit else values.mean()
+        # Counts start at 1 for the test of slot 1, which must not count twice.
         if round > 1:
-            self._count[who] += 1
-        self._mean[who] += (earned - self._mean[who]) / self._count[who]
+            self._count[tested] += 1
+        self._mean[tested] += (rewards - self._mean[tested]) / self._count[tested]
 
     def state_dict(self) -> State:
         return {"mean": self._mean.copy(), "count": self._count.copy()}

@@ -1,5 +1,5 @@
-"""The same set of clients in every round: with the best set, the optimum that regret is measured against (Tong et al. 2024,
-Section VI)."""
+"""The same set of clients in every slot: with the best set, the optimum that regret is measured against (Tong et al. 2024, VI).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.protocols import IgnoresOpinions, IntArray, State, check_round
 from models.policies.slotted.protocols import SlotView, check_members
 
 
-class FixedSet:
-    """Selects the same m clients in every slot, whether or not they are selectable."""
+class FixedSet(IgnoresOpinions):
+    """Selects the same m clients in every slot, even if some are not selectable.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = FixedSet(clients=4, per_round=2, members=[3, 0])
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([0, 3])
+    """
 
     def __init__(
         self,
@@ -23,7 +31,7 @@ class FixedSet:
         per_round: int,
         members: Annotated[
             list[int],
-            Doc("The m different clients, counted from 0, that are selected, whether or not they are selectable."),
+            Doc("The m different clients, counted from 0, that are selected, even if some are not selectable."),
         ],
     ) -> None:
         check_round(clients, per_round)
@@ -32,15 +40,8 @@ class FixedSet:
             raise ParameterError("members", members, f"must be {per_round} clients, as many as a round selects")
 
     def select(self, view: SlotView) -> IntArray:
-        """The clients of the slot, ascending; shape (m,)."""
+        """Return the clients of the slot, ascending; shape (m,)."""
         return self._members.copy()
-
-    def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learns nothing."""
-
-    def notes(self) -> dict[str, int]:
-        """Nothing to say."""
-        return {}
 
     def state_dict(self) -> State:
         return {}

@@ -1,22 +1,36 @@
-"""Sets of clients that are settled before the first slot, given or drawn: what baselines choose among (Tong et al., VI-A)."""
+"""Base class of the baselines that choose among predefined sets of clients (Tong et al. 2024, Section VI-A)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Annotated
+
 import numpy as np
+from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.protocols import IntArray, State, check_round
+from models.policies.protocols import IgnoresOpinions, IntArray, State, check_round
 from models.policies.slotted.protocols import SlotView, check_members
 
 
-class PredefinedSets:
-    """`sets`, and `random_sets` further ones of m clients that are drawn once, with the draws of the first slot asked for.
+class PredefinedSets(IgnoresOpinions, ABC):
+    """Selects one of `sets` and of `random_sets` further sets, which are drawn once, in the first slot.
 
-    Each of `sets` names m different clients, counted from 0; None: none. The paper takes {0, 1, 10, 15, 19} (counted from 0) and
-    four random sets.
+    The paper takes {0, 1, 10, 15, 19} (counted from 0) and four random sets. A set is selected even if some of its clients are
+    not selectable. Subclasses choose the set, in `_choose`.
+
+    Raises:
+        ParameterError: a set that does not name m different clients, or no set at all.
     """
 
-    def __init__(self, *, clients: int, per_round: int, sets: list[list[int]] | None, random_sets: int) -> None:
+    def __init__(
+        self,
+        *,
+        clients: int,
+        per_round: int,
+        sets: Annotated[list[list[int]] | None, Doc("Sets of m different clients, counted from 0, to choose from.")] = None,
+        random_sets: Annotated[int, Doc("Further sets to choose from, drawn once, in round 1.")] = 4,
+    ) -> None:
         check_round(clients, per_round)
         self._given = [check_members("sets", members, clients) for members in sets or []]
         wrong = [members for members in self._given if len(members) != per_round]
@@ -28,25 +42,21 @@ class PredefinedSets:
         self._clients, self._per_round, self._random_sets = clients, per_round, random_sets
         self._drawn = np.empty((0, per_round), np.int64)
 
-    def __len__(self) -> int:
-        return len(self._given) + self._random_sets
-
-    def draw(self, view: SlotView) -> None:
-        """Draw the random ones, unless that is done."""
+    def select(self, view: SlotView) -> IntArray:
+        """Return the clients of the slot, ascending; shape (m,)."""
         if len(self._drawn) < self._random_sets:
             draws = [view.rng.choice(self._clients, self._per_round, replace=False) for _ in range(self._random_sets)]
             self._drawn = np.sort(np.array(draws, np.int64), axis=1)
+        number = self._choose(view, len(self._given) + self._random_sets)
+        chosen = self._given[number] if number < len(self._given) else self._drawn[number - len(self._given)]
+        return np.array(chosen, np.int64)
 
-    def members(self, number: int) -> IntArray:
-        """Set `number`, ascending, the given ones first; shape (m,)."""
-        if number < len(self._given):
-            return np.array(self._given[number], np.int64)
-        return np.array(self._drawn[number - len(self._given)], np.int64)
+    @abstractmethod
+    def _choose(self, view: SlotView, count: int) -> int:
+        """Return the number of the slot's set, from 0; the given sets come first, then the drawn ones, `count` in all."""
 
     def state_dict(self) -> State:
-        """The sets drawn."""
         return {"drawn": self._drawn.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take over the sets drawn."""
         self._drawn = np.array(state["drawn"], np.int64).reshape(-1, self._per_round)

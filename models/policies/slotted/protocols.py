@@ -1,7 +1,7 @@
-"""What policies that learn from opinions share: what they see as a slot begins, and checks of what they are told at its end.
+"""Structural types and checks of the policies that learn from opinions.
 
-Such a policy has `select(view)`, which gives the m clients of the slot, and `observe_opinions(round, clients, opinions)`, called
-once a slot after the model was tested: the clients that were selected (m,) and all clients' opinions (K,) in [0, 1].
+Such a policy has `select(view)`, which returns the m clients of the slot, and `observe_opinions(round, clients, opinions)`,
+called once a slot after the test of the model, with the selected clients (m,) and all clients' opinions (K,) in [0, 1].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.policies.protocols import FloatArray, IntArray
 
 
 class SlotView(Protocol):
-    """What these policies read of the engine's `RoundView`."""
+    """State of a slot before its selection: the part of the engine's `RoundView` that these policies read."""
 
     @property
     def round(self) -> int: ...
@@ -24,7 +24,7 @@ class SlotView(Protocol):
 
 
 def check_opinions(opinions: FloatArray, clients: int) -> FloatArray:
-    """`opinions` as float64 (K,); raises ValueError for another shape or a value outside [0, 1]."""
+    """Return `opinions` as float64 (K,). Raises ParameterError for another shape or a value outside [0, 1]."""
     values = np.asarray(opinions, np.float64)
     if values.shape != (clients,):
         raise ParameterError(
@@ -39,14 +39,14 @@ def check_opinions(opinions: FloatArray, clients: int) -> FloatArray:
 
 
 def check_played(clients: IntArray, pending: tuple[int, ...]) -> None:
-    """Raise ValueError unless `clients` are those the policy selected last, in any order."""
+    """Raise ParameterError unless `clients` are the `pending` ones, which the policy selected last, in any order."""
     if tuple(sorted(np.asarray(clients).tolist())) != pending:
         reason = f"must be those selected in this slot, {list(pending)}"
         raise ParameterError("clients", np.asarray(clients).tolist(), reason)
 
 
 def check_members(name: str, members: list[int], clients: int) -> tuple[int, ...]:
-    """`members` ascending; raises ValueError, naming the parameter, unless they are distinct clients, at least one."""
+    """Return `members` ascending. Raises ParameterError, naming the parameter, unless they are distinct clients, at least one."""
     if not members or len(set(members)) < len(members) or min(members) < 0 or max(members) >= clients:
         raise ParameterError(name, members, f"must be at least one client, each in 0..{clients - 1} and named once")
     return tuple(sorted(members))

@@ -1,13 +1,13 @@
 """Quick-Init UCB over super-arms (Tong et al. 2024, Algorithm 1), for FL&FA: the server sees all opinions.
 
-Readings. The first ceil(K/m) slots select groups that together hold every client; each group's reward is credited to its members,
-and a member's credit stays as it is after these slots. Every super-arm then starts with n_a = 1 and, as its mean, the average of
-its members' credits (the paper adds the credits, which would put the means outside [0, 1]). After that eq. 11:
-mean_a + mu sqrt(ln t / n_a). Where K/m is not whole, the last group is filled up with clients of earlier groups, and a client
-that was in two groups is credited the average of the two.
+Readings. The first ceil(K/m) slots select groups that together hold every client; each group's reward is credited to its
+members, and a member's credit stays as it is after these slots. Every super-arm then starts with n_a = 1 and, as its mean, the
+average of its members' credits (the paper adds the credits, which would put the means outside [0, 1]). From then on eq. 11
+decides: mean_a + mu sqrt(ln t / n_a). If K/m is not whole, the last group is filled up with clients of earlier groups, and a
+client that was in two groups is credited the average of the two.
 
-Arms not yet selected differ only in their means, and these never change: the best of them is the next m-subset in decreasing sum
-of credits, which `ByMean` finds without making the others. So C(100, 5) or C(1000, 10) arms cost what C(20, 5) do.
+Arms not yet selected differ only in their means, and these never change: the best of them is the next m-subset in decreasing
+sum of credits, which `ByMean` finds without making the others. So C(100, 5) or C(1000, 10) arms cost as much as C(20, 5).
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.policies.protocols import FloatArray, IntArray, State, check_round
 from models.policies.slotted.arm_order import Arm, ByMean, Ties, check_ties
-from models.policies.slotted.arm_table import ArmTable, check_mu, updated_mean
+from models.policies.slotted.arm_table import ArmTable, check_mu, update_mean
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
 
 
 class QuickInitUcb:
-    """Selects m clients a slot; learns from the opinions of all K. Selects its arm whether or not its clients are selectable.
+    """Selects m clients a slot and learns from the opinions of all K. An arm is selected even if its clients are not
+    selectable.
 
-    Group credits tie massively. A new arm comes before a selected one of equal index.
+    The credits of groups tie often. A new arm comes before a selected one of equal index.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = QuickInitUcb(clients=4, per_round=2, groups="consecutive")
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([0, 1])
     """
 
     def __init__(
@@ -40,13 +48,13 @@ class QuickInitUcb:
         credit: Annotated[
             Literal["average", "own"],
             Doc(
-                "What a member of a group is credited with: the average opinion of all clients (\"average\", the paper's) or its "
-                'own ("own").'
+                'Credit of a member of a group: the average opinion of all clients ("average", as in the paper), or its own '
+                '("own").'
             ),
         ] = "average",
         ties: Annotated[
             Ties,
-            Doc('Which of the arms of equal credits comes first: one at "random" or a fixed one ("first": lower clients).'),
+            Doc('First of the arms of equal credits: one at "random", or a fixed one ("first": the one of lower clients).'),
         ] = "random",
         groups: Annotated[Literal["random", "consecutive"], Doc('"random" groups, or "consecutive" clients.')] = "random",
     ) -> None:
@@ -61,7 +69,7 @@ class QuickInitUcb:
         self._own_credit = credit == "own"
         self._random_groups = groups == "random"
         self.cold_slots = -(-clients // per_round)
-        """The number of slots that select a group each."""
+        """Number of first slots, each of which selects a group."""
         self._order = np.empty(0, np.int64)
         self._credit_sum = np.zeros(clients)
         self._credit_count = np.zeros(clients, np.int64)
@@ -69,20 +77,21 @@ class QuickInitUcb:
         self._table = ArmTable()
         self._unplayed: ByMean | None = None
         self._groups: set[Arm] = set()
+        # Arm of the present slot, its n_a before the slot (0: one of the first groups) and, where n_a = 1, its mean.
         self._pending: tuple[Arm, int, float] = ((), 0, 0.0)
         self.arms_played = 0
-        """The number of different arms selected."""
+        """Number of different arms selected."""
         self.repeats = 0
-        """The number of slots that repeated an arm."""
+        """Number of slots that repeated an arm."""
 
     @property
     def credits(self) -> FloatArray:
-        """(K,) the members' credits; NaN for a client that has none yet."""
+        """(K,) credit of each client; NaN for a client that has none yet."""
         known = self._credit_count > 0
         return np.where(known, self._credit_sum / np.maximum(self._credit_count, 1), math.nan)
 
     def select(self, view: SlotView) -> IntArray:
-        """The clients of the slot, ascending; shape (m,)."""
+        """Return the clients of the slot, ascending; shape (m,)."""
         if self._slots < self.cold_slots:
             self._pending = (self._group(view.rng), 0, 0.0)
         else:
@@ -106,7 +115,7 @@ class QuickInitUcb:
             self._table.replay(count, reward)
             self.repeats += 1
         elif count == 1:
-            self._table.add(arm, 2, updated_mean(mean, 1, reward))
+            self._table.add(arm, 2, update_mean(mean, 1, reward))
             self._count(arm)
         else:
             members = list(arm)
@@ -117,12 +126,14 @@ class QuickInitUcb:
         self._slots += 1
 
     def _count(self, arm: Arm) -> None:
-        # An arm that was one of the first groups is in no table until it is selected again.
+        # An arm that was one of the first groups enters the table only when it is selected again.
+        """Count the selection of `arm`, which is not in the table, as a new arm or as a repeat."""
         known = arm in self._groups
         self.repeats += known
         self.arms_played += not known
 
     def _group(self, rng: np.random.Generator) -> Arm:
+        """Return the group of the present cold slot."""
         if self._slots == 0:
             self._order = rng.permutation(self._clients) if self._random_groups else np.arange(self._clients)
         first = self._slots * self._per_round
@@ -132,7 +143,7 @@ class QuickInitUcb:
         return ByMean(values=self.credits, size=self._per_round, ties=self._ties)
 
     def notes(self) -> dict[str, int]:
-        """How many different arms were selected, and in how many slots one that had been selected before."""
+        """Return the number of different arms selected, and the number of slots that repeated one."""
         return {"arms_played": self.arms_played, "repeats": self.repeats}
 
     def state_dict(self) -> State:

@@ -1,5 +1,4 @@
-"""Conventional UCB over super-arms, all C(K, m) sets (Tong et al. 2024, eq. 11): selects every arm once before it compares
-any."""
+"""Conventional UCB over all C(K, m) super-arms (Tong et al. 2024, eq. 11): every arm is selected once before any are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.policies.protocols import FloatArray, IntArray, State, check_round
-from models.policies.slotted.arm_order import Arm, Shuffle, Ties, check_ties, subset_of_rank
+from models.policies.slotted.arm_order import Arm, Shuffle, Ties, check_ties, unrank_subset
 from models.policies.slotted.arm_table import ArmTable, check_mu
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
 
@@ -18,8 +17,15 @@ from models.policies.slotted.protocols import SlotView, check_opinions, check_pl
 class SuperArmUcb:
     """Selects each of the C(K, m) arms once, then the arm of greatest mean_a + mu sqrt(ln t / n_a).
 
-    Memory goes by the arms selected, so that any C(K, m) is allowed; where there are more arms than slots this is a selection at
-    random without repetition. Selects its arm whether or not its clients are selectable.
+    Memory grows with the arms selected, so any C(K, m) is allowed; with more arms than slots this selects at random without
+    repetition. An arm is selected even if its clients are not selectable.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.protocols import RoundView
+        >>> policy = SuperArmUcb(clients=4, per_round=2, order="first")
+        >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
+        array([0, 1])
     """
 
     def __init__(
@@ -41,18 +47,18 @@ class SuperArmUcb:
         self._table = ArmTable()
         self._pending: tuple[Arm, int] = ((), 0)
         self.repeats = 0
-        """The number of slots that repeated an arm."""
+        """Number of slots that repeated an arm."""
 
     @property
     def arms_played(self) -> int:
-        """The number of different arms selected."""
+        """Number of different arms selected."""
         return len(self._table)
 
     def select(self, view: SlotView) -> IntArray:
-        """The clients of the slot, ascending; shape (m,)."""
+        """Return the clients of the slot, ascending; shape (m,)."""
         if self._unplayed.drawn < self._unplayed.count:
             rank = self._unplayed.draw(view.rng)
-            self._pending = (subset_of_rank(rank, self._per_round, self._clients), 0)
+            self._pending = (unrank_subset(rank, self._per_round, self._clients), 0)
         else:
             _, count = self._table.best(self._mu * math.sqrt(math.log(view.round)))
             self._pending = (self._table.head(count), count)
@@ -70,7 +76,7 @@ class SuperArmUcb:
             self._table.add(arm, 1, reward)
 
     def notes(self) -> dict[str, int]:
-        """How many different arms were selected, and in how many slots one that had been selected before."""
+        """Return the number of different arms selected, and the number of slots that repeated one."""
         return {"arms_played": self.arms_played, "repeats": self.repeats}
 
     def state_dict(self) -> State:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models.errors import ParameterError
 from models.laws.availability.availability import Markov
 from models.laws.availability.traces import Trace
-from models.policies.fedcs import FedCs, _quadratic, greedy
+from models.policies.fedcs import FedCs, _search_quadratic, greedy
 from models.policies.protocols import FloatArray
 from models.policies.refl import Refl
 from netsim.core.reports import RoundOutcome
@@ -61,7 +61,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, 
 def test_heaps_and_the_quadratic_search_agree(times: list[tuple[int, int]], limit: int, download: int) -> None:
     train, upload = (np.array(part) / 8 for part in zip(*times, strict=True))
     same = np.full(len(times), download / 8)
-    assert greedy(same, train, upload, limit / 8).tolist() == _quadratic(same, train, upload, limit / 8).tolist()
+    assert greedy(same, train, upload, limit / 8).tolist() == _search_quadratic(same, train, upload, limit / 8).tolist()
 
 
 def test_who_is_in_time_is_selected_and_nobody_where_nobody_is() -> None:

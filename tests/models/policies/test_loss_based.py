@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import ParameterError
 from models.policies.active_fl import ActiveFl
-from models.policies.draws import explored, largest, successive_draws, uniform_draws
+from models.policies.draws import count_explored, largest, successive_draws, uniform_draws
 from models.policies.oort.parameters import OortParameters
 from models.policies.pisces import Pisces
 from models.policies.power_of_choice import PowerOfChoice
@@ -58,9 +58,9 @@ def test_ties_at_the_last_place_are_uniform() -> None:
 
 def test_a_share_of_those_wanted_is_rounded_up_or_drawn() -> None:
     rng = np.random.default_rng(3)
-    assert [explored(5, share, one_by_one=False, rng=rng) for share in (0.0, 0.2, 0.3, 1.0)] == [0, 1, 2, 5]
-    assert explored(10, 0.9, one_by_one=False, rng=rng) == 9  # 10 * (1 - 0.9) is 0.99999..98
-    counts = np.bincount([explored(1, 0.3, one_by_one=True, rng=rng) for _ in range(4000)])
+    assert [count_explored(5, share, one_by_one=False, rng=rng) for share in (0.0, 0.2, 0.3, 1.0)] == [0, 1, 2, 5]
+    assert count_explored(10, 0.9, one_by_one=False, rng=rng) == 9  # 10 * (1 - 0.9) is 0.99999..98
+    counts = np.bincount([count_explored(1, 0.3, one_by_one=True, rng=rng) for _ in range(4000)])
     assert frequencies_agree(counts, [2800, 1200])
 
 
@@ -105,7 +105,7 @@ def test_clients_that_have_reported_nothing() -> None:
     policy = active(4, 2, unseen="first", alpha3=0.0)
     policy.observe(outcome(1, [0, 1], loss=[50.0, 60.0]))
     assert policy.select(view(2, np.ones(4))).tolist() == [2, 3]
-    # Those who are set aside come among the explored only.
+    # Those who are set aside come among the count_explored only.
     policy = active(4, 1, unseen="explore", alpha1=0.0, alpha3=0.0)
     policy.observe(outcome(1, [2], loss=[1.0]))
     assert {int(policy.select(view(t, np.ones(4)))[0]) for t in range(50)} == {2}

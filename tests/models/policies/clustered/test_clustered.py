@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.policies.clustered.clustered_by_similarity import ClusteredBySimilarity, cut_tree, distances, fill_groups
+from models.policies.clustered.clustered_by_similarity import ClusteredBySimilarity, compute_distances, cut_tree, fill_groups
 from models.policies.clustered.clustered_by_size import ClusteredBySize
 from models.policies.clustered.distributions import Distribution
 from models.policies.protocols import BoolArray, FloatArray, IntArray
@@ -120,9 +120,10 @@ def test_distances_by_hand() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 0.0]])
     others = np.array([[3.0, 4.0], [-8.0, 6.0], [-3.0, -4.0], [0.0, 0.0]])
     half = math.pi / 2
-    np.testing.assert_allclose(distances("arccos", rows, others), [[0, half, math.pi, half], [half, half, half, 0]], atol=1e-7)
-    np.testing.assert_allclose(distances("l2", rows, others)[0], [0, math.hypot(11, 2), 10, 5])
-    np.testing.assert_allclose(distances("l1", rows, others)[0], [0, 13, 14, 7])
+    angles = [[0, half, math.pi, half], [half, half, half, 0]]
+    np.testing.assert_allclose(compute_distances("arccos", rows, others), angles, atol=1e-7)
+    np.testing.assert_allclose(compute_distances("l2", rows, others)[0], [0, math.hypot(11, 2), 10, 5])
+    np.testing.assert_allclose(compute_distances("l1", rows, others)[0], [0, 13, 14, 7])
 
 
 def test_tree_is_cut_where_groups_would_hold_too_much() -> None:
@@ -154,7 +155,7 @@ def test_distances_are_kept_up_to_date(kind: str) -> None:
     for clients in ([3, 0], [4, 3, 5], [1], [0, 3]):
         policy.observe(outcome(clients, rng.normal(size=(len(clients), 7))))
         state = policy.state_dict()
-        again = distances(kind, state["gradients"], state["gradients"])  # type: ignore[arg-type]
+        again = compute_distances(kind, state["gradients"], state["gradients"])  # type: ignore[arg-type]
         np.testing.assert_allclose(state["distances"], again, atol=1e-3)  # single precision, arccos near 1
         np.testing.assert_array_equal(state["distances"], state["distances"].T)
 

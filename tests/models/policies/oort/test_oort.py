@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.policies.oort.oort import clipped_and_scaled
+from models.policies.oort.oort import clip_and_scale
 from models.policies.oort.pacer import PercentilePacer, SecondsPacer
 from models.policies.oort.parameters import PRESETS, OortParameters
-from models.policies.outliers import OutlierParameters, Outliers, noise
+from models.policies.outliers import OutlierParameters, Outliers, find_noise
 from models.policies.pause.bsfl import Bsfl
 from models.policies.pause.parameters import PauseParameters, SpeedAndGeneralization
 from models.policies.pause.pause import Pause
@@ -55,9 +55,9 @@ def test_scores_by_hand() -> None:
 
 
 def test_nothing_is_clipped_of_few() -> None:
-    assert clipped_and_scaled(np.arange(20.0), 0.95, scale=False).tolist() == list(range(20))
-    assert clipped_and_scaled(np.arange(40.0), 0.95, scale=False).max() == 38
-    assert clipped_and_scaled(np.array([5.0]), 0.95, scale=True).tolist() == pytest.approx([1.0])
+    assert clip_and_scale(np.arange(20.0), 0.95, scale=False).tolist() == list(range(20))
+    assert clip_and_scale(np.arange(40.0), 0.95, scale=False).max() == 38
+    assert clip_and_scale(np.array([5.0]), 0.95, scale=True).tolist() == pytest.approx([1.0])
 
 
 def test_a_percentile_that_is_a_whole_number_of_clients_is_that_number() -> None:
@@ -141,8 +141,8 @@ def test_who_took_part_often_is_blacklisted_but_not_everybody() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_of_oort(preset: str) -> None:
     given = OortParameters(preset=preset)  # type: ignore[arg-type]
-    assert [given.of(name) for name in PRESETS[preset]._fields] == list(PRESETS[preset])
-    assert OortParameters(preset=preset, clip=0.5).of("clip") == 0.5  # type: ignore[arg-type]
+    assert [given.number(name) for name in PRESETS[preset]._fields] == list(PRESETS[preset])
+    assert OortParameters(preset=preset, clip=0.5).number("clip") == 0.5  # type: ignore[arg-type]
 
 
 # Pisces.
@@ -192,10 +192,10 @@ def test_bsfl_is_pause_without_privacy() -> None:
 def test_noise_by_hand() -> None:
     # 1.0, 1.2 and 1.4 are near each other; 1.9 is near one that has three near it; 3 and 3.2 are two only.
     values = np.array([3.0, 1.0, 1.2, 1.4, 1.9, 3.2, 9.0])
-    assert noise(values, 0.5, 3).tolist() == [True, False, False, False, False, True, True]
-    assert noise(values, 0.5, 2).tolist() == [False] * 6 + [True]
-    assert noise(values, 0.5, 4).tolist() == [True, False, False, False, False, True, True]
-    assert noise(values, 0.5, 5).tolist() == [True] * 7
+    assert find_noise(values, 0.5, 3).tolist() == [True, False, False, False, False, True, True]
+    assert find_noise(values, 0.5, 2).tolist() == [False] * 6 + [True]
+    assert find_noise(values, 0.5, 4).tolist() == [True, False, False, False, False, True, True]
+    assert find_noise(values, 0.5, 5).tolist() == [True] * 7
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -205,7 +205,7 @@ def test_noise_is_that_of_the_clustering(seed: int) -> None:
     # Multiples of 1/8, so that some are exactly as far apart as the radius.
     values, least = np.round(rng.normal(size=40) * 24) / 8, int(rng.integers(1, 12))
     labels = cluster.DBSCAN(eps=0.5, min_samples=least).fit(values.reshape(-1, 1)).labels_
-    assert noise(values, 0.5, least).tolist() == (labels == -1).tolist()
+    assert find_noise(values, 0.5, least).tolist() == (labels == -1).tolist()
 
 
 def test_who_is_an_outlier_loses_credits_and_is_banned() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from models.policies.pause.annealing import AnySwap, Graph, ListSwap, Walk, anneal, energy_range, finite_ucb, uniforms
+from models.policies.pause.annealing import AnySwap, Graph, ListSwap, Walk, anneal, energy_range, finite_ucb, uniform_source
 from models.policies.pause.enumeration import best_by_enumeration
 from models.policies.pause.exact_search import best_set, energy
 from models.policies.protocols import FloatArray, IntArray
@@ -40,7 +40,7 @@ def some_lists(seed: int, n: int, ties: bool) -> tuple[FloatArray, ...]:
 
 
 def proposals(graph: Graph, members: Set, n: int, draws: int, seed: int) -> dict[Set, int]:
-    uniform = uniforms(np.random.default_rng(seed))
+    uniform = uniform_source(np.random.default_rng(seed))
     place = sorted(members)
     inside = bytearray(k in members for k in range(n))
     graph.settle(place)
@@ -113,7 +113,7 @@ def test_walk_visits_sets_as_its_chain_implies(kind: str) -> None:
     n = len(sets)
     pi = np.linalg.solve(np.vstack([(P.T - np.eye(n))[:-1], np.ones(n)]), np.eye(n)[-1])
     steps = 60_000
-    walk = Walk(ucb, modular, np.array([0, 1, 2]), graph, uniforms(np.random.default_rng(4)))
+    walk = Walk(ucb, modular, np.array([0, 1, 2]), graph, uniform_source(np.random.default_rng(4)))
     index = {s: i for i, s in enumerate(sets)}
     counts = np.zeros(n)
     for _ in range(steps):

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.policies.slotted.arm_order import Arm, ByMean, Shuffle, subset_of_rank
+from models.policies.slotted.arm_order import Arm, ByMean, Shuffle, unrank_subset
 from models.policies.slotted.arm_table import ArmTable
 
 
 def test_subsets_by_rank() -> None:
-    found = [subset_of_rank(i, 3, 6) for i in range(20)]
+    found = [unrank_subset(i, 3, 6) for i in range(20)]
     assert found == sorted(itertools.combinations(range(6), 3), key=lambda s: s[::-1])
     last = math.comb(1000, 10) - 1
-    assert subset_of_rank(last, 10, 1000) == tuple(range(990, 1000))
+    assert unrank_subset(last, 10, 1000) == tuple(range(990, 1000))
 
 
 @given(st.integers(0, 40), st.integers(0, 2**32), st.sampled_from(["random", "first"]))
