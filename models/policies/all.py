@@ -22,6 +22,7 @@ class All(NoMemory, NoProbes, IgnoresOpinions):
     """
 
     needs_updates = False
+    selects_everyone = True
 
     def __init__(self) -> None:
         pass

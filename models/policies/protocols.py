@@ -112,6 +112,7 @@ class NoProbes:
     asks_again = False
     may_select_nobody = False
     counts_updates = False
+    selects_everyone = False
     probes_where: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     uses_late_where: ClassVar[Mapping[str, bool]] = {}
     tests = False

@@ -106,10 +106,16 @@ class Truth(Protocol):
         """Whether each channel is Good in that round; (N,)."""
 
 
+def check_at_least_one(clients: int, channels: int) -> None:
+    """Raise ValueError unless there is a client and a channel."""
+    for name, count in (("clients", clients), ("channels", channels)):
+        if count < 1:
+            raise ParameterError(name, count, "must be >= 1")
+
+
 def check_sizes(clients: int, channels: int) -> None:
     """Raise ValueError unless 1 <= `clients` <= `channels`."""
-    if clients < 1:
-        raise ParameterError("clients", clients, "must be >= 1")
+    check_at_least_one(clients, channels)
     if channels < clients:
         raise ParameterError("channels", channels, f"must be >= the number of clients, {clients}, each of which has its own")
 

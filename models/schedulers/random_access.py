@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.schedulers.protocols import BoolArray, IntArray, SlotView, State, check_sizes
+from models.schedulers.protocols import BoolArray, IntArray, SlotView, State, check_at_least_one
 
 
 class RandomAccess:
@@ -20,7 +20,7 @@ class RandomAccess:
     """No change is looked for."""
 
     def __init__(self, *, clients: int, channels: int) -> None:
-        check_sizes(clients, channels)
+        check_at_least_one(clients, channels)
         self._clients, self._channels = clients, channels
 
     def assign(self, view: SlotView) -> IntArray:

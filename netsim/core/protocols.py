@@ -247,6 +247,8 @@ class SelectionPolicy(Stateful, Protocol):
     """Whether `select` may return no client; the round then passes with nobody. Of the class likewise."""
     counts_updates: bool = False
     """Whether it goes by how many updates make a model (`per_model`), which the server must know then. Of the class likewise."""
+    selects_everyone: bool = False
+    """True if it selects all selectable clients, however many it is asked for. Of the class likewise."""
     probes_where: Mapping[str, tuple[str, ...]] = {}
     """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
 

@@ -69,7 +69,7 @@ class ScheduledAssignment:
 
     `refill`: places are taken and left in mid-round; otherwise a round's clients take the places from the first on, whoever still
     transmits from an earlier round, and wait where their sub-channel is held. Raises ValueError for fewer sub-channels than
-    places.
+    places without contention.
     """
 
     unused_columns: Sequence[str] = ()
@@ -86,7 +86,7 @@ class ScheduledAssignment:
         learner: Learner,
     ) -> None:
         count = pool.count if places is None else places
-        if count > spectrum.count:
+        if count > spectrum.count and not spectrum.contention:
             what = f"{count} clients" if places is None else f"{count} clients of a round"
             raise ParameterError("channels", spectrum.count, f"must be at least the {what}")
         self.pool = pool

@@ -103,12 +103,12 @@ class KeepAtWork:
     def refill(self) -> None:
         """Have the policy choose until enough are at work, or nobody is left to choose."""
         pool = self.pool
-        while len(pool.in_flight) + self._empty < self.concurrency:
+        while (free := self.concurrency - len(pool.in_flight) - self._empty) > 0:
             able = pool.selectable(busy_too=False) & ~self._asked
             if not able.any():
                 return
             view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
-            chosen, steps = check_selection(self.policy.select(view), able)
+            chosen, steps = check_selection(self.policy.select(view), able, at_most=free)
             self._asked[chosen] = True
             if self._left_out in chosen:
                 pool.channels_of(chosen[chosen == self._left_out])  # its place is taken, by nobody

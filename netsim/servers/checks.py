@@ -14,24 +14,26 @@ if TYPE_CHECKING:
 
 
 def check_selection(
-    answer: IntArray | Selection, selectable: BoolArray, *, nobody: bool = False
+    answer: IntArray | Selection, selectable: BoolArray, *, nobody: bool = False, at_most: int | None = None
 ) -> tuple[IntArray, IntArray | None]:
     """The clients a policy chose and the steps it asks each for (None: it does not say), as int64; `nobody`: it may choose none.
+
+    `at_most`: as many as may begin now; None: any number.
 
     Raises AnswerError for what no policy may return (it may be the user's own).
     """
     if isinstance(answer, Selection):
-        clients = _clients(answer.clients, selectable)
+        clients = _clients(answer.clients, selectable, at_most)
         steps = np.asarray(answer.steps)
         if steps.shape != clients.shape or steps.dtype.kind not in "iu" or steps.min() < 1:
             raise AnswerError("policy", "select", answer, f"expected the steps of each of {len(clients)} clients, >= 1")
         return clients, steps.astype(np.int64, copy=False)
     if nobody and isinstance(answer, np.ndarray) and not answer.size:
         return answer.astype(np.int64), None
-    return _clients(answer, selectable), None
+    return _clients(answer, selectable, at_most), None
 
 
-def _clients(chosen: IntArray, selectable: BoolArray) -> IntArray:
+def _clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> IntArray:
     chosen = np.asarray(chosen)
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
         raise AnswerError("policy", "select", chosen, "expected a non-empty 1-d array of client indices")
@@ -40,6 +42,8 @@ def _clients(chosen: IntArray, selectable: BoolArray) -> IntArray:
         raise AnswerError("policy", "select", chosen, "every client must be selectable now")
     if len(set(listed)) < len(listed):
         raise AnswerError("policy", "select", chosen, "no client may be named twice")
+    if at_most is not None and len(listed) > at_most:
+        raise AnswerError("policy", "select", chosen, f"expected at most {at_most}: so many more are kept at work")
     return chosen.astype(np.int64, copy=False)
 
 

@@ -226,7 +226,7 @@ def _aoi(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | N
     known = _sub_channels(built, scenario, totals)
     if known is None or scenario.server.decider != "scheduler":
         return None
-    oracle = scenario.metrics.oracle or "means"
+    oracle = scenario.oracle
     return {
         "oracle": oracle,
         "regret": None if oracle == "none" else totals.aoi_regret,

@@ -62,7 +62,10 @@ class Buffered(Server):
         """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
-        require_policy(scenario, "concurrency", self.concurrency)
+        policy = require_policy(scenario, "concurrency", self.concurrency)
+        if resolve("policy", policy.kind).selects_everyone and self.concurrency < scenario.clients.count:
+            why = f"selects everyone at once; set server.concurrency = {scenario.clients.count}, or another policy"
+            raise problem(("policy", "kind"), policy.kind, why)
         refuse_reward(scenario, "measures a selection of m clients; leave it out")
         self._check_notices(scenario)
         self._check_pacing()

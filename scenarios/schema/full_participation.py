@@ -23,6 +23,9 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 
+_IN_FULL = ("size", "equal", "contribution", "median", "trimmed-mean", "krum", "port", "refl")
+"""Aggregations that take an update in full where it is the only one."""
+
 
 class Safa(Server):
     """All clients train all the time; of the updates that arrive in a round so many are picked for its model (SAFA).
@@ -130,9 +133,12 @@ class Compass(Server):
         learner = scenario.learner
         if learner is None:
             return
-        if learner.aggregation.kind in ("size", "equal"):
+        if learner.aggregation.kind in _IN_FULL:
             why = "would replace the model by a client's first update, which is applied alone; set kind = 'fixed-share'"
             raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+        if learner.aggregation.kind == "mixing" and learner.aggregation.parameters()["alpha"] == 1.0:
+            why = "would replace the model by a client's first update, which is applied alone; must be below 1"
+            raise problem(("learner", "aggregation", "alpha"), 1.0, why)
         if learner.buffer > 1:
             raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
 

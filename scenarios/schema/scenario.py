@@ -84,7 +84,8 @@ class Metrics(Section):
     of round 1. Takes a quarter of a second at m = 15, and grows with the square of m. Synchronous server."""
     oracle: Literal["means", "means-age", "csi", "none"] | None = None
     """Which oracle AoI regret is measured against (asynchronous server). means knows the sub-channels' present means and rotates
-    the clients; means-age gives the best to the oldest; csi sees the states. Absent: means."""
+    the clients; means-age gives the best to the oldest; csi sees the states. Absent: means, or none where there are more clients
+    than sub-channels, of which an oracle gives each client one."""
 
 
 class Output(Section):
@@ -222,6 +223,12 @@ class Scenario(Section):
         deciders = {"policy": self.policy, "scheduler": self.scheduler, "server": self.server}
         # A server of the user's own may select nobody, or select by itself.
         return deciders[self.server.decider] or self.server
+
+    @property
+    def oracle(self) -> str:
+        """Name of the oracle of ages; "none" by default where there are more clients than sub-channels."""
+        more_clients = self.channels is not None and self.channels.count < self.clients.count
+        return self.metrics.oracle or ("none" if more_clients else "means")
 
     @property
     def probes(self) -> bool:

@@ -109,7 +109,10 @@ def refuse_oracle(scenario: "Scenario") -> None:
 
 
 def check_channels(scenario: "Scenario", contention: bool, key: str, senders: int) -> None:
-    """Refuse sub-channels without a scheduler, and fewer of them than `senders`, the clients of a round by the key `key`."""
+    """Refuse sub-channels without a scheduler, and fewer of them than `senders`, the clients of a round by the key `key`.
+
+    With contention a scheduler that lets clients meet may have any number of sub-channels.
+    """
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
         if scenario.jammers:
@@ -122,10 +125,14 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
         raise missing("channels" if channels is None else "scheduler", scenario)
     if scenario.uplink.sub_channels is not None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, "leave it out: [channels] has the sub-channels")
-    if resolve("scheduler", scheduler.kind).contends and not contention:
+    contends = resolve("scheduler", scheduler.kind).contends
+    if contends and not contention:
         raise problem(("scheduler", "kind"), scheduler.kind, "lets clients collide; set server.contention = true")
-    if channels.count < senders:
-        raise problem(("channels", "count"), channels.count, f"must be at least the {senders} clients of {key}")
+    if channels.count < senders and not contends:
+        why = f"must be at least the {senders} clients of {key}"
+        if contention:
+            why += f": scheduler.kind = {scheduler.kind!r} gives each one of its own; set scheduler.kind = 'random-access'"
+        raise problem(("channels", "count"), channels.count, why)
     for i, jammer in enumerate(scenario.jammers):
         if jammer.links is not None:
             why = "there are links between clients with fl-da only; give reach"

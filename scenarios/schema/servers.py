@@ -105,6 +105,10 @@ class Asynchronous(Server):
         if scenario.channels is None and scenario.scheduler is None:
             raise missing("channels", scenario)
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
+        oracle, channels = scenario.metrics.oracle, scenario.channels
+        if oracle not in (None, "none") and channels is not None and channels.count < scenario.clients.count:
+            why = f"gives each of {scenario.clients.count} clients one of channels.count = {channels.count}; leave it out"
+            raise problem(("metrics", "oracle"), oracle, why)
 
     def in_words(self, scenario: "Scenario") -> str:
         """Everyone, on so many sub-channels."""

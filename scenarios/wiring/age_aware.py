@@ -33,7 +33,7 @@ def asynchronous(world: World) -> Composed:
 
 
 def _oracle(scenario: Scenario, streams: Streams, supplied: dict[str, Any]) -> AgeMeter:
-    kind = scenario.metrics.oracle or "means"
+    kind = scenario.oracle
     if kind == "none":
         return NoOracle()
     scheduler = resolve("scheduler", kind)(**{name: supplied[name] for name in ("clients", "channels", "truth")})

@@ -46,7 +46,7 @@ def close(share: float, p: float, n: int) -> bool:
 
 def test_who_meets_nobody_gets_through() -> None:
     """P(success) = (1 - 1/N)^(K - 1). Rounds are independent; of one round, only one client is looked at."""
-    for clients, channels in ((4, 6), (2, 2), (5, 5)):
+    for clients, channels in ((4, 6), (2, 2), (5, 5), (6, 4)):
         rows = played(clients={"count": clients}, channels={"count": channels})
         first = [row for row in rows if row.client == 0]
         p = (1 - 1 / channels) ** (clients - 1)
@@ -135,8 +135,44 @@ def test_random_access_without_contention_is_refused_by_name() -> None:
     wrapped = {"kind": "aoi-aware", "scheduler": {"kind": "random-access"}}
     with pytest.raises(UserError, match="'random-access' cannot stand within another scheduler"):
         parse(ALOHA | {"scheduler": wrapped})
-    with pytest.raises(UserError, match=r"channels.count = 3: must be at least the 4 clients"):
-        build(parse(ALOHA | {"channels": {"count": 3}}))
+    with pytest.raises(UserError, match=r"channels.count = 3: must be at least the 4 .* set scheduler.kind = 'random-access'"):
+        build(parse(ALOHA | {"channels": {"count": 3}, "scheduler": {"kind": "cucb"}}))
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"kind": "asynchronous"},
+        {"per_round": 6},
+        {"kind": "semi-synchronous", "per_round": 6, "round_s": 1.0},
+        {"kind": "buffered", "concurrency": 6},
+        {"kind": "safa", "per_round": 6},
+    ],
+    ids=lambda server: server.get("kind", "synchronous"),
+)
+def test_more_clients_than_sub_channels_contend_for_them_under_every_server(server: dict[str, Any]) -> None:
+    selects = server.get("kind") not in ("asynchronous", "safa")
+    tables = ALOHA | {"clients": {"count": 6}, "server": server | {"contention": True}, "rounds": 200}
+    tables["channels"] = {"count": 4, "delay": {"kind": "constant", "value_s": 0.5}}
+    if selects:
+        tables["policy"] = {"kind": "random"}
+    simulation, records = built(tables)
+    simulation.run()
+    assert {row.outcome for row in records.updates} == {"delivered", "lost"}
+    # A round that is not slotted lets uploads meet in part: those that begin together are alike in all.
+    for round in {row.round for row in records.updates}:
+        rows = [row for row in records.updates if row.round == round]
+        for row in rows:
+            met = [other for other in rows if other.channel == row.channel and other.upload_start_s == row.upload_start_s]
+            assert row.collided or len(met) == 1
+
+
+def test_ages_have_no_oracle_by_default_where_it_could_not_give_each_client_a_sub_channel(tmp_path: Path) -> None:
+    crowded = ALOHA | {"clients": {"count": 6}, "channels": {"count": 4}, "rounds": 50}
+    aoi = run(parse(crowded), tmp_path / "run")["aoi"]
+    assert (aoi["oracle"], aoi["regret"]) == ("none", None)
+    with pytest.raises(UserError, match=r"metrics.oracle = .means.: gives each of 6 clients one of channels.count = 4"):
+        parse(crowded | {"metrics": {"oracle": "means"}})
 
 
 def test_the_scenario_that_comes_along_counts_collisions(tmp_path: Path) -> None:

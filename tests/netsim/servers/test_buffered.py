@@ -10,6 +10,7 @@ import pytest
 from models.policies.pause.parameters import PauseParameters
 from models.policies.pause.pause import Pause
 from models.privacy import NoSchedule
+from netsim.core.errors import AnswerError
 from netsim.core.protocols import RoundView
 from netsim.core.reports import RoundOutcome
 from scenarios.runs.reading import parse
@@ -18,6 +19,7 @@ from scenarios.wiring.simulation import build
 from tests.helpers.buffered_worlds import Noting, tables
 from tests.helpers.random_worlds import built, copied, taken_up, watch
 from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED
+from tests.helpers.small_worlds import Script
 
 
 def test_three_rounds_by_hand() -> None:
@@ -240,3 +242,23 @@ def test_every_policy_goes_on_from_a_saved_state(kind: str) -> None:
     second.run()
     assert repr(records.rounds) == repr(expected.rounds[9:])
     assert sum(row.delivered for row in expected.rounds) > 25
+
+
+class Greedy(Script):
+    """Names everyone who can be selected."""
+
+    def select(self, view: RoundView) -> np.ndarray:
+        return np.flatnonzero(view.selectable)
+
+
+def test_a_policy_that_selects_more_than_may_be_at_work_is_refused() -> None:
+    everyone = {"kind": "all"}
+    with pytest.raises(UserError, match=r"policy.kind = .all.: selects everyone at once; set server.concurrency = 3"):
+        build(parse(tables(policy=everyone)))
+    simulation, _ = built(tables(policy={"kind": f"{__name__}:Greedy", "rounds": []}))
+    with pytest.raises(AnswerError, match=r"returned array\(\[0, 1, 2\]\); expected at most 2: so many more are kept at work"):
+        simulation.run()
+    # With room for all of them it is as good as any.
+    whole, records = built(tables(policy=everyone, server={"kind": "buffered", "concurrency": 3, "buffer": 2}))
+    whole.run()
+    assert {row.in_flight for row in records.rounds} <= {0, 1, 2}

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from models.fl.aggregation import Arrivals
 from netsim.core.errors import ParameterError
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.step_groups import Group, StepScheduler
+from scenarios.registry.kinds import known, resolve
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
@@ -293,11 +296,39 @@ def test_mistakes_are_refused(changes: dict[str, Any], expected: str) -> None:
         parse(override(SMALL, changes))
 
 
-@pytest.mark.parametrize("kind", ["size", "equal"])
-def test_weights_that_sum_to_one_are_refused(kind: str) -> None:
+AGGREGATIONS = {
+    "contribution": ({}, {"contribution_samples": 20, "data": {"kind": "digits", "validation_samples": 50}}),
+    "majority-vote": ({"learning_rate": 0.01}, {}),
+    "mixing": ({"alpha": 0.5}, {}),
+}
+"""Parameters, and further keys of the learner, of aggregations that need them."""
+
+
+@pytest.mark.parametrize("kind", sorted(known("aggregation")))
+def test_an_aggregation_is_refused_exactly_if_one_update_alone_would_replace_the_model(kind: str) -> None:
+    given, keys = AGGREGATIONS.get(kind, ({}, {}))
     tables = {key: table for key, table in SMALL.items() if key not in ("clients", "work")} | {"clients": {"count": 3}}
-    with pytest.raises(UserError, match=r"learner.aggregation.kind = .*would replace the model by a client's first update"):
-        parse(tables | {"learner": LEARNER | {"aggregation": {"kind": kind}}})
+    tables |= {"learner": LEARNER | keys | {"aggregation": {"kind": kind, **given}}}
+    made = resolve("aggregation", kind)(**given)
+    if made.demands.fresh:
+        expected = "goes with updates of the present model only|server.kind = 'compass'"
+    else:
+        model, update = torch.zeros(3), torch.tensor([[1.0, -2.0, 4.0]])
+        sizes, ones = np.array([10]), np.ones(1)
+        arrivals = Arrivals(sizes, np.zeros(1, np.int64), ones, lambda: np.random.default_rng(0), of_all=(3, 30))
+        replaces = bool((made.step(model, model[None], update, arrivals, ones) == update[0]).all())
+        if not replaces:
+            parse(tables)
+            return
+        expected = r"learner.aggregation.kind = .*would replace the model by a client's first update"
+    with pytest.raises(UserError, match=expected):
+        parse(tables)
+
+
+def test_mixing_that_keeps_nothing_of_the_model_is_refused() -> None:
+    tables = {key: table for key, table in SMALL.items() if key not in ("clients", "work")} | {"clients": {"count": 3}}
+    with pytest.raises(UserError, match=r"learner.aggregation.alpha = 1.0: would replace the model"):
+        parse(tables | {"learner": LEARNER | {"aggregation": {"kind": "mixing", "alpha": 1.0}}})
 
 
 def test_it_trains_with_fixed_shares() -> None:
