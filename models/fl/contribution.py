@@ -127,7 +127,7 @@ def on_validation(
 
     def error_of(model: Tensor, client: int) -> float:
         rows = torch.from_numpy(sets[client]).to(y.device)
-        right, _ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
+        right, *_ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
         return 1.0 - float(right.mean())
 
     return Contributions(clients=len(sets), parameters=trainer.parameters, error_of=error_of)

@@ -46,6 +46,8 @@ class Quality:
 
     accuracy: float
     loss: float
+    unscored: int = 0
+    """Test samples whose scores are not finite, because the model is not or its numbers overflow. They count as wrong."""
     training_loss: float = math.nan
     """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -73,7 +75,7 @@ def scored(
         x, labels = take(first, min(first + size, samples))
         try:
             scores = trainer.scores(model, x, batch_statistics=batch_statistics)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             size = _half(trainer, len(labels), error)
@@ -90,27 +92,28 @@ def measure(
     loss: Loss,
     batch_statistics: bool,
     into: list[Tensor] | None = None,
-) -> tuple[BoolArray, float]:
-    """Which of the samples x (n, ...) `model` (d,) classifies as y (n,), and their mean loss; in batches of 1000.
+) -> tuple[BoolArray, float, int]:
+    """Return which of the samples x (n, ...) `model` (d,) classifies as y (n,), their mean loss, and how many have no scores.
 
-    `into`: where the scores go, too, batch by batch.
-    A sample whose scores are not finite counts as wrong, and no sample's loss as more than `losses.LOSS_CEILING`. Memory as of
-    `scored`.
+    A sample whose scores are not finite has none and counts as wrong. No sample's loss counts as more than
+    `losses.LOSS_CEILING`. Samples are scored in batches of 1000, in memory as `scored` says; `into` receives the scores.
     """
-    right, total = [], torch.zeros((), dtype=torch.float64, device=x.device)
+    right, finite, total = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
     batches = scored(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
         if into is not None:
             into.append(scores)
-        right.append((scores.argmax(1) == labels) & finite_rows(scores))
+        finite.append(finite_rows(scores))
+        right.append((scores.argmax(1) == labels) & finite[-1])
         total += bounded_sum(loss.value(scores, labels))
     # One transfer from the device for all batches.
-    return torch.cat(right).cpu().numpy(), float(total) / len(y)
+    known, scored_rows = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
+    return known, float(total) / len(y), len(y) - int(scored_rows.sum())
 
 
-def _half(trainer: LocalTrainer, samples: int, error: RuntimeError) -> int:
+def _half(trainer: LocalTrainer, samples: int, error: Exception) -> int:
     release(trainer.device)
     if samples == 1:
         raise MemoryError(
@@ -249,12 +252,14 @@ class Evaluator:
         if statistics is not None:
             model = torch.cat([model[: self._trainer.parameters], statistics])
         chosen = torch.from_numpy(rows).to(self._y.device)
-        right, _ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
+        right, *_ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
         return float(right.mean())
 
     def _measured(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
         if self._known is None or self._known[0] != version:
             self._scores = [] if self._metrics else None
-            right, loss = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores)
-            self._known = (version, right, Quality(float(right.mean()), loss))
+            right, loss, unscored = measure(
+                self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores
+            )
+            self._known = (version, right, Quality(float(right.mean()), loss, unscored))
         return self._known[1:]

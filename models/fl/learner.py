@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
 from models.fl.local_work import Computed, LocalWork, Update, work_of
 from models.fl.losses import LossTally, finite_rows
-from models.fl.memory import is_out_of_memory, roomier
+from models.fl.memory import naming_device
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
@@ -64,6 +64,22 @@ class Delivered(Protocol):
     def held(self) -> BoolArray | None: ...
     @property
     def renewed(self) -> IntArray | None: ...
+
+
+class Unscored(NamedTuple):
+    """Test samples for which the present model has no finite scores: it holds a number that is not finite, or overflows."""
+
+    of: int
+    """Test samples."""
+    samples: int = 0
+    """Those of them without scores, at the last evaluation."""
+    since_round: int | None = None
+    """The first round of the evaluations in a row that found such samples; None: the last one found none."""
+
+    def after(self, round: int, samples: int) -> Unscored:
+        """Return what is known after the evaluation of `round`, which found so many."""
+        since = (round if self.since_round is None else self.since_round) if samples else None
+        return Unscored(self.of, samples, since)
 
 
 class FederatedLearner:
@@ -131,6 +147,8 @@ class FederatedLearner:
         """Updates computed and offered to the model so far."""
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
+        self.unscored = Unscored(of=len(task.dataset.test_y))
+        """What the last evaluation could not score."""
         frozen = ~self._trainer.layout.moves
         if self._work.local_statistics:
             frozen[self._trainer.parameters :] = True
@@ -184,7 +202,7 @@ class FederatedLearner:
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wanted else None
         computed: Computed | None = None
-        try:
+        with naming_device(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
                 computed = self._cached(deliveries, new, want_losses)
             elif len(self._waiting) + len(new) < self._buffer:
@@ -196,12 +214,6 @@ class FederatedLearner:
                 computed = self._fold(waited + new, want_losses)
                 if waited:
                     self._versions.retain([], holder="buffer")
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            raise MemoryError(
-                f"device = {self._device.type!r}: cannot hold {len(new)} updates at once; {roomier(self._device)}"
-            ) from error
         return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 
     def _content(self, computed: Computed | None, new: int, want_updates: bool, want_losses: bool) -> Content:
@@ -327,13 +339,16 @@ class FederatedLearner:
         """
         if not self._evaluator.due(round, time_s, last):
             return None
-        quality = self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
+        with naming_device(self._device, "testing the model"):
+            quality = self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
+        self.unscored = self.unscored.after(round, quality.unscored)
         return quality if self._work.losses is None else replace(quality, training_loss=self._work.losses.take())
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """(n,) mean loss of the present model on the clients' own samples, or on so many of each: see `probing.Probing`."""
         statistics = self._work.memory.statistics if self._work.local_statistics else None
-        return self._probing.losses(self._versions.model, clients, round, samples, statistics)
+        with naming_device(self._device, "testing the model on clients' samples"):
+            return self._probing.losses(self._versions.model, clients, round, samples, statistics)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
         """(n,) accuracy of the present model on these clients' local test sets, in the proportions of each one's labels."""
@@ -345,7 +360,8 @@ class FederatedLearner:
         The sets are drawn once, from the test set: see `evaluation.local_sets`.
         """
         statistics = self._work.memory.statistics if self._work.local_statistics else None
-        return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
+        with naming_device(self._device, "testing the model on clients' samples"):
+            return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
 
     def local_tests(self, local: LocalTest) -> IntArray:
         """(K, n) numbers of the test samples in every client's local test set. ValueError: none can be drawn for a client."""
@@ -353,7 +369,10 @@ class FederatedLearner:
 
     def contribution(self) -> FloatArray:
         """(K,) marginal contributions, each >= 0; ones where `contribution_samples` is 0."""
-        return np.ones(len(self.data_sizes)) if self._contributions is None else self._contributions.contribution()
+        if self._contributions is None:
+            return np.ones(len(self.data_sizes))
+        with naming_device(self._device, "measuring contributions"):
+            return self._contributions.contribution()
 
     def state_dict(self) -> dict[str, Any]:
         state = self._versions.state_dict() | self._work.state_dict()
@@ -362,6 +381,7 @@ class FederatedLearner:
             "refused_updates": self.refused_updates,
             "due_s": self._evaluator.due_s,
             "best_loss": self._best_loss,
+            "unscored": list(self.unscored),
             "waiting": [list(update) for update in self._waiting],
             "server_optimizer": self._methods.server_optimizer.state_dict(),
         }
@@ -376,6 +396,7 @@ class FederatedLearner:
         self.refused_updates = int(state["refused_updates"])
         self._evaluator.due_s = float(state["due_s"])
         self._best_loss = state["best_loss"]
+        self.unscored = Unscored(*state["unscored"])
         self._waiting = [Update(int(c), int(r), int(v), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
         self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
         self._work.load_state_dict(state, device)

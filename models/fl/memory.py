@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 _WORDS = ("can't allocate memory", "Storage size calculation overflowed")
@@ -15,6 +18,30 @@ def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
 def roomier(device: torch.device) -> str:
     """What to do where `device` cannot hold what is asked of it."""
     return "use a smaller network" if device.type == "cpu" else "use a smaller network, or device = 'cpu'"
+
+
+@contextmanager
+def naming_device(device: torch.device, doing: str) -> Iterator[None]:
+    """Raise MemoryError that begins with the key `device` where the block runs out of memory; `doing` says what it did.
+
+    A MemoryError that names a key already passes as it is.
+
+    >>> with naming_device(torch.device("cpu"), "testing the model"):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    MemoryError: device = 'cpu': out of memory while testing the model; use a smaller network
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error) or str(error).startswith(KEYS):
+            raise
+        release(device)
+        raise MemoryError(f"device = {device.type!r}: out of memory while {doing}; {roomier(device)}") from error
+
+
+KEYS = ("device = ", "client_state_bytes = ")
+"""Beginnings of the messages of a learner that ran out of memory."""
 
 
 def release(device: torch.device) -> None:

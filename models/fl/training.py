@@ -189,7 +189,7 @@ class LocalTrainer:
             try:
                 with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
                     trained, moments = self._train_chunk(out if in_place else out[rows], some)
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 self._halve(len(rows), error)
@@ -215,7 +215,7 @@ class LocalTrainer:
         fewer = [batch[k] for batch, k in zip(batches, kept, strict=True)]
         return fewer, None if moves is None else [move[k] for move, k in zip(moves, kept, strict=True)]
 
-    def _halve(self, clients: int, error: RuntimeError) -> None:
+    def _halve(self, clients: int, error: Exception) -> None:
         release(self.device)
         if clients == 1:
             raise MemoryError(

@@ -47,7 +47,9 @@ def summary_table(summary: dict[str, Any]) -> Table:
     )
     table.add_row("books", _books(summary))
     if final["accuracy"] is not None:
-        table.add_row("final accuracy", f"{final['accuracy']:.4f}")
+        unscored = (summary["learner"] or {}).get("unscored_samples", 0)
+        told = f" ({unscored} test samples have no finite scores and count as wrong)" if unscored else ""
+        table.add_row("final accuracy", f"{final['accuracy']:.4f}{told}")
     if final["regret"] is not None:
         table.add_row("regret", f"{final['regret']:.4f}")
     aoi = summary["aoi"]

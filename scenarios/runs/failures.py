@@ -18,6 +18,9 @@ from scenarios.schema.scenario import Scenario
 _FOUND_LATE = {"engine": "slots.engine"}
 """Parameters that the engine refuses in the middle of a run, where only that shows, and their keys."""
 
+_LEARNER_KEYS = ("device = ", "client_state_bytes = ")
+"""Beginnings of the messages of a learner without memory, which name its key (`models.fl.memory`)."""
+
 
 @contextmanager
 def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
@@ -36,7 +39,9 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
     except BaseException as error:  # sys.exit included
         own = _to_blame(scenario, error)
         if own is None and isinstance(error, MemoryError):
-            raise UserError(f"learner.{error}") from error
+            named = str(error).startswith(_LEARNER_KEYS)
+            told = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
+            raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
             told = str(error.renamed(_FOUND_LATE[error.name]))
             raise UserError(f"{told} ({_when(scenario, simulation)})") from error

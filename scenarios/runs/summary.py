@@ -24,7 +24,7 @@ from scenarios.runs.machine import Effort, versions
 from scenarios.schema.protection import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import accounts, accounts_in_words
-from scenarios.wiring.doubtful import after_run
+from scenarios.wiring.doubtful import after_run, not_finite
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
@@ -178,7 +178,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             **({} if kept is None else {"accounting": kept}),
         },
         "learner": _learner_notes(built.trained),
-        "warnings": [caution.plain() for caution in (*built.cautions, *late)],
+        "warnings": [caution.plain() for caution in (*built.cautions, *late, *not_finite(built.trained))],
         "machine": effort.notes(),
         "versions": versions(),
     }
@@ -276,4 +276,5 @@ def _learner_notes(learner: Any) -> dict[str, Any] | None:
         "notes": learner.notes,
         "trained_updates": learner.trained_updates,
         "refused_updates": learner.refused_updates,
+        **({"unscored_samples": learner.unscored.samples} if learner.unscored.samples else {}),
     }

@@ -238,6 +238,45 @@ class Tried(Protocol):
     successes: IntArray
 
 
+class Trained(Protocol):
+    """What a learner says of a run that is over."""
+
+    trained_updates: int
+    refused_updates: int
+
+    @property
+    def unscored(self) -> Unscored: ...
+
+
+class Unscored(Protocol):
+    """Test samples without finite scores at the last evaluation."""
+
+    @property
+    def of(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def since_round(self) -> int | None: ...
+
+
+def not_finite(learner: Trained | None) -> list[Caution]:
+    """Return warnings of a model, or of updates, that are not finite."""
+    if learner is None:
+        return []
+    cautions, unscored = [], learner.unscored
+    remedy = "lower learner.optimizer.learning_rate, or see what components of your own return"
+    if unscored.samples:
+        text = (
+            f"learner: from round {unscored.since_round} on the model has no finite scores for {unscored.samples} of "
+            f"{unscored.of} test samples. Such samples count as wrong in the accuracy; {remedy}"
+        )
+        cautions.append(Caution("model-not-finite", text))
+    if learner.refused_updates:
+        text = f"learner: {learner.refused_updates} of {learner.trained_updates} updates were not finite and entered no model"
+        cautions.append(Caution("updates-not-finite", f"{text}; {remedy}"))
+    return cautions
+
+
 def after_run(scenario: Scenario, run: Ended, clients: Tried, ended: str) -> list[Caution]:
     """The warnings that a run deserves once it is over, for the reason `ended`."""
     if ended not in (BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS):

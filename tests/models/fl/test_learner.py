@@ -114,7 +114,7 @@ def test_training_loss_is_the_same_client_by_client_and_survives_a_pause(monkeyp
     networks = {
         "by hand": lambda: mlp((1, 4, 4), 5, seed=1, hidden=[8]),
         "stacked": lambda: from_factory(
-            lambda s, c: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, c)), (1, 4, 4), 5, seed=1
+            lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, classes)), (1, 4, 4), 5, seed=1
         ),
     }
     for make_network in networks.values():

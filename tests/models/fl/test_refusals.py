@@ -198,7 +198,11 @@ def on_this_cpu():
     torch.empty(2**60)
 
 
-@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu])
+def in_numpy():
+    raise MemoryError
+
+
+@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 def test_no_memory_left_is_one_message(tmp_path: Path, monkeypatch, capsys, exhaust):
     monkeypatch.setattr(LocalTrainer, "_train_chunk", lambda *args: exhaust())
     file = to_toml(tmp_path / "full.toml", tables())
@@ -207,7 +211,7 @@ def test_no_memory_left_is_one_message(tmp_path: Path, monkeypatch, capsys, exha
     assert said.startswith("learner.device = 'cpu': out of memory while training a single client")
 
 
-@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu])
+@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 def test_halved_chunks_are_noted_in_the_summary(tmp_path: Path, monkeypatch, exhaust):
     inner = LocalTrainer._train_chunk
 
@@ -223,7 +227,7 @@ def test_halved_chunks_are_noted_in_the_summary(tmp_path: Path, monkeypatch, exh
     assert summary["final"]["accuracy"] == pytest.approx(whole["final"]["accuracy"], abs=0.02)
 
 
-@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu])
+@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
 def test_tests_of_the_model_that_do_not_fit_are_cut_smaller(tmp_path: Path, monkeypatch, capsys, exhaust):
     inner, fits = LocalTrainer.scores, 100
 
@@ -244,6 +248,22 @@ def test_tests_of_the_model_that_do_not_fit_are_cut_smaller(tmp_path: Path, monk
     file = to_toml(tmp_path / "full.toml", tables())
     code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "full"))
     assert (code, said.partition(";")[0]) == (2, "learner.device = 'cpu': out of memory while testing a single sample")
+
+
+@pytest.mark.parametrize("exhaust", [on_a_gpu, on_this_cpu, in_numpy])
+@pytest.mark.parametrize(
+    ("place", "doing"),
+    [
+        ("models.fl.evaluation.measure", "testing the model"),
+        ("models.fl.learner.checked_factors", "computing 3 updates"),
+    ],
+)
+def test_memory_that_runs_out_anywhere_in_the_learner_is_one_message(tmp_path: Path, monkeypatch, capsys, exhaust, place, doing):
+    monkeypatch.setattr(place, lambda *args, **options: exhaust())
+    file = to_toml(tmp_path / "full.toml", tables(device="cpu"))
+    code, said = netsim(monkeypatch, capsys, "run", file, "--quiet", "--out", str(tmp_path / "out"))
+    assert (code, said.partition(";")[0]) == (2, f"learner.device = 'cpu': out of memory while {doing}")
+    assert "Traceback" not in said
 
 
 def test_a_device_that_cannot_hold_the_data_is_one_message(tmp_path: Path, monkeypatch, capsys):
