@@ -1,6 +1,6 @@
 """Flipped bits in every kind of file that netsim writes: refused or harmless, never wrong.
 
-python -m tests.reliability.bits --count 1000 --seed 1
+python -m tests.reliability.bits SEED COUNT
 
 Three folders are attacked, a copy at a time: a run that was interrupted, which is resumed; a finished run, whose tables and
 summary are read; a sweep, of which the same is read through its list of runs. Harmless: all comes out as without the flip.
@@ -113,7 +113,7 @@ def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]
 
 def campaign() -> int:
     """All of them; how many went wrong."""
-    given = options("bits", 1000)
+    given = options("bits")
     found = gather(given, partial(results, given.seed))
     wrong = {number: result for number, result in found.items() if result["kind"] not in ("refused", "harmless")}
     for number, result in sorted(wrong.items()):

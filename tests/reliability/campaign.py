@@ -14,15 +14,20 @@ from typing import Any
 from scenarios.runs.unfinished import version
 
 
-def options(name: str, count: int) -> argparse.Namespace:
-    """The command line of a campaign; `--keep FILE` makes it one that can be stopped and gone on with."""
+def options(name: str) -> argparse.Namespace:
+    """Read the command line of a campaign: `SEED COUNT`. With `--keep FILE` it can be stopped and gone on with.
+
+    `--show NUMBER` is for the scenario of that number alone.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m tests.reliability.{name}")
-    parser.add_argument("--count", type=int, default=count)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int, nargs="?", default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first")
     parser.add_argument("--keep", type=Path, help="a file of results, which are added to it and not computed twice")
+    parser.add_argument("--show", type=int, metavar="NUMBER", help="write the scenario of this number, and run none")
     given = parser.parse_args()
-    say(f"{name}: netsim {version()}, seed {given.seed}, numbers {given.first} to {given.first + given.count - 1}")
+    if given.show is None:
+        say(f"{name}: netsim {version()}, seed {given.seed}, numbers {given.first} to {given.first + given.count - 1}")
     return given
 
 

@@ -1,6 +1,6 @@
 """SIGKILL at random moments, over all kinds of servers and over sweeps: what is resumed has the bytes of what was never killed.
 
-python -m tests.reliability.kills --count 300 --seed 1
+python -m tests.reliability.kills SEED COUNT
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]
 
 def campaign() -> int:
     """All of them; how many went wrong."""
-    given = options("kills", 300)
+    given = options("kills")
     found = gather(given, partial(results, given.seed))
     good = ("resumed", "ended", "begun again")
     wrong = {number: result for number, result in found.items() if result["kind"] not in good}

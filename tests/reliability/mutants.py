@@ -1,7 +1,7 @@
 """Mutated scenarios, checked and run: whatever a file says, the command answers, ends, and leaves nothing beside its folder.
 
-python -m tests.reliability.mutants --count 20000 --seed 1
-python -m tests.reliability.mutants --show 1234 --seed 1
+python -m tests.reliability.mutants SEED COUNT
+python -m tests.reliability.mutants SEED --show 1234
 """
 
 from __future__ import annotations
@@ -140,12 +140,10 @@ def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]
 
 def campaign() -> int:
     """All of them; how many went wrong."""
-    if "--show" in sys.argv:
-        place = sys.argv.index("--show")
-        number, seed = int(sys.argv[place + 1]), int(sys.argv[sys.argv.index("--seed") + 1])
-        say(tomli_w.dumps(tables_of(seed, number)))
+    given = options("mutants")
+    if given.show is not None:
+        say(tomli_w.dumps(tables_of(given.seed, given.show)))
         return 0
-    given = options("mutants", 20_000)
     found = gather(given, partial(results, given.seed))
     wrong = {number: result for number, result in found.items() if result["kind"] not in GOOD}
     for number, result in sorted(wrong.items()):

@@ -1,6 +1,6 @@
 """Mutation score: how many small changes of the code the tests notice, of a random sample of all that mutmut knows.
 
-python -m tests.reliability.mutation --count 500 --seed 1 --keep FILE
+python -m tests.reliability.mutation SEED COUNT --keep FILE
 
 One process collects the tests and finds out which of them call which functions, and for how long they take. For each mutant it
 branches off a process, in which the code object of the changed function is replaced wherever that function is referred to; the
@@ -144,7 +144,7 @@ def interval(part: int, whole: int) -> tuple[float, float]:
 
 def campaign() -> None:
     """A sample, and the share of it that is killed."""
-    given = options("mutation", 500)
+    given = options("mutation")
     os.chdir(ROOT)
     judge = Judge(given)
     sys.dont_write_bytecode = True

@@ -1,10 +1,10 @@
 """Swarm: worlds with a random choice of features each, ties, times of zero and mass departures forced upon them.
 
-python -m tests.reliability.swarm --count 1000 --seed 1
-python -m tests.reliability.swarm --show 12 --seed 1
+python -m tests.reliability.swarm SEED COUNT
+python -m tests.reliability.swarm SEED --show 12
 
-Of each world: its books balance, no step is out of order, no number is NaN or infinite, the same scenario leaves the same bytes,
-and a run that was interrupted at a random round and resumed leaves them, too.
+Of each world: its books balance, and so do the independent ones of `ledger`; no step is out of order, no number is NaN or
+infinite, the same scenario leaves the same bytes, and a run that was interrupted at a random round and resumed leaves them, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -32,11 +32,14 @@ from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from tests.golden.cases import INPUTS
 from tests.helpers.random_worlds import random_tables
+from tests.reliability import ledger
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.grammar import bases
 from tests.reliability.workers import answered
 
 LIMIT_S = 60.0
+GOOD = ("good", "refused")
+"""Verdicts on worlds in which nothing went wrong."""
 ROUNDS = 12
 _SHARED = ("availability", "outages", "energy", "privacy", "payload", "downlink", "uplink", "compute", "jammers", "time_limit_s")
 """Tables that any server may be given."""
@@ -101,8 +104,12 @@ def _departures(rng: Random, count: int, folder: Path) -> dict[str, Any]:
     return {"kind": "trace", "path": name}
 
 
-def checked(seed: int, number: int) -> dict[str, str]:
-    """What is wrong with the world of that number: `kind` good, refused (nothing to run), or what failed."""
+World = Callable[[int, int, Path], dict[str, Any]]
+"""Gives the tables of the world of a seed and a number; files that it reads go to the folder."""
+
+
+def checked(seed: int, number: int, draw: World = world) -> dict[str, str]:
+    """Return the verdict on the world of that number: `kind` good, refused (nothing to run), or what failed."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="swarm-") as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -111,7 +118,7 @@ def checked(seed: int, number: int) -> dict[str, str]:
         shutil.copytree(INPUTS, folder, dirs_exist_ok=True)
         os.chdir(folder)
         try:
-            tables = world(seed, number, folder)
+            tables = draw(seed, number, folder)
             return _checked(tables, folder, Random(f"{seed}/{number}/round"))
         except UserError as error:
             return {"kind": "refused", "about": str(error)[:200]}
@@ -139,6 +146,8 @@ def _checked(tables: dict[str, Any], folder: Path, rng: Random) -> dict[str, str
         return {"kind": "books", "about": "; ".join(first["books"]["problems"])}
     if wrong := unsound(folder / "first"):
         return {"kind": "unsound", "about": wrong}
+    if found := ledger.problems(ledger.ledger_of(folder / "first", scenario.model_dump(exclude_none=True, by_alias=True))):
+        return {"kind": "ledger", "about": "; ".join(found)[:2000]}
     if len(rounds) < 2:
         return {"kind": "good", "about": f"{tables['server'].get('kind', 'synchronous')}, {len(rounds)} rounds"}
     stop = rng.choice(rounds[:-1])
@@ -191,21 +200,20 @@ def unsound(folder: Path) -> str:
     return ""
 
 
-def results(seed: int, numbers: list[int]) -> Iterable[tuple[int, dict[str, str]]]:
-    """Of the worlds of these numbers."""
-    return answered(partial(checked, seed), numbers, limit_s=LIMIT_S)
+def results(seed: int, numbers: list[int], draw: World = world) -> Iterable[tuple[int, dict[str, str]]]:
+    """Return the verdicts on the worlds of these numbers."""
+    return answered(partial(checked, seed, draw=draw), numbers, limit_s=LIMIT_S)
 
 
-def campaign() -> int:
-    """All of them; how many went wrong."""
-    if "--show" in sys.argv:
-        number, seed = (int(sys.argv[sys.argv.index(name) + 1]) for name in ("--show", "--seed"))
+def campaign(name: str, draw: World) -> int:
+    """Run the campaign of the command line, and return how many worlds went wrong."""
+    given = options(name)
+    if given.show is not None:
         with tempfile.TemporaryDirectory() as scratch:
-            say(tomli_w.dumps(world(seed, number, Path(scratch))))
+            say(tomli_w.dumps(draw(given.seed, given.show, Path(scratch))))
         return 0
-    given = options("swarm", 1000)
-    found = gather(given, partial(results, given.seed))
-    wrong = {number: result for number, result in found.items() if result["kind"] not in ("good", "refused")}
+    found = gather(given, partial(results, given.seed, draw=draw))
+    wrong = {number: result for number, result in found.items() if result["kind"] not in GOOD}
     for number, result in sorted(wrong.items()):
         say(f"{number}: {result['kind']}: {result['about']}")
     servers = [result["about"].partition(",")[0] for result in found.values() if result["kind"] == "good"]
@@ -215,4 +223,4 @@ def campaign() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(1 if campaign() else 0)
+    sys.exit(1 if campaign("swarm", world) else 0)

@@ -15,42 +15,9 @@ from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import copied, same
+from tests.helpers.servers import CHANNELS, SERVERS, scenario_of
 
-ROUNDS = 12
 PAGE = Path(__file__).parents[3] / "docs" / "servers.md"
-SLOTS: dict[str, Any] = {
-    "slots": {"rounds": 2},
-    "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}, "own": 0.2, "noise": 0.02}},
-}
-CHANNELS: dict[str, Any] = {
-    "channels": {
-        "count": 9,
-        "channel": {"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.4},
-        "delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.2},
-    },
-    "scheduler": {"kind": "cucb"},
-}
-SERVERS: dict[str, dict[str, Any]] = {
-    "synchronous": {"server": {"per_round": 4, "when_short": "proceed", "deadline_s": 1.6}, "policy": {"kind": "random"}},
-    "semi-synchronous": {"server": {"kind": "semi-synchronous", "per_round": 4, "round_s": 1.0}, "policy": {"kind": "random"}},
-    "buffered": {"server": {"kind": "buffered", "concurrency": 5, "buffer": 3}, "policy": {"kind": "random"}},
-    "safa": {"server": {"kind": "safa", "per_round": 4, "deadline_s": 1.6}},
-    "compass": {
-        "server": {"kind": "compass", "min_steps": 2, "max_steps": 8},
-        "clients": {"count": 9, "data_sizes": 100.0},
-        "work": {"batch_size": 10},
-        "compute": {"seconds_per_sample": 0.03, "noise": {"kind": "log-normal", "sigma": 0.5}},
-    },
-    "asynchronous": {"server": {"kind": "asynchronous", "round_s": 0.9}, **CHANNELS},
-    "fl-fa": {"server": {"kind": "fl-fa", "per_round": 4, "when_short": "proceed"}, "policy": {"kind": "round-robin"}, **SLOTS},
-    "fl-da": {
-        "server": {"kind": "fl-da", "per_round": 4, "when_short": "proceed"},
-        "policy": {"kind": "bp-index"},
-        "peers": {"topology": {"kind": "complete"}, "delay": {"kind": "constant", "value_s": 0.001}},
-        "slots": {"rounds": 2, "start": "agreement"},
-        "opinions": SLOTS["opinions"],
-    },
-}
 ENDING: dict[str, Any] = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [100.0], "after_end": "stop"}
 LEVELS: dict[str, Any] = {"levels_bytes_per_s": [40.0, 200.0], "mean_stay_s": [0.5, 0.5]}
 FEATURES: dict[str, tuple[dict[str, Any], Callable[[MemoryRecorder, Any], bool]]] = {
@@ -159,19 +126,8 @@ def _cells() -> tuple[list[tuple[str, str, bool]], ...]:
 CELLS, BESIDES = _cells()
 
 
-def _world(kind: str) -> dict[str, Any]:
-    world: dict[str, Any] = {
-        "name": "features",
-        "rounds": ROUNDS,
-        "clients": {"count": 9},
-        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.5}},
-        "uplink": {"delay": {"kind": "constant", "value_s": 0.04}},
-    }
-    return world | SERVERS[kind]
-
-
 def _tables(feature: str, kind: str) -> dict[str, Any]:
-    return override(_world(kind), FEATURES[feature][0])
+    return override(scenario_of(kind), FEATURES[feature][0])
 
 
 def _built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
@@ -232,7 +188,7 @@ def _link_tables(feature: str, link: str) -> dict[str, Any]:
     changes = OF_LINKS[feature][0]
     apart = {"outages", "jammers"}
     given = {key if key in apart else f"{section}.{key}": value for key, value in changes.items()}
-    return override(_world(kind) | {"rounds": 6}, first | given)
+    return override(scenario_of(kind, rounds=6), first | given)
 
 
 def test_the_table_names_every_feature_and_every_server() -> None:

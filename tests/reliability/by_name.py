@@ -1,0 +1,43 @@
+"""Parts of worlds whose clients are permuted or joined by one more: they go by names, and not by the numbers of clients."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from models.laws.availability import Always
+from netsim.core.protocols import IntArray, RoundView, State
+
+
+class ByName:
+    """Select the selectable clients whose names come first in an order that is drawn by round."""
+
+    needs_updates = False
+
+    def __init__(self, *, per_round: int, names: list[int]) -> None:
+        self._per_round, self._names = per_round, names
+
+    def select(self, view: RoundView) -> IntArray:
+        """Return the clients of the round, in the order of the draw."""
+        able = np.flatnonzero(view.selectable)
+        ranks = [hashlib.sha256(f"{view.round}/{self._names[client]}".encode()).digest() for client in able]
+        return able[sorted(range(len(able)), key=ranks.__getitem__)][: self._per_round]
+
+    def observe(self, outcome: Any) -> None:
+        return None
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        return None
+
+
+class AllButLast(Always):
+    """All clients are present at all times but the last, which never comes."""
+
+    def __init__(self, *, clients: int) -> None:
+        super().__init__(clients=clients)
+        self.on[-1] = False

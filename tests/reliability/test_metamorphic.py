@@ -1,0 +1,72 @@
+"""Changes of scenarios that must change nothing, or all results in a known way: a part here, all of them in the slow suite."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.reliability import metamorphic
+from tests.reliability.metamorphic import RELATIONS, Relation, broken, checked_case, difference, every_case, play
+from tests.reliability.worlds import SERVERS, world_of
+
+UNTIL_FIXED = ("a script that does nothing", "a script that looks on")
+CASES = [case for case in every_case() if case[3] not in UNTIL_FIXED]
+
+
+@pytest.mark.parametrize("relation", [name for name in RELATIONS if name not in UNTIL_FIXED])
+def test_relations_hold_in_a_few_worlds(relation: str) -> None:
+    cases = [case for case in every_case(share=397) if case[3] == relation]
+    found = {case: checked_case(*case) for case in cases}
+    assert {case: wrong for case, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", SERVERS)
+def test_relations_hold_in_all_worlds(server: str) -> None:
+    applied = 0
+    for case in (case for case in CASES if case[0] == server):
+        wrong = checked_case(*case)
+        assert not wrong, (case, wrong)
+        applied += wrong is not None
+    assert applied > 400
+
+
+@pytest.mark.slow
+def test_relations_hold_in_drawn_worlds() -> None:
+    found = {number: metamorphic.check(2026, number) for number in range(150)}
+    wrong = {number: result for number, result in found.items() if result["kind"] == "broken"}
+    assert {number: result for number, result in wrong.items() if not result["about"].startswith(UNTIL_FIXED)} == {}
+
+
+def test_each_relation_is_about_some_world() -> None:
+    named = {case[3] for case in itertools.islice(every_case(), 0, None, 1)}
+    assert named == RELATIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("bytes and bandwidths doubled", {"factor": lambda column: 1.0}),
+        ("times stretched", {"factor": lambda column: 1.0}),
+        ("metering", {"ignored": frozenset()}),
+        ("clients permuted", {"row": lambda row: row}),
+    ],
+)
+def test_a_relation_that_does_not_hold_is_found(name: str, change: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = world_of("synchronous", {"times": "constants", "down": "own bandwidth"})
+    assert broken(name, tables) == ""
+    fields = {field: getattr(RELATIONS[name], field) for field in Relation.__slots__}
+    monkeypatch.setitem(RELATIONS, name, Relation(**fields | change))
+    assert broken(name, tables)
+
+
+def test_one_changed_digit_is_found() -> None:
+    first, second = play(world_of("buffered")), play(world_of("buffered"))
+    nothing = Relation(lambda tables: tables)
+    assert difference(first, second, nothing) == ""
+    row = second.updates[5]
+    second.updates[5] = row._replace(outcome_s=row.outcome_s * (1 + 2e-16))
+    assert "outcome_s" in difference(first, second, nothing)
+    del second.updates[5]
+    assert "rows" in difference(first, second, nothing)
