@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scenarios.build.simulation import build
+from scenarios.wiring.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from tests.helpers.rough_scenarios import EXAMPLES, OTHERS
