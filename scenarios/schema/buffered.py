@@ -63,7 +63,8 @@ class Buffered(Server):
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
         policy = require_policy(scenario, "concurrency", self.concurrency)
-        if resolve("policy", policy.kind).selects_everyone and self.concurrency < scenario.clients.count:
+        # Policies of slots do not have this member; they are refused later.
+        if getattr(resolve("policy", policy.kind), "selects_everyone", False) and self.concurrency < scenario.clients.count:
             why = f"selects everyone at once; set server.concurrency = {scenario.clients.count}, or another policy"
             raise problem(("policy", "kind"), policy.kind, why)
         refuse_reward(scenario, "measures a selection of m clients; leave it out")

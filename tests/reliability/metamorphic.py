@@ -9,6 +9,7 @@ server and each section of `worlds`, for the slow suite.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
 import warnings
@@ -240,16 +241,16 @@ def _huge_link(section: str) -> Callable[[Tables], Tables | None]:
 
 NUMBERS = [5, 2, 7, 0, 8, 3, 1, 6, 4]
 """New numbers of the clients 0, 1, .. of a permuted world."""
-_ANY_ORDER: Tables = {"policy": {"kind": "tests.reliability.by_name:ByName", "names": list(range(COUNT))}}
+_ANY_ORDER: Tables = {"policy": {"kind": "tests.reliability.by_rank:ByRank", "ranks": list(range(COUNT))}}
 
 
-def with_names(tables: Tables) -> Tables:
-    """Return the scenario with a policy that goes by names of clients, and not by their numbers."""
+def give_ranks(tables: Tables) -> Tables:
+    """Return the scenario with a policy that goes by ranks of clients, and not by their numbers."""
     return override(tables, _ANY_ORDER) if _kind("synchronous", "semi-synchronous", "buffered")(tables) else tables
 
 
 def permute_clients(tables: Tables) -> Tables | None:
-    """Return the scenario with the clients in another order: all values that a list gives each client, and their names."""
+    """Return the scenario with the clients in another order: all values that a list gives each client, and their ranks."""
     if not _is_fixed(tables):
         return None
 
@@ -262,7 +263,7 @@ def permute_clients(tables: Tables) -> Tables | None:
             return [value[NUMBERS.index(place)] for place in range(COUNT)]
         return [move(inner, key) for inner in value] if isinstance(value, list) else value
 
-    return move(with_names(tables))
+    return move(give_ranks(tables))
 
 
 def _is_fixed(tables: Tables) -> bool:
@@ -284,9 +285,9 @@ def add_client(tables: Tables) -> Tables | None:
         return None
     if any(name in _value(tables, "policy.kind") for name in ("pause", "bsfl", "clustered")) if "policy" in tables else False:
         return None
-    changes: Tables = {"clients.count": COUNT + 1, "availability": {"kind": "tests.reliability.by_name:AllButLast"}}
+    changes: Tables = {"clients.count": COUNT + 1, "availability": {"kind": "tests.reliability.by_rank:AllButLast"}}
     if "policy" in tables:
-        changes["policy"] = {"kind": "tests.reliability.by_name:ByName", "names": list(range(COUNT + 1))}
+        changes["policy"] = {"kind": "tests.reliability.by_rank:ByRank", "ranks": list(range(COUNT + 1))}
 
     def lengthen(value: Any) -> Any:
         if isinstance(value, dict):
@@ -398,7 +399,7 @@ def broken(name: str, tables: Tables, first: MemoryRecorder | None = None) -> st
     changed = relation.change(tables)
     if changed is None or (relation.tolerance and _has_ties(tables)):
         return None
-    start = with_names(tables) if name == "clients permuted" else tables
+    start = give_ranks(tables) if name == "clients permuted" else tables
     if name == "a client that is never there" and "policy" in tables:
         start = override(tables, _ANY_ORDER)
     try:
@@ -412,8 +413,9 @@ def broken(name: str, tables: Tables, first: MemoryRecorder | None = None) -> st
 
 def _has_ties(tables: Tables) -> bool:
     """Return True if events may fall into one instant, of which rounding would change the order."""
-    constant = _value(tables, "compute.delay.kind") == "constant" and not isinstance(_value(tables, "compute.delay.value_s"), list)
-    return constant or _value(tables, "server.pacing") == "latency"
+    law = tables["compute"].get("delay", {})
+    alike = law.get("kind") == "constant" and not isinstance(law["value_s"], list)
+    return alike or _value(tables, "server.pacing") == "latency"
 
 
 def difference(first: MemoryRecorder, second: MemoryRecorder, relation: Relation) -> str:
@@ -445,30 +447,37 @@ def _agree(one: Any, other: Any, relation: Relation, column: str) -> bool:
     return math.isclose(expected, other, rel_tol=relation.tolerance, abs_tol=relation.tolerance)
 
 
+WORLDS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "constants": {"times": "constants", "down": "own bandwidth", "up": "shared, own limits", "energy": "metering"},
+    "bandwidths": {"times": "long downloads", "down": "own bandwidth", "up": "own sizes", "losses": "bernoulli"},
+    "traces": {"up": "shared, varying", "outages": "drawn", "privacy": "budgets that end"},
+    "sub-channels": {"channels": "states", "presence": "markov", "times": "long uploads"},
+    "late losses": {"times": "changes in time", "server": "cancels", "losses": "bursts", "down": "losses"},
+    **{f"{topic}: {name}": {topic: name} for topic, sections in SECTIONS.items() for name in sections},
+}
+"""Sections of the worlds of `every_case`."""
+
+
 @functools.cache
-def _world(server: str, topic: str, section: str) -> tuple[Tables, MemoryRecorder] | None:
-    """Return the world of one section and its records, or None if the server does not allow it."""
-    tables = world_of(server, {topic: section} if topic else {})
+def _world(server: str, name: str) -> tuple[Tables, MemoryRecorder] | None:
+    """Return a world of `WORLDS` and its records, or None if the server does not allow it."""
+    tables = world_of(server, WORLDS[name])
     try:
         return tables, play(tables)
     except UserError:
         return None
 
 
-def every_case(share: int = 1) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (server, topic, section, relation) for all of them, or for one in `share`."""
-    sections = [("", ""), *((topic, section) for topic, found in SECTIONS.items() for section in found)]
-    for number, (server, (topic, section)) in enumerate((server, place) for server in SERVERS for place in sections):
-        for place, name in enumerate(RELATIONS):
-            # Without a common divisor of `share` and the number of relations, each relation has its turn.
-            if (number * (len(RELATIONS) + 1) + place) % share == 0:
-                yield server, topic, section, name
+def every_case() -> Iterator[tuple[str, str, str]]:
+    """Yield server, world and relation."""
+    yield from itertools.product(SERVERS, WORLDS, RELATIONS)
 
 
-def checked_case(server: str, topic: str, section: str, name: str) -> str | None:
-    """Return what `broken` says of a world of one section."""
-    world = _world(server, topic, section)
-    return None if world is None else broken(name, *world)
+def checked_case(server: str, name: str, relation: str) -> str | None:
+    """Return what `broken` says of a relation in a world of `WORLDS`; None if the server does not allow the world."""
+    world = _world(server, name)
+    return None if world is None else broken(relation, *world)
 
 
 def check(seed: int, number: int) -> dict[str, str]:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 
 from tests.reliability import metamorphic
-from tests.reliability.metamorphic import RELATIONS, Relation, broken, checked_case, difference, every_case, play
+from tests.reliability.metamorphic import RELATIONS, WORLDS, Relation, broken, checked_case, difference, play
 from tests.reliability.worlds import SERVERS, world_of
 
 UNTIL_FIXED = ("a script that does nothing", "a script that looks on")
-CASES = [case for case in every_case() if case[3] not in UNTIL_FIXED]
+LANDED = [name for name in RELATIONS if name not in UNTIL_FIXED]
 
 
-@pytest.mark.parametrize("relation", [name for name in RELATIONS if name not in UNTIL_FIXED])
-def test_relations_hold_in_a_few_worlds(relation: str) -> None:
-    cases = [case for case in every_case(share=397) if case[3] == relation]
-    found = {case: checked_case(*case) for case in cases}
-    assert {case: wrong for case, wrong in found.items() if wrong} == {}
+@pytest.mark.parametrize("relation", LANDED)
+def test_a_relation_holds_in_two_worlds(relation: str) -> None:
+    cases = list(itertools.product(SERVERS, list(WORLDS)[:6]))
+    Random(relation).shuffle(cases)
+    applied = 0
+    for server, world in cases:
+        wrong = checked_case(server, world, relation)
+        assert not wrong, (server, world, wrong)
+        applied += wrong is not None
+        if applied == 2:
+            return
+    pytest.fail("the relation is about less than two worlds")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 def test_relations_hold_in_all_worlds(server: str) -> None:
     applied = 0
-    for case in (case for case in CASES if case[0] == server):
-        wrong = checked_case(*case)
-        assert not wrong, (case, wrong)
+    for world, relation in itertools.product(WORLDS, LANDED):
+        wrong = checked_case(server, world, relation)
+        assert not wrong, (server, world, relation, wrong)
         applied += wrong is not None
     assert applied > 400
 
@@ -37,11 +45,6 @@ def test_relations_hold_in_drawn_worlds() -> None:
     found = {number: metamorphic.check(2026, number) for number in range(150)}
     wrong = {number: result for number, result in found.items() if result["kind"] == "broken"}
     assert {number: result for number, result in wrong.items() if not result["about"].startswith(UNTIL_FIXED)} == {}
-
-
-def test_each_relation_is_about_some_world() -> None:
-    named = {case[3] for case in itertools.islice(every_case(), 0, None, 1)}
-    assert named == RELATIONS.keys()
 
 
 @pytest.mark.parametrize(

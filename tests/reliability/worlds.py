@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scenarios.wiring.simulation import build
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.rough_scenarios import EXAMPLES, OTHERS
 from tests.helpers.servers import CHANNELS, scenario_of
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
 import pytest
 
+from scenarios.runs.reading import override, parse
+from scenarios.schema.errors import UserError
 from scenarios.schema.server import Server
 from scenarios.schema.servers import KINDS, by_slots
 from scenarios.wiring.servers import COMPOSERS
+from tests.helpers.rough_scenarios import EXAMPLES, OTHERS
+from tests.helpers.servers import SERVERS, scenario_of
 
 ROOT = Path(__file__).parents[3]
 _TESTED = re.compile(r"server\.kind\s*(?:==|!=|in\b|not in\b)")
@@ -39,3 +44,13 @@ def test_every_kind_of_server_has_a_table_and_is_composed():
 def test_a_table_without_a_kind_has_no_slots():
     for table in ({}, None, {"kind": ["fl-fa"]}, {"kind": "fl-fb"}):
         assert not by_slots(table)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_takes_or_refuses_each_policy(kind: str) -> None:
+    taken = []
+    for policy, keys in (EXAMPLES["policy"] | OTHERS["policy"]).items():
+        with contextlib.suppress(UserError):
+            parse(override(scenario_of(kind), {"policy": {"kind": policy, **keys}}))
+            taken.append(policy)
+    assert bool(taken) == ("policy" in SERVERS[kind])

@@ -1,4 +1,4 @@
-"""Parts of worlds whose clients are permuted or joined by one more: they go by names, and not by the numbers of clients."""
+"""Parts of worlds whose clients are permuted or joined by one more: they go by ranks, and not by the numbers of clients."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.availability import Always
+from models.laws.availability.availability import Always
 from netsim.core.protocols import IntArray, RoundView, State
 
 
-class ByName:
-    """Select the selectable clients whose names come first in an order that is drawn by round."""
+class ByRank:
+    """Select the selectable clients whose ranks come first in an order that is drawn by round."""
 
     needs_updates = False
 
-    def __init__(self, *, per_round: int, names: list[int]) -> None:
-        self._per_round, self._names = per_round, names
+    def __init__(self, *, per_round: int, ranks: list[int]) -> None:
+        self._per_round, self._ranks = per_round, ranks
 
     def select(self, view: RoundView) -> IntArray:
         """Return the clients of the round, in the order of the draw."""
         able = np.flatnonzero(view.selectable)
-        ranks = [hashlib.sha256(f"{view.round}/{self._names[client]}".encode()).digest() for client in able]
-        return able[sorted(range(len(able)), key=ranks.__getitem__)][: self._per_round]
+        drawn = [hashlib.sha256(f"{view.round}/{self._ranks[client]}".encode()).digest() for client in able]
+        return able[sorted(range(len(able)), key=drawn.__getitem__)][: self._per_round]
 
     def observe(self, outcome: Any) -> None:
         return None
