@@ -1,5 +1,6 @@
-"""Channel scheduling: K clients over N >= K sub-channels that are Good or Bad; one method a file with its paper in the header.
+"""Schedulers of channels: K clients over N >= K sub-channels that are Good or Bad; one method a file with its paper in the
+header.
 
-A scheduler (who schedules: which K channels, best first) holds a matcher (who matches: which client gets which). They satisfy
-`ChannelScheduler` of `netsim/core/protocols.py` without importing it, and need no clock.
+A scheduler chooses K channels and ranks them, best first; its matcher gives each client one of them. Both satisfy the Protocols
+of `netsim/core/protocols.py` without importing them, and need no clock.
 """

@@ -1,5 +1,7 @@
-"""AoI-aware variant AA-x of any scheduler x: exploits what is known where ages are high (Li et al., Section IV-B, last paragraph,
-and Section VI-B; after Bhandari et al. 2020)."""
+"""AoI-aware variant AA-x of any scheduler x, which exploits known channels when ages are high.
+
+Li et al., Section IV-B, last paragraph, and Section VI-B; after Bhandari et al. 2020.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.schedulers.matchers.rotation import turn
+from models.schedulers.matchers.rotation import rotation_order
 from models.schedulers.protocols import (
     BoolArray,
     Declared,
@@ -30,10 +32,18 @@ _WINDOW_ROUNDS = 250
 
 
 class AoiAware:
-    """Follows `scheduler` while ages are low; the threshold is h(t) = 1 / (largest empirical mean), infinite without one > 0.
+    """Follows `scheduler` while ages are low; the threshold is h(t) = 1 / (largest empirical mean), infinite if no mean is > 0.
 
-    Channels without an observation come last, the lower first. The scheduler learns from every round; what M-Exp3 makes of a
-    round that was overridden is its own `credit`.
+    Channels without observations come last, the lower first. The scheduler learns from every round; M-Exp3 treats an overridden
+    round by its own `credit`.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.schedulers.round_robin import RoundRobin
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = AoiAware(clients=2, channels=3, scheduler=RoundRobin(clients=2, channels=3))
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([0, 1])
     """
 
     def __init__(
@@ -41,22 +51,22 @@ class AoiAware:
         *,
         clients: int,
         channels: int,
-        scheduler: Annotated[Scheduler, Doc("The scheduler that is followed while ages are low.")],
+        scheduler: Annotated[Scheduler, Doc("Scheduler that is followed while ages are low.")],
         mode: Annotated[
             Literal["per-client", "total"],
             Doc(
-                '"per-client" (the one the paper evaluates): a client whose age exceeds h(t) is given the channel of best '
-                "empirical mean that no older such client has taken (equal ages: in the order of rotation); if another client "
-                "was to have that channel, the two change places. \"total\" (the paper's prose): see total_threshold."
+                '"per-client" (evaluated in the paper): a client whose age exceeds h(t) gets the channel of best empirical mean '
+                "that no older such client has taken (equal ages: in the order of rotation); a client that was assigned this "
+                "channel gets the other's in exchange. \"total\" (the paper's prose): see total_threshold."
             ),
         ] = "per-client",
         means: Annotated[
             Literal["own", "history", "window", "discount"] | None,
             Doc(
-                'Which empirical means are meant (absent: "own" for a scheduler that detects changes and restarts, "window" for '
-                'any other, whose own means would never forget what a channel was before it changed): "own" are the '
-                "scheduler's, since its last restart where it has any; \"history\" are of all rounds, \"window\" of the last "
-                'window_rounds, "discount" weighted by discount^(rounds ago).'
+                'Empirical means that are exploited. "own": those of the scheduler, since its last restart if it has any; '
+                '"history": of all rounds; "window": of the last window_rounds; "discount": weighted by discount^(rounds ago). '
+                'Absent: "own" for a scheduler that detects changes and restarts; "window" for any other, whose own means never '
+                "forget the time before a change."
             ),
         ] = None,
         window_rounds: Annotated[int | None, Doc('Rounds of the means "window" (absent: 250).')] = None,
@@ -64,8 +74,8 @@ class AoiAware:
         total_threshold: Annotated[
             float | None,
             Doc(
-                'Where mode is "total" and the sum of ages exceeds this (absent: K h(t)), the K channels of best empirical means '
-                "are used, given out by the scheduler's matcher, and the scheduler is not asked."
+                'Sum of ages above which mode "total" uses the K channels of best empirical means, assigned by the scheduler\'s '
+                "matcher, in place of the scheduler's choice; absent: K h(t)."
             ),
         ] = None,
     ) -> None:
@@ -82,7 +92,7 @@ class AoiAware:
         self._total_threshold = total_threshold
         if means is None:
             means = "own" if scheduler.forgets else "window"
-        self._running = _running_means(means, channels, scheduler, window_rounds, discount)
+        self._running = _make_running_means(means, channels, scheduler, window_rounds, discount)
 
     contends = False
 
@@ -93,25 +103,25 @@ class AoiAware:
 
     @matcher.setter
     def matcher(self, matcher: Matcher) -> None:
+        """Matcher of the wrapped scheduler."""
         self._scheduler.matcher = matcher
 
     @property
     def restarts(self) -> list[int]:
-        """The scheduler's."""
+        """Restarts of the wrapped scheduler."""
         return self._scheduler.restarts
 
     @property
     def forgets(self) -> bool:
-        """The scheduler's."""
+        """True if the wrapped scheduler forgets."""
         return self._scheduler.forgets
 
     @property
     def declared(self) -> Sequence[Declared]:
-        """The scheduler's."""
+        """Changes that the wrapped scheduler declared in the last `observe`."""
         return self._scheduler.declared
 
     def assign(self, view: SlotView) -> IntArray:
-        """The channel of each client; (K,), distinct."""
         means = self._running.means()
         # nan compares as false with everything.
         best = max([mean for mean in means if mean > 0.0], default=0.0)
@@ -120,27 +130,28 @@ class AoiAware:
         if self._total:
             limit = self._clients * threshold if self._total_threshold is None else self._total_threshold
             if sum(ages) > limit:
-                ranked = self._by_mean(means)[: self._clients]
+                ranked = self._sort_by_mean(means)[: self._clients]
                 return np.array(self.matcher.match(view, ranked), np.int64)
             return self._scheduler.assign(view)
         assigned = self._scheduler.assign(view)
-        overdue = [client for client in turn(view.round, self._clients) if ages[client] > threshold]
+        overdue = [client for client in rotation_order(view.round, self._clients) if ages[client] > threshold]
         if not overdue:
             return assigned
         overdue.sort(key=ages.__getitem__, reverse=True)
-        return np.array(_promote(overdue, self._by_mean(means), assigned.tolist()), np.int64)
+        return np.array(_promote(overdue, self._sort_by_mean(means), assigned.tolist()), np.int64)
 
-    def _by_mean(self, means: list[float]) -> list[int]:
+    def _sort_by_mean(self, means: list[float]) -> list[int]:
+        """Return all channels by mean, best first; channels without observations last."""
         scores = [mean if mean >= 0.0 else -1.0 for mean in means]
         return sorted(range(self._channels), key=scores.__getitem__, reverse=True)
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Learn from the round just closed, and let the scheduler learn."""
+        """Learn from the closed round, and let the wrapped scheduler learn."""
         self._running.observe(channels, good)
         self._scheduler.observe(view, channels, good)
 
     def means(self) -> FloatArray:
-        """The empirical means that are exploited; (N,), nan where there is no observation."""
+        """Return the empirical means that are exploited; (N,), nan without observations."""
         return np.array(self._running.means())
 
     def state_dict(self) -> State:
@@ -152,7 +163,11 @@ class AoiAware:
 
 
 def _promote(overdue: list[int], best_first: list[int], assigned: list[int]) -> list[int]:
-    """`assigned` after each of `overdue` in turn has got the next of `best_first`, changing places with whoever had it."""
+    """Return `assigned` after each of `overdue` in turn has taken the next of `best_first`, in exchange with its former holder.
+
+    `overdue` holds clients, oldest first; `best_first` channels; `assigned` the channel of each client, which is changed in
+    place.
+    """
     holder = {channel: client for client, channel in enumerate(assigned)}
     for client, channel in zip(overdue, best_first, strict=False):
         former, other = assigned[client], holder.get(channel)
@@ -166,9 +181,10 @@ def _promote(overdue: list[int], best_first: list[int], assigned: list[int]) -> 
     return assigned
 
 
-def _running_means(
+def _make_running_means(
     means: str, channels: int, scheduler: Scheduler, window_rounds: int | None, discount: float | None
 ) -> RunningMeans:
+    """Return the means that the options describe. Raises ParameterError for options that contradict each other."""
     if window_rounds is not None and means != "window":
         raise ParameterError("window_rounds", window_rounds, f"has no meaning where means = {means!r}")
     if discount is not None and means != "discount":

@@ -1,4 +1,4 @@
-"""CUCB: combinatorial UCB that takes channels for stationary (Chen, Wang and Yuan 2013, Algorithm 1)."""
+"""CUCB: combinatorial UCB for stationary channels (Chen, Wang and Yuan 2013, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from models.schedulers.protocols import ChosenMatcher
 
 
 class Cucb(IndexPolicy):
-    """Selects the K channels of largest mean_i + sqrt(3 ln t / (2 D_i)); no detector, no forced exploration, no restart."""
+    """Selects the K channels of largest mean_i + sqrt(3 ln t / (2 D_i)); no detector, no forced exploration, no restart.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = Cucb(clients=2, channels=3)
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([1, 0])
+    """
 
     def __init__(
         self,

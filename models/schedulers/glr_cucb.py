@@ -1,4 +1,4 @@
-"""GLR-CUCB: combinatorial UCB that restarts where a change is detected (Li et al., Algorithm 2; Zhou et al. 2020)."""
+"""GLR-CUCB: combinatorial UCB that restarts when a change is detected (Li et al., Algorithm 2; Zhou et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,18 @@ from models.schedulers.protocols import ChosenMatcher, check_rounds
 class GlrCucb(IndexPolicy):
     """CUCB with forced exploration of every channel once in floor(N / alpha) rounds and a detector of changes on each channel.
 
-    Channels count from 0, so that after a restart in round tau channel i is due in round tau + i, and channel 0 a period later.
+    Channels count from 0: after a restart in round tau channel i is due in round tau + i, and channel 0 a period later.
 
-    Where `segments` sets alpha and delta, the rounds with a wrong set are of the order of sqrt(C_T N T ln T) (Lemma 4).
+    If `segments` sets alpha and delta, the rounds with a wrong set are of the order of sqrt(C_T N T ln T) (Lemma 4).
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = GlrCucb(clients=2, channels=3, rounds=1000)
+        >>> scheduler.period
+        721
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([1, 0])
     """
 
     def __init__(
@@ -33,21 +42,20 @@ class GlrCucb(IndexPolicy):
         alpha: Annotated[
             float | None,
             Doc(
-                "The share of rounds in which exploration is forced, in (0, 1] (absent: 0.05 sqrt(ln T / T), T = rounds; with T "
-                "= 1 there is none)."
+                "Share of rounds with forced exploration, in (0, 1]; absent: 0.05 sqrt(ln T / T), T = rounds, and none for T = 1."
             ),
         ] = None,
         segments: Annotated[
             int | None,
             Doc(
-                "Number C_T of stationary intervals, breakpoints + 1, if it is known (absent: it is not): alpha is then min(1, "
-                "sqrt(C_T N ln T / T)) and, where no detector is given, delta is 1 / T."
+                "Number C_T of stationary intervals, breakpoints + 1; absent: unknown. It sets alpha = min(1, sqrt(C_T N ln T / "
+                "T)) and, if no detector is given, delta = 1 / T."
             ),
         ] = None,
-        forced_exploration: Annotated[bool, Doc("Whether exploration is forced at all.")] = True,
+        forced_exploration: Annotated[bool, Doc("True: force exploration.")] = True,
         detector: Annotated[
             Callable[[], Detector] | None,
-            Doc("The detector of one channel (absent: the exact GLR test at delta = 0.001)."),
+            Doc("Detector of one channel; absent: the exact GLR test at delta = 0.001."),
         ] = None,
         matcher: ChosenMatcher = None,
     ) -> None:
@@ -58,12 +66,13 @@ class GlrCucb(IndexPolicy):
 
 
 def alpha_for_segments(rounds: int, *, channels: int, segments: int) -> float:
-    """min(1, sqrt(C_T N ln T / T)): the share of forced exploration for a known number C_T = `segments` of stationary intervals.
+    """Return min(1, sqrt(C_T N ln T / T)), the share of forced exploration for `segments` = C_T stationary intervals; 0 for T =
+    1.
 
-    alpha T rounds are spent on exploring, and every change waits some N ln T / alpha rounds until it has been seen often enough;
-    this alpha makes the two alike, and with delta = 1 / T gives the order of Lemma 4 (Zhou et al. 2020, Corollary 4.3, after
-    which the paper cites it). Both papers give orders: the constant 1 is a choice. 0 where T = 1. Raises ValueError for
-    `rounds` < 1 or `segments` < 1.
+    alpha T rounds are spent on exploring, and every change waits about N ln T / alpha rounds until it has been seen often
+    enough. This alpha makes both equal, and with delta = 1 / T gives the order of Lemma 4 (Zhou et al. 2020, Corollary 4.3,
+    which the paper cites). Both papers give orders; the constant 1 is a choice. Raises ParameterError for `rounds` < 1 or
+    `segments` < 1.
     """
     check_rounds(rounds)
     if segments < 1:
@@ -72,6 +81,9 @@ def alpha_for_segments(rounds: int, *, channels: int, segments: int) -> float:
 
 
 def _period(channels: int, rounds: int | None, alpha: float | None, segments: int | None, forced: bool) -> int:
+    """Return the rounds between two forced explorations of a channel, 0 without any. Raises ParameterError for contradicting
+    values.
+    """
     if rounds is not None:
         check_rounds(rounds)
     if alpha is not None and not 0.0 < alpha <= 1.0:

@@ -1,4 +1,4 @@
-"""Combinatorial UCB over channels (Chen et al. 2013; Li et al., eq. 29), with forced exploration and restarts where asked for."""
+"""Base class of combinatorial UCB over channels (Chen et al. 2013; Li et al., eq. 29), with forced exploration and restarts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class IndexPolicy(RankedScheduler):
-    """Selects the K channels of largest mean_i + sqrt(3 ln(t - tau) / (2 D_i)), infinite while D_i = 0; equal ones: lower first.
+    """Selects the K channels of largest mean_i + sqrt(3 ln(t - tau) / (2 D_i)), infinite while D_i = 0; ties go to the lower
+    channel.
 
-    tau is the round of the last restart (0: none), D_i the observations of channel i since then and mean_i their mean. `period` >
-    0: if i = (t - tau) mod `period` is a channel, it is used with K - 1 others drawn uniformly; the set is ranked by the same
-    index. After every transmission the channel's detector sees the observation; where one declares a change, all D_i and all
-    detectors are reset, tau is this round, and the round's remaining channels are not tested.
+    tau is the round of the last restart (0: none), D_i the number of observations of channel i since then and mean_i their
+    mean. `period` > 0 forces exploration: if i = (t - tau) mod `period` is a channel, it is used with K - 1 others drawn
+    uniformly, and the set is ranked by the same index. After every transmission the channel's detector sees the observation. A
+    declared change resets all D_i and all detectors and sets tau to this round; the remaining channels of the round are not
+    tested.
     """
 
     def __init__(
@@ -39,26 +41,26 @@ class IndexPolicy(RankedScheduler):
 
     @property
     def restarts(self) -> list[int]:
-        """The rounds in which a change was declared, ascending; a copy."""
+        """Rounds in which a change was declared, ascending; a copy."""
         return self._restarts.copy()
 
     @property
     def forgets(self) -> bool:
-        """Means are of the observations since the last restart, if changes are looked for at all."""
+        """True if there is a detector: means are then of the observations since the last restart."""
         return self._kind != kind_of(NoDetection())
 
     @property
     def declared(self) -> Sequence[Declared]:
-        """The change declared in the last `observe`, if any; not part of the state."""
+        """Change declared in the last `observe`, if any; not part of the saved state."""
         return self._declared
 
     @property
     def period(self) -> int:
-        """Rounds from one forced exploration of a channel to the next; 0: there is none."""
+        """Rounds from one forced exploration of a channel to the next; 0: no forced exploration."""
         return self._period
 
     def index(self, round: int) -> list[float]:
-        """The index of every channel in `round` (eq. 29); (N,)."""
+        """Return the index of every channel in `round` (eq. 29); (N,)."""
         width = sqrt(1.5 * log(round - self._tau))
         return [mean + width * narrowing for mean, narrowing in zip(self._exploit, self._narrowing, strict=True)]
 
@@ -84,6 +86,7 @@ class IndexPolicy(RankedScheduler):
                 return
 
     def _restart(self, round: int) -> None:
+        """Reset all counts and detectors after a change declared in `round`."""
         self._restarts.append(round)
         self._forget()
         self._clear()
@@ -91,6 +94,7 @@ class IndexPolicy(RankedScheduler):
             detector.reset()
 
     def _clear(self) -> None:
+        """Reset the indices to those of channels without observations."""
         self._tau = self._restarts[-1] if self._restarts else 0
         # The index is exploit + width * narrowing, and inf + 0 where there is no observation.
         self._exploit = [inf] * self._channels

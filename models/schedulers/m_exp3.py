@@ -1,5 +1,8 @@
-"""M-Exp3: Exp3 whose arms are the C(N, K) sets of channels (Li et al., Algorithm 1), with the sharing of Exp3.S, which it is said
-to extend (Auer et al. 2002, Section 8), and the gamma that Theorem 3 assumes (Auer et al. 2002, Corollary 3.2)."""
+"""M-Exp3: Exp3 whose arms are the C(N, K) sets of channels (Li et al., Algorithm 1).
+
+It has the sharing of Exp3.S, which the paper says it extends (Auer et al. 2002, Section 8), and the gamma that Theorem 3
+assumes (Auer et al. 2002, Corollary 3.2).
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,18 @@ from models.schedulers.super_arm_weights import SuperArm, SuperArmWeights
 class MExp3(RankedScheduler):
     """Draws a super-arm with p_I = (1 - gamma) w_I / W + gamma / C; a reward X multiplies its weight by exp(gamma X / (p_I C)).
 
-    X is the number of Good channels of I. Exact for any C(N, K) up to 1e300; time and memory go by the arms drawn. Channels are
-    ranked by empirical mean (eq. 31).
+    X is the number of Good channels of I. Exact for any C(N, K) up to 1e300; time and memory grow with the number of arms
+    drawn. Channels are ranked by empirical mean (eq. 31).
 
-    Where a wrapper overrides the draw, a channel of the credited arm that was not used counts as Bad; fewer than K used channels
-    are credited to the drawn arm, where it holds them all, and else to none.
+    A wrapper may override the draw. A channel of the credited arm that was not used then counts as Bad. If fewer than K
+    channels were used, they are credited to the drawn arm if it holds them all, and to no arm otherwise.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = MExp3(clients=2, channels=3, gamma=0.3)
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([1, 0])
     """
 
     def __init__(
@@ -34,29 +44,29 @@ class MExp3(RankedScheduler):
         gamma: Annotated[
             float | Literal["tuned"],
             Doc(
-                'The share of rounds in which a set is drawn uniformly, in (0, 1]; or "tuned", the value behind Theorem 3, which '
-                "is for rewards in [0, 1]: min(1, sqrt(C ln C / ((e - 1) T))) for a run of T rounds."
+                'Share of rounds in which a set is drawn uniformly, in (0, 1]; or "tuned", the value behind Theorem 3, for '
+                "rewards in [0, 1]: min(1, sqrt(C ln C / ((e - 1) T))) for a run of T rounds."
             ),
         ] = 0.5,
         normalize: Annotated[
             bool,
             Doc(
-                "Whether X, the number of Good channels of I, is divided by K (rewards in [0, 1], as the analysis of Exp3 wants; "
-                "false: the paper's line)."
+                "True: divide X, the number of Good channels of I, by K, for rewards in [0, 1] as the analysis of Exp3 needs. "
+                "False: the paper's line."
             ),
         ] = True,
         share: Annotated[
             float,
             Doc(
-                "> 0: every weight then grows by e share / C times the sum of all (Exp3.S's alpha; the algorithm prints none: 0)."
+                "Exp3.S's alpha: every weight grows by e share / C times the sum of all. The printed algorithm has none: 0."
             ),
         ] = 0.0,
         credit: Annotated[
             Literal["drawn", "played"],
             Doc(
-                "What a round teaches in which a wrapper overrode the draw, and channels outside the drawn arm were used. "
-                '"played": the set that was used is credited, by its own probability p; "drawn": the round counts for the '
-                "empirical means alone."
+                "Credit of a round in which a wrapper overrode the draw, and channels outside the drawn arm were used. "
+                '"played": the used set is credited, by its own probability p; "drawn": the round counts for the empirical means '
+                "only."
             ),
         ] = "played",
         matcher: ChosenMatcher = None,
@@ -68,25 +78,25 @@ class MExp3(RankedScheduler):
         self._credits_used = credit == "played"
         self._unit = clients if normalize else 1
         self._weights = SuperArmWeights(count=math.comb(channels, clients))
-        self._gamma, self._share = _share_of_uniform_draws(gamma, rounds, clients, channels, normalize), share
+        self._gamma, self._share = _read_gamma(gamma, rounds, clients, channels, normalize), share
         self._drawn: SuperArm = ()
 
     @property
     def arms_stored(self) -> int:
-        """The number of super-arms whose weight differs from the common one; memory goes by it."""
+        """Number of super-arms whose weight differs from the common one; memory grows with it."""
         return len(self._weights)
 
     @property
     def gamma(self) -> float:
-        """The share of rounds in which a set is drawn uniformly."""
+        """Share of rounds in which a set is drawn uniformly."""
         return self._gamma
 
     def probability(self, channels: Iterable[int]) -> float:
-        """p_I of the set `channels` in the next round."""
-        return self._times_count(tuple(sorted(channels))) / math.comb(self._channels, self._clients)
+        """Return p_I of the set `channels` in the next round."""
+        return self._scaled_probability(tuple(sorted(channels))) / math.comb(self._channels, self._clients)
 
-    def _times_count(self, arm: SuperArm) -> float:
-        """p_I C."""
+    def _scaled_probability(self, arm: SuperArm) -> float:
+        """Return p_I C of `arm`: C may be too large for p_I itself."""
         return (1.0 - self._gamma) * self._weights.relative(arm) + self._gamma
 
     def _rank(self, view: SlotView) -> list[int]:
@@ -101,17 +111,17 @@ class MExp3(RankedScheduler):
         return sorted(self._drawn, key=self._scores.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
-        arm = self._credited(used)
+        arm = self._arm_to_credit(used)
         self._drawn = ()
         if arm:
             reward = sum(won) / self._unit
-            self._weights.update(arm, self._gamma * reward / self._times_count(arm), self._share)
+            self._weights.update(arm, self._gamma * reward / self._scaled_probability(arm), self._share)
 
-    def _credited(self, used: list[int]) -> SuperArm:
-        """The super-arm that the round tells something of; empty where there is none."""
+    def _arm_to_credit(self, used: list[int]) -> SuperArm:
+        """Return the super-arm that the round credits; empty if it credits none."""
         if self._drawn and set(self._drawn).issuperset(used):
             return self._drawn
-        # Where updates outlast a round, two of them may have come to their end on one channel: that is no super-arm.
+        # If updates outlast a round, two of them may end on one channel in the same round: the used channels are no super-arm.
         complete = len(used) == len(set(used)) == self._clients
         return tuple(sorted(used)) if self._credits_used and complete else ()
 
@@ -124,27 +134,27 @@ class MExp3(RankedScheduler):
         self._drawn = tuple(int(channel) for channel in state["drawn"])
 
 
-def tuned_gamma(rounds: int, *, clients: int, channels: int) -> float:
-    """min(1, sqrt(C ln C / ((e - 1) T))) for T = `rounds` and C = C(N, K) arms of rewards in [0, 1].
+def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:
+    """Return min(1, sqrt(C ln C / ((e - 1) T))) for T = `rounds` and C = C(N, K) arms of rewards in [0, 1]; 1 for a single arm.
 
-    Auer et al. 2002, Corollary 3.2 with g = T, which no arm's total reward exceeds. With it Exp3 loses at most
-    2 sqrt(e - 1) sqrt(T C ln C) to the best arm, the step from which Li et al. derive Theorem 3 (eq. 19). 1 where there is one
-    arm only. Raises ValueError for `rounds` < 1.
+    Auer et al. 2002, Corollary 3.2 with g = T, a bound on the total reward of an arm. With it Exp3 loses at most 2 sqrt(e - 1)
+    sqrt(T C ln C) to the best arm, from which Li et al. derive Theorem 3 (eq. 19). Raises ParameterError for `rounds` < 1.
     """
     check_rounds(rounds)
     arms = math.comb(channels, clients)
     return min(1.0, math.sqrt(arms / rounds * math.log(arms) / (math.e - 1.0))) if arms > 1 else 1.0
 
 
-def _share_of_uniform_draws(
+def _read_gamma(
     gamma: float | Literal["tuned"], rounds: int | None, clients: int, channels: int, normalize: bool
 ) -> float:
+    """Return gamma as a number. Raises ParameterError for a value outside (0, 1], or "tuned" without its conditions."""
     if gamma == "tuned":
         if not normalize:
             raise ParameterError("gamma", "tuned", "is for rewards in [0, 1]; set normalize = true, or give gamma as a number")
         if rounds is None:
             raise ParameterError("gamma", "tuned", "needs a number of rounds; limit the run by rounds, or give gamma as a number")
-        return tuned_gamma(rounds, clients=clients, channels=channels)
+        return tune_gamma(rounds, clients=clients, channels=channels)
     if not 0.0 < gamma <= 1.0:
         raise ParameterError("gamma", gamma, "must be > 0 and <= 1, or 'tuned'")
     return gamma

@@ -1,4 +1,4 @@
-"""What schedulers and matchers are, and what they see of the engine and of the world: structural types and shared checks."""
+"""Structural types of schedulers and matchers, of what they read of the engine and of the world, and checks that they share."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ State = dict[str, Any]
 
 
 class SlotView(Protocol):
-    """What a scheduler may know as a round begins (`netsim.core.protocols.SlotView`)."""
+    """State of a round before its channels are assigned (`netsim.core.protocols.SlotView`)."""
 
     @property
     def round(self) -> int:
-        """Counts from 1."""
+        """Number of the round, from 1."""
 
     @property
     def ages(self) -> IntArray:
-        """(K,) age of information of each client at the end of the last round, in rounds; 1: it succeeded then."""
+        """(K,) age of information of each client at the end of the last round, in rounds; 1 after a success."""
 
     @property
     def contribution(self) -> FloatArray:
-        """(K,) marginal contribution C_i of each client; all alike where nothing is learned."""
+        """(K,) marginal contribution C_i of each client; equal for all clients if nothing is learned."""
 
     @property
     def rng(self) -> np.random.Generator:
-        """The scheduler's own stream of this round."""
+        """Random generator of the scheduler for this round."""
 
 
 class Matcher(Protocol):
-    """Gives each of K clients one of K channels; called once a round."""
+    """Matcher that gives each of K clients one of K channels; called once a round."""
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
-        """The channel of each client, in the order of the clients: a permutation of `ranked` (K channels, best first).
+        """Return the channel of each client, in the order of the clients: a permutation of `ranked` (K channels, best first).
 
-        Lists, since K is small beside the cost of an array.
+        Lists, because an array costs more than a few channels do.
         """
 
     def state_dict(self) -> State: ...
@@ -52,44 +52,46 @@ class Matcher(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-ChosenMatcher = Annotated[Matcher | None, Doc("Who gets which of the chosen sub-channels.")]
+ChosenMatcher = Annotated[Matcher | None, Doc("Assignment of the chosen sub-channels to clients.")]
 
 
 class Declared(NamedTuple):
-    """A change declared on one channel, after which the scheduler was reset."""
+    """Change declared on one channel, after which the scheduler was reset."""
 
     channel: int
     detector: str
-    """The kind of the detector, as a scenario names it."""
+    """Kind of the detector, as a scenario names it."""
     observations: int
-    """How many observations of the channel it had seen since the scheduler's last reset."""
+    """Observations of the channel since the scheduler's last reset."""
 
 
 class Scheduler(Protocol):
-    """Gives each of K clients one of N >= K channels, round after round."""
+    """Scheduler that gives each of K clients one of N >= K channels, round after round."""
 
     matcher: Matcher
 
     @property
     def restarts(self) -> list[int]:
-        """The rounds in which a change was declared; empty where none is looked for. A copy."""
+        """Rounds in which a change was declared; empty without detection. A copy."""
 
     @property
     def forgets(self) -> bool:
-        """Whether `means` drops what came before a change: such means need no forgetting from outside."""
+        """True if `means` drops the observations before a change; a wrapper then need not forget them itself."""
 
     @property
     def declared(self) -> Sequence[Declared]:
-        """The changes declared in the last `observe`."""
+        """Changes declared in the last `observe`."""
 
     def assign(self, view: SlotView) -> IntArray:
-        """The channel of each client; (K,), distinct."""
+        """Return the channel of each client; (K,), distinct."""
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Learn from the round just closed: `channels` (n,) that were used, n <= K, and whether each let its update through."""
+        """Learn from the closed round: the `channels` (n,) that were used, n <= K, and True in `good` (n,) where an update got
+        through.
+        """
 
     def means(self) -> FloatArray:
-        """Empirical success of each channel, by which it may be ranked; (N,), nan where there is no observation."""
+        """Return the empirical success of each channel, by which it may be ranked; (N,), nan without observations."""
 
     def state_dict(self) -> State: ...
 
@@ -97,36 +99,39 @@ class Scheduler(Protocol):
 
 
 class Truth(Protocol):
-    """The world as oracles know it."""
+    """True states of the channels, for oracles."""
 
     def means(self, round: int) -> FloatArray:
-        """The probability of each channel to be Good in that round; (N,), another array where it is another one."""
+        """Return the probability (N,) of each channel to be Good in `round`.
+
+        The same array object is returned as long as the means are the same.
+        """
 
     def states(self, round: int) -> BoolArray:
-        """Whether each channel is Good in that round; (N,)."""
+        """Return True for each channel that is Good in `round`; (N,)."""
 
 
 def check_at_least_one(clients: int, channels: int) -> None:
-    """Raise ValueError unless there is a client and a channel."""
+    """Raise ParameterError unless there is at least one client and one channel."""
     for name, count in (("clients", clients), ("channels", channels)):
         if count < 1:
             raise ParameterError(name, count, "must be >= 1")
 
 
 def check_sizes(clients: int, channels: int) -> None:
-    """Raise ValueError unless 1 <= `clients` <= `channels`."""
+    """Raise ParameterError unless 1 <= `clients` <= `channels`."""
     check_at_least_one(clients, channels)
     if channels < clients:
         raise ParameterError("channels", channels, f"must be >= the number of clients, {clients}, each of which has its own")
 
 
 def check_rounds(rounds: int) -> None:
-    """Raise ValueError unless `rounds` >= 1."""
+    """Raise ParameterError unless `rounds` >= 1."""
     if rounds < 1:
         raise ParameterError("rounds", rounds, "must be >= 1")
 
 
 def check_finite(name: str, value: float, *, zero: bool = False) -> None:
-    """Raise ValueError, naming the parameter, unless `value` is finite and > 0 (>= 0 where `zero`)."""
+    """Raise ParameterError, naming the parameter, unless `value` is finite and > 0 (>= 0 if `zero`)."""
     if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
         raise ParameterError(name, value, f"must be finite and {'>= 0' if zero else '> 0'}")

@@ -8,7 +8,15 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class Random(RankedScheduler):
-    """Every set of K channels equally likely; ranked by empirical mean for matchers that go by rank (None: random matching)."""
+    """Selects every set of K channels with equal probability, ranked by empirical mean for the matcher (None: random matching).
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = Random(clients=2, channels=3)
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([0, 1])
+    """
 
     def __init__(
         self,
@@ -20,4 +28,4 @@ class Random(RankedScheduler):
         super().__init__(clients=clients, channels=channels, matcher=RandomMatching() if matcher is None else matcher)
 
     def _rank(self, view: SlotView) -> list[int]:
-        return self._by_score(view.rng.permutation(self._channels)[: self._clients].tolist())
+        return self._sort_by_score(view.rng.permutation(self._channels)[: self._clients].tolist())

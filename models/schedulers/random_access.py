@@ -1,4 +1,4 @@
-"""Random access: nobody schedules, every client picks a sub-channel for itself (slotted ALOHA, Roberts 1975, over N channels).
+"""Random access: every client picks a sub-channel for itself (slotted ALOHA, Roberts 1975, over N channels).
 
 With K clients that all send, a transmission meets no other with probability (1 - 1/N)^(K - 1); those that meet are lost.
 """
@@ -11,27 +11,34 @@ from models.schedulers.protocols import BoolArray, IntArray, SlotView, State, ch
 
 
 class RandomAccess:
-    """Each client takes any of the N sub-channels, whatever the others do, drawn again in every round. Needs
-    `server.contention`."""
+    """Gives each client any of the N sub-channels, drawn anew and independently in every round. Needs `server.contention`.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = RandomAccess(clients=2, channels=3)
+        >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([1, 1])
+    """
 
     contends = True
-    """Two clients may be given one sub-channel."""
+    """True: two clients may get the same sub-channel."""
     declared = ()
-    """No change is looked for."""
+    """Declared changes: none."""
 
     def __init__(self, *, clients: int, channels: int) -> None:
         check_at_least_one(clients, channels)
         self._clients, self._channels = clients, channels
 
     def assign(self, view: SlotView) -> IntArray:
-        """The sub-channel of each client; (K,), independent and uniform."""
+        """Return the sub-channel of each client; (K,), independent and uniform."""
         return np.asarray(view.rng.integers(self._channels, size=self._clients))
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Learns nothing."""
+        pass
 
     def state_dict(self) -> State:
         return {}
 
     def load_state_dict(self, state: State) -> None:
-        """There is no state."""
+        pass

@@ -1,6 +1,7 @@
-"""What schedulers share: a ranking of K channels, handed to a matcher, and the counts behind the empirical means.
+"""Base class of schedulers that rank K channels for a matcher, with the counts behind the empirical means.
 
-Lists instead of arrays: a round handles a few channels, and an operation on a small array costs more than all of them in a list.
+Lists instead of arrays: a round handles a few channels, and one operation on a small array costs more than all of them in a
+list.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 from models.schedulers.matchers.rotation import Rotation
 from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, State, check_sizes
 
-# Ranks behind every mean, but finite.
+# Score of a channel without observations: below every mean, but finite.
 NEVER = -1.0
 
 
 class RankedScheduler(ABC):
-    """Ranks K of N channels in `_rank`, lets `matcher` give them out (None: rotation), and counts what came of it."""
+    """Ranks K of N channels in `_rank`, lets `matcher` (None: rotation) give them to the clients, and counts their successes."""
 
     contends = False
 
@@ -29,30 +30,28 @@ class RankedScheduler(ABC):
         self._clients, self._channels = clients, channels
         self._counts = [0] * channels
         self._wins = [0] * channels
-        # wins / counts, NEVER where there are none: what channels are ranked by.
+        # wins / counts, by which channels are ranked; NEVER without observations.
         self._scores = [NEVER] * channels
 
     @property
     def restarts(self) -> list[int]:
-        """No change is looked for."""
+        """Declared changes: none."""
         return []
 
     @property
     def forgets(self) -> bool:
-        """Means are over the whole history."""
+        """False: means are over the whole history."""
         return False
 
     @property
     def declared(self) -> Sequence[Declared]:
-        """No change is looked for."""
+        """Changes declared in the last `observe`: none."""
         return ()
 
     def assign(self, view: SlotView) -> IntArray:
-        """The channel of each client; (K,), distinct."""
         return np.array(self.matcher.match(view, self._rank(view)), np.int64)
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Learn from the round just closed: `channels` (n,) that were used, n <= K, and whether each let its update through."""
         used, won = channels.tolist(), good.tolist()
         counts, wins, scores = self._counts, self._wins, self._scores
         for channel, success in zip(used, won, strict=True):
@@ -62,7 +61,7 @@ class RankedScheduler(ABC):
         self._learn(view.round, used, won)
 
     def means(self) -> FloatArray:
-        """Empirical success of each channel; (N,), nan where it was never used (since the last restart)."""
+        """Return the empirical success of each channel; (N,), nan without observations (since the last restart)."""
         return np.array([w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)])
 
     def state_dict(self) -> State:
@@ -77,8 +76,8 @@ class RankedScheduler(ABC):
         self._scores = [w / n if n else NEVER for w, n in zip(self._wins, self._counts, strict=True)]
         self.matcher.load_state_dict(state["matcher"])
 
-    def _by_score(self, channels: list[int]) -> list[int]:
-        """`channels` by empirical mean, best first, never used ones last, equal ones as they come."""
+    def _sort_by_score(self, channels: list[int]) -> list[int]:
+        """Return `channels` by empirical mean, best first; channels without observations last, equal ones in the given order."""
         return sorted(channels, key=self._scores.__getitem__, reverse=True)
 
     def _forget(self) -> None:
@@ -89,7 +88,7 @@ class RankedScheduler(ABC):
 
     @abstractmethod
     def _rank(self, view: SlotView) -> list[int]:
-        """K distinct channels, best first."""
+        """Return K distinct channels, best first."""
 
-    def _learn(self, round: int, used: list[int], won: list[bool]) -> None:  # noqa: B027 - most need no more than the counts
-        """What else there is to learn; the counts hold this round already."""
+    def _learn(self, round: int, used: list[int], won: list[bool]) -> None:  # noqa: B027 - most schedulers need the counts only
+        """Learn from the round beyond the counts, which hold it already."""

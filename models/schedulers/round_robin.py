@@ -1,4 +1,4 @@
-"""Round-robin: the clients walk over the channels in step."""
+"""Round-robin: the clients move over the channels in step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class RoundRobin(RankedScheduler):
-    """In round t the channels (t - 1 + j) mod N, j = 0..K-1, are used.
+    """Uses the channels (t - 1 + j) mod N, j = 0..K-1, in round t.
 
-    Without a matcher (None) client j takes the j-th of them, so that in N rounds every client uses every channel once; with
-    one, they are ranked by empirical mean and it decides.
+    Without a matcher (None) client j takes the j-th of them, so that in N rounds every client uses every channel once. With a
+    matcher they are ranked by empirical mean, and it assigns them.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = RoundRobin(clients=2, channels=3)
+        >>> scheduler.assign(SlotView(2, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
+        array([1, 2])
     """
 
     def __init__(
@@ -25,11 +32,11 @@ class RoundRobin(RankedScheduler):
 
     def _rank(self, view: SlotView) -> list[int]:
         channels = [(view.round - 1 + j) % self._channels for j in range(self._clients)]
-        return channels if self._in_order else self._by_score(channels)
+        return channels if self._in_order else self._sort_by_score(channels)
 
 
 class _InOrder:
-    """Client j takes the j-th channel."""
+    """Matcher that gives client j the j-th channel."""
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
         return ranked

@@ -1,4 +1,4 @@
-"""Empirical success of channels as the AoI-aware wrapper may keep it: over all history, a window of rounds, or discounted."""
+"""Empirical success of channels in the AoI-aware wrapper: over all history, over a window of rounds, or discounted."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.schedulers.protocols import BoolArray, IntArray, Scheduler, State
 
 
 class RunningMeans(Protocol):
-    """Keeps the mean success of each channel."""
+    """Mean success of each channel, updated once a round."""
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
-        """Take in one round: `channels` (n,) that were used, and whether each let its update through."""
+        """Take in one round: the `channels` (n,) that were used, and True in `good` (n,) where an update got through."""
 
     def means(self) -> list[float]:
-        """The mean of each channel; nan where there is no observation."""
+        """Return the mean of each channel; nan without observations."""
 
     def state_dict(self) -> State: ...
 
@@ -27,13 +27,13 @@ class RunningMeans(Protocol):
 
 
 class OwnMeans:
-    """Those of the scheduler itself, which drops them where it restarts."""
+    """Means of the wrapped scheduler itself, which drops them when it restarts."""
 
     def __init__(self, *, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
-        """The scheduler has its own eyes."""
+        pass  # the scheduler observes the round itself
 
     def means(self) -> list[float]:
         means: list[float] = self._scheduler.means().tolist()
@@ -47,7 +47,7 @@ class OwnMeans:
 
 
 class DiscountedMeans:
-    """An observation of n rounds ago weighs `discount`^n; 1: all history alike."""
+    """Means in which an observation of n rounds ago weighs `discount`^n; 1: the whole history counts equally."""
 
     def __init__(self, *, channels: int, discount: float) -> None:
         if not 0.0 < discount <= 1.0:
@@ -58,7 +58,7 @@ class DiscountedMeans:
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
         if self._discount < 1.0:
-            # What has faded to nothing is no observation any more, and must not become 0 / 0.
+            # A count that has faded to nothing is dropped: its mean would become 0 / 0.
             faded = [counts if (counts := n * self._discount) > 1e-250 else 0.0 for n in self._counts]
             self._counts, self._wins = faded, [w * self._discount for w in self._wins]
         for channel, success in zip(channels.tolist(), good.tolist(), strict=True):
@@ -76,7 +76,7 @@ class DiscountedMeans:
 
 
 class WindowedMeans:
-    """The last `window_rounds` rounds only."""
+    """Means over the last `window_rounds` rounds."""
 
     def __init__(self, *, channels: int, window_rounds: int) -> None:
         if window_rounds < 1:

@@ -1,12 +1,12 @@
 """Weights of all C super-arms of M-Exp3, of which only the drawn ones are stored.
 
-With Exp3.S sharing every weight grows by the same amount a round, so w_I = b + v_I: b is common to all arms, and v_I >= 0 is what
-the rewards of arm I have added to it; 0 unless I was drawn. A reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1), and
-sharing is b <- b + a. Nothing is ever subtracted and no other arm is touched, so that storing only the drawn arms is exact.
-Drawing an arm by its weight is drawing one of all C uniformly with probability C b / W, or else one of the stored ones by v.
+With Exp3.S sharing every weight grows by the same amount a round, so w_I = b + v_I. b is common to all arms, and v_I >= 0 is
+what the rewards of arm I have added to it; 0 unless I was drawn. A reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1),
+and sharing is b <- b + a. Nothing is ever subtracted and no other arm is touched, so storing only the drawn arms is exact. A
+draw by weight is a uniform draw from all C arms with probability C b / W, or else a draw of a stored arm by v.
 
-Weights grow without bound and lie far apart, so each is a mantissa and a power of two of its own (the integer part of its
-logarithm): nothing overflows, no weight is lost beside larger ones, and a product is rounded once, where adding up logarithms of
+Weights grow without bound and are far apart, so each is a mantissa and a power of two of its own (the integer part of its
+logarithm). Nothing overflows, small weights survive beside large ones, and a product is rounded once; adding up logarithms of
 thousands would lose digits. The sums below run over the weights at a common power of two.
 """
 
@@ -23,13 +23,13 @@ from models.schedulers.protocols import State
 SuperArm = tuple[int, ...]
 
 _LN_2 = math.log(2.0)
-# The common power of two follows when the weights have outgrown it by so much; far below what a float holds.
+# Powers of two by which weights may outgrow the common one before it follows; a float holds about 1000.
 _ROOM = 256
 _LARGEST_COUNT = 1e300
 
 
 class SuperArmWeights:
-    """Weights w of `count` super-arms, all 1 at first; memory goes by the arms that were rewarded."""
+    """Weights w of `count` super-arms, all 1 at first; memory grows with the arms that were rewarded."""
 
     def __init__(self, *, count: int) -> None:
         if count > _LARGEST_COUNT:
@@ -56,7 +56,7 @@ class SuperArmWeights:
         return self._flat / (self._flat + self._tree[1])
 
     def relative(self, arm: SuperArm) -> float:
-        """C w / W of `arm` (ascending channels): its weight beside the mean weight."""
+        """Return C w / W of `arm` (ascending channels): its weight relative to the mean weight."""
         total = self._flat + self._tree[1]
         place = self._places.get(arm)
         if place is None:
@@ -64,20 +64,20 @@ class SuperArmWeights:
         return self._flat / total + self._count * (self._tree[self._room + place] / total)
 
     def pick(self, u: float) -> SuperArm:
-        """A stored arm by v, at a uniform `u` in [0, 1); call while `common_share` < 1."""
+        """Return a stored arm drawn by v, from a uniform `u` in [0, 1); call it while `common_share` < 1."""
         tree, room = self._tree, self._room
         left_over = u * tree[1]
         node = 1
         while node < room:
             node *= 2
-            # Rounding may lead past the last arm of positive weight: never into an empty branch.
+            # Rounding may leave more than the sum of a branch: the second condition keeps the walk out of empty branches.
             if left_over >= tree[node] and tree[node + 1] > 0.0:
                 left_over -= tree[node]
                 node += 1
         return self._arms[node - room]
 
     def update(self, arm: SuperArm, gain: float, share: float) -> None:
-        """w <- w exp(`gain`) for `arm` (gain >= 0), and then every w grows by e `share` / C times the W of before (Exp3.S)."""
+        """Multiply w of `arm` by exp(`gain`), gain >= 0; then add e `share` / C times the former W to every w (Exp3.S)."""
         before = self._flat + self._tree[1]
         outgrown = False
         if gain > 0.0:
@@ -101,7 +101,8 @@ class SuperArmWeights:
             self._rescale()
 
     def _reward(self, place: int, gain: float) -> int:
-        """v <- v g + b (g - 1); the new power of two."""
+        """Replace v by v g + b (g - 1), g = exp(`gain`), and return its new power of two."""
+        # exp overflows above 709: whole powers of two of a large g go into the exponent.
         doublings = int(gain / _LN_2) if gain > 500.0 else 0
         factor = exp(gain - doublings * _LN_2)
         rise = factor if doublings else expm1(gain)
@@ -113,6 +114,7 @@ class SuperArmWeights:
         return power
 
     def _store(self, arm: SuperArm) -> int:
+        """Store `arm` with v = 0 and return its place."""
         place = len(self._arms)
         self._places[arm] = place
         self._arms.append(arm)
@@ -123,6 +125,7 @@ class SuperArmWeights:
         return place
 
     def _put(self, place: int, value: float) -> None:
+        """Set v of a stored arm in the tree of sums."""
         tree = self._tree
         node = self._room + place
         tree[node] = value
@@ -131,16 +134,18 @@ class SuperArmWeights:
             tree[node] = tree[2 * node] + tree[2 * node + 1]
 
     def _rescale(self) -> None:
-        """Bring the common power of two up to the largest weight (of one arm, or of all at b)."""
+        """Raise the common power of two to the largest weight (of one arm, or of all at b)."""
         self._scale = max(self._common_power + self._count_power, max(self._power, default=self._common_power))
         self._build()
 
     def _build(self) -> None:
-        """Sums of v at the common power of two, as a binary tree in one list: node n is the sum of nodes 2n and 2n + 1."""
+        """Compute the sums of v at the common power of two, as a binary tree in one list: node n is the sum of nodes 2n and 2n
+        + 1.
+        """
         self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
         self._room = room = 1 << max(1, (len(self._arms) - 1).bit_length())
         tree = np.zeros(2 * room)
-        # Powers of far smaller weights would not fit ldexp's 32 bits; they come to 0 all the same.
+        # ldexp takes 32-bit powers. Far smaller weights may exceed them; they are 0 at the common power anyway.
         powers = np.maximum(np.array(self._power, np.int64) - self._scale, -5000).astype(np.int32)
         tree[room : room + len(powers)] = np.ldexp(np.array(self._mantissa), powers)
         while room > 1:

@@ -1,4 +1,4 @@
-"""What the papers prove about whole systems, as functions: one theorem or lemma a file, paper and equations in the header.
+"""Theorems and lemmas of the papers as functions, with paper and equations in the header of each file.
 
-Evaluated on records of runs or on parameters; no simulation calls them.
+They are evaluated on records of runs or on parameters; no simulation calls them.
 """

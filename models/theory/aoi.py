@@ -1,7 +1,7 @@
-"""Age of information over rounds, AoI regret against an oracle, and the paper's bounds on it (Li et al., eq. 8, 14, 37, Theorems
-2 to 5).
+"""Age of information over rounds, AoI regret against an oracle, and the paper's bounds on it.
 
-An untimed world of tables: T rounds, N channels with states (T, N), K clients. Ages are 1 before the first round.
+Li et al., eq. 8, 14, 37, Theorems 2 to 5. The world is an untimed table: T rounds, N channels with states (T, N), K clients.
+Ages are 1 before the first round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Slot:
-    """What a scheduler may know as a round begins; satisfies `SlotView` of `models/schedulers/protocols.py`."""
+    """State of a round before its channels are assigned; satisfies `SlotView` of `models/schedulers/protocols.py`."""
 
     round: int
     ages: IntArray
@@ -31,7 +31,7 @@ class Slot:
 
 
 class Scheduler(Protocol):
-    """What `simulate` calls of a channel scheduler."""
+    """Methods of a channel scheduler that `simulate` calls."""
 
     def assign(self, view: Slot) -> IntArray: ...
 
@@ -39,14 +39,14 @@ class Scheduler(Protocol):
 
 
 class Draws(Protocol):
-    """Addressed generators (`netsim.core.streams.Stream`)."""
+    """Addressed random generators (`netsim.core.streams.Stream`)."""
 
     def generator(self, index: int) -> np.random.Generator:
-        """The generator of round `index`."""
+        """Return the generator of round `index`."""
 
 
 class History(NamedTuple):
-    """What a scheduler did on given states; each (T, K)."""
+    """Channels, successes and ages of a scheduler on given states; each (T, K)."""
 
     channels: IntArray
     good: BoolArray
@@ -54,9 +54,9 @@ class History(NamedTuple):
 
 
 def simulate(scheduler: Scheduler, states: BoolArray, *, clients: int, draws: Draws | np.random.Generator) -> History:
-    """Let `scheduler` run over `states` (T, N), every client sending in every round, with a contribution of 1 each.
+    """Run `scheduler` over `states` (T, N), with every client sending in every round and a contribution of 1 each.
 
-    `draws` is either addressed, a generator a round, or one generator for all rounds.
+    `draws` is either addressed, with a generator for each round, or one generator for all rounds.
     """
     rounds = len(states)
     channels = np.empty((rounds, clients), np.int64)
@@ -77,19 +77,33 @@ def simulate(scheduler: Scheduler, states: BoolArray, *, clients: int, draws: Dr
 
 
 def ages(good: BoolArray) -> IntArray:
-    """Ages after each round of clients that succeeded where `good` (T, K): 1, or one more than before (eq. 8); shape (T, K)."""
+    """Return the ages after each round of clients that succeeded where `good` (T, K): 1, or one more than before (eq. 8); (T,
+    K).
+
+    Example:
+        >>> import numpy as np
+        >>> ages(np.array([[True, False], [False, False], [True, False]]))
+        array([[1, 2],
+               [2, 3],
+               [1, 4]])
+    """
     rounds = np.arange(1, len(good) + 1)[:, None]
-    # The round of the last success; age 1 before round 1 is as if all had succeeded in round 0.
+    # The round of the last success; 0 before the first, which makes the age before round 1 equal to 1.
     last = np.maximum.accumulate(np.where(good, rounds, 0), axis=0)
     age: IntArray = rounds - last + 1
     return age
 
 
 def expected_ages(means: FloatArray) -> FloatArray:
-    """E[a(t)] of a client whose channel in round t is Good with probability `means[t - 1]`, t = 1..T; shape (T,).
+    """Return E[a(t)] of a client whose channel in round t is Good with probability `means[t - 1]`, t = 1..T; shape (T,).
 
-    E[a(t)] = 1 + (1 - mean) E[a(t - 1)], which sums up to eq. 15 with its product begun one round later (eq. 8 makes the age at
-    least 1). On a stationary channel the age is geometric in the long run, with mean 1 / mu.
+    E[a(t)] = 1 + (1 - mean) E[a(t - 1)]. Unrolled, this is eq. 15 with its product begun one round later (eq. 8 makes the age
+    at least 1). On a stationary channel the age is geometric in the long run, with mean 1 / mu.
+
+    Example:
+        >>> import numpy as np
+        >>> expected_ages(np.array([0.5, 0.5, 0.5]))
+        array([1.5  , 1.75 , 1.875])
     """
     out = np.empty(len(means))
     expected = 1.0
@@ -99,10 +113,7 @@ def expected_ages(means: FloatArray) -> FloatArray:
 
 
 def regret(ages: IntArray, oracle_ages: IntArray) -> IntArray:
-    """AoI regret after each round: the sum over clients and rounds of a_i(t) - a*_i(t) (eq. 14); shape (T,).
-
-    Both histories (T, K) are to come from the same channel states.
-    """
+    """Return the AoI regret after each round: the sum over clients and rounds of a_i(t) - a*_i(t) (eq. 14); shape (T,)."""
     if ages.shape != oracle_ages.shape:
         raise ParameterError(
             "oracle_ages", oracle_ages, f"must be {ages.shape}, that of the ages", shown=f" has shape {oracle_ages.shape}"
@@ -112,27 +123,25 @@ def regret(ages: IntArray, oracle_ages: IntArray) -> IntArray:
 
 
 def variance(ages: IntArray) -> FloatArray:
-    """AoI variance of each round, the sum over clients of (a_i - mean)^2 (eq. 37: not divided by K); (T, K) gives (T,)."""
+    """Return the AoI variance of each round, the sum over clients of (a_i - mean)^2 (eq. 37: not divided by K); (T, K) gives
+    (T,).
+    """
     deviation = ages - ages.mean(axis=1, keepdims=True)
     total: FloatArray = (deviation**2).sum(axis=1)
     return total
 
 
-def cumulated_variance(ages: IntArray) -> FloatArray:
-    """The sum of `variance` over rounds, as in Fig. 4; (T, K) gives (T,)."""
-    return np.cumsum(variance(ages))
-
-
-# Bounds. Theorems 2 and 4 bound every policy's regret on its worst instance from below, 3 and 5 that of one policy from above.
+# Bounds. Theorems 2 and 4 bound the regret of every policy on its worst instance from below, 3 and 5 that of one policy from
+# above.
 
 
 def theorem2_lower(rounds: int, *, clients: int, channels: int) -> float:
-    """Lower bound of Theorem 2, of the order of (N - K)^2 / N^2 sqrt(N T), with the constants of its proof (eq. 67).
+    """Return the lower bound of Theorem 2, of the order of (N - K)^2 / N^2 sqrt(N T), with the constants of its proof (eq. 67).
 
     2e / (1 + 2e) K (T - K T / N - K T / 2 sqrt(T / N ln(1 / (1 - 4 e^2)))) at e = (N - K) / (4 K sqrt(N T)): about 3/8 times
-    that order for large T. Raises ValueError for sizes at which e would reach 1/2.
+    that order for large T. Raises ParameterError for sizes at which e would reach 1/2.
     """
-    _sizes(rounds, clients, channels)
+    _check_sizes(rounds, clients, channels)
     if channels == clients:
         return 0.0
     e = (channels - clients) / (4.0 * clients * math.sqrt(channels * rounds))
@@ -143,31 +152,31 @@ def theorem2_lower(rounds: int, *, clients: int, channels: int) -> float:
 
 
 def theorem3_upper(rounds: int, *, clients: int, channels: int) -> float:
-    """Upper bound of Theorem 3 for M-Exp3: 4 K sqrt(e - 1) C^2 sqrt(T C ln C), C = C(N, K) (eq. 21).
+    """Return the upper bound of Theorem 3 for M-Exp3: 4 K sqrt(e - 1) C^2 sqrt(T C ln C), C = C(N, K) (eq. 21).
 
-    The proof wants rewards in [0, 1] for each client, gamma tuned to T, T > 16 (e - 1) C^3 ln C, and an oracle each of whose
-    clients succeeds at least T / C times; the bound is given for every T, so that a curve can be drawn: say where it holds
+    The proof needs rewards in [0, 1] for each client, gamma tuned to T, T > 16 (e - 1) C^3 ln C, and an oracle each of whose
+    clients succeeds at least T / C times. The bound is returned for every T, so that a curve can be drawn: state where it holds
     (`theorem3_holds_from`).
     """
-    _sizes(rounds, clients, channels)
+    _check_sizes(rounds, clients, channels)
     arms = math.comb(channels, clients)
     return 4.0 * clients * math.sqrt(math.e - 1.0) * arms**2 * math.sqrt(rounds * arms * math.log(arms))
 
 
 def theorem3_holds_from(*, clients: int, channels: int) -> int:
-    """The least T for which eq. 21 is proved: the first above 16 (e - 1) C^3 ln C."""
-    _sizes(1, clients, channels)
+    """Return the least T for which eq. 21 is proved: the first above 16 (e - 1) C^3 ln C."""
+    _check_sizes(1, clients, channels)
     arms = math.comb(channels, clients)
     return math.floor(16.0 * (math.e - 1.0) * arms**3 * math.log(arms)) + 1
 
 
 def theorem4_lower(rounds: int, *, clients: int, channels: int) -> float:
-    """Lower bound of Theorem 4, of the order of sqrt(K T / N), with the constants of its proof (eq. 74).
+    """Return the lower bound of Theorem 4, of the order of sqrt(K T / N), with the constants of its proof (eq. 74).
 
-    2e / (1 + 2e) (K T / N - K T / N^2 - K T / (2 N^2) sqrt(K T / N ln(1 / (1 - 4 e^2)))) at e = sqrt(N / (K T)): about
-    2 (1 - 2 / N) times that order for large T. Below 0 where it says nothing. Raises ValueError where e would reach 1/2.
+    2e / (1 + 2e) (K T / N - K T / N^2 - K T / (2 N^2) sqrt(K T / N ln(1 / (1 - 4 e^2)))) at e = sqrt(N / (K T)): about 2 (1 - 2
+    / N) times that order for large T. Where it is below 0, it says nothing. Raises ParameterError where e would reach 1/2.
     """
-    _sizes(rounds, clients, channels)
+    _check_sizes(rounds, clients, channels)
     share = clients * rounds / channels
     e = math.sqrt(1.0 / share)
     if e >= 0.5:
@@ -177,7 +186,7 @@ def theorem4_lower(rounds: int, *, clients: int, channels: int) -> float:
 
 
 def lemma3_constant(best_means: FloatArray) -> float:
-    """c' = -K / ln(product of (1 - mu_k)) over the K best channels (Lemma 3); 0 where one of them is always Good."""
+    """Return c' = -K / ln(product of (1 - mu_k)) over the K best channels (Lemma 3); 0 if one of them is always Good."""
     means = _probabilities("best_means", best_means)
     if (means == 1.0).any():
         return 0.0
@@ -198,14 +207,14 @@ def theorem5_upper(
     lemma4: float = 1.0,
     segments_known: bool = False,
 ) -> float:
-    """Upper bound of Theorem 5 for GLR-CUCB over `segments` stationary intervals (breakpoints + 1), as in eq. 28.
+    """Return the upper bound of Theorem 5 for GLR-CUCB over `segments` stationary intervals (breakpoints + 1), as in eq. 28.
 
-    segments K (c ln T + 1) / mu_min + c K ln T / mu_min times the number of rounds with a wrong set, which Lemma 4 bounds by
-    `lemma4` sqrt(segments N T ln T) if the policy knows the number of segments, and by `lemma4` segments sqrt(N T ln T)
+    segments K (c ln T + 1) / mu_min + c K ln T / mu_min times the number of rounds with a wrong set. Lemma 4 bounds that number
+    by `lemma4` sqrt(segments N T ln T) if the policy knows the number of segments, and by `lemma4` segments sqrt(N T ln T)
     otherwise. The paper names no constant for Lemma 4: 1 is a scale, not a claim. Eq. 28 prints c where Lemma 3 has c' = K c;
     `lemma3_constant` gives c', the safe one. `mu_min` is the least mean of any channel in any segment.
     """
-    _sizes(rounds, clients, channels)
+    _check_sizes(rounds, clients, channels)
     if segments < 1:
         raise ParameterError("segments", segments, "must be >= 1")
     for name, value, low in (("c", c, 0.0), ("lemma4", lemma4, 0.0)):
@@ -218,7 +227,8 @@ def theorem5_upper(
     return (segments * clients * (c * log_t + 1.0) + c * clients * log_t * wrong) / mu_min
 
 
-def _sizes(rounds: int, clients: int, channels: int) -> None:
+def _check_sizes(rounds: int, clients: int, channels: int) -> None:
+    """Raise ParameterError unless `rounds` >= 1 and 1 <= `clients` <= `channels`."""
     if rounds < 1:
         raise ParameterError("rounds", rounds, "must be >= 1")
     if clients < 1:
@@ -228,6 +238,7 @@ def _sizes(rounds: int, clients: int, channels: int) -> None:
 
 
 def _probabilities(name: str, values: FloatArray) -> FloatArray:
+    """Return `values` as an array (n,). Raises ParameterError unless all lie in [0, 1]."""
     array = np.asarray(values, np.float64)
     if array.ndim != 1 or not ((array >= 0.0) & (array <= 1.0)).all():
         raise ParameterError(name, values, "must be a list of probabilities between 0 and 1")

@@ -1,4 +1,4 @@
-"""How deliveries and ages bound the loss of asynchronous federated learning (Li et al., Theorem 1, eq. 10, and Appendix A).
+"""Bound on the loss of asynchronous federated learning by deliveries and ages (Li et al., Theorem 1, eq. 10, and Appendix A).
 
 After T rounds E[F(w_T) - F*] is at most the sum of four terms:
 
@@ -7,25 +7,27 @@ After T rounds E[F(w_T) - F*] is at most the sum of four terms:
     alpha_2 sum over rounds of Omega^(...) (squared age of t)       staleness
     alpha_3 (1 - Omega^T) / (1 - Omega)                       noise and drift of the local steps
 
-`printed` has the constants of eq. 10. They do not follow from the proof, and no run is sure to stay below them:
+`printed_constants` has the constants of eq. 10. They do not follow from the proof, and no run is sure to stay below them:
 - (57) bounds ||grad F||^2 from above, where (56), whose factor of it is negative, needs it from below:
   ||grad F||^2 >= 2 mu (F - F*) (Polyak and Lojasiewicz), with mu in the place of L in Omega. For mu < L gradient descent breaks
   the printed bound.
 - Omega's last summand is 9 eta^2 L^2 lambda, where (56) has lambda^2. alpha_3 has eta^2 where (55), without its forgotten eta^2,
   gives eta^4, and lambda^3 for lambda^2: larger than what was proved while eta <= 1.
-- A_1 (53) compares the mean of what arrived with that of all held updates, not with the gradient: it leaves out noise, drift and
-  staleness, and the age that counts is that of the model an update was made from, not of the client after the round.
-- The sums begin with round 1, where the model moves in round 0 already. Remark 2 asks for eta < 9 L, Theorem 1 for eta < 1/(9 L).
+- A_1 (53) compares the mean of the arrived updates with that of all held updates, not with the gradient: it leaves out noise,
+  drift and staleness. The age that counts is that of the model an update was made from, not of the client after the round.
+- The sums begin with round 1, although the model moves in round 0 already. Remark 2 asks for eta < 9 L, Theorem 1 for
+  eta < 1/(9 L).
 
-`proved` has constants that the same steps do give. With eta_ = eta lambda <= 1 / L, Gamma the mean of the updates that arrived,
+`proved_constants` has constants that the same steps do give. With eta_ = eta lambda <= 1 / L, Gamma the mean of the updates
+that arrived,
 
     F(w_(t+1)) - F(w_t) <= -eta_/2 ||grad F||^2 + eta_/2 ||Gamma - grad F||^2        (smoothness; 1 - eta_ L >= 0)
 
-and Gamma - grad F is a sum of four, whose squares are at most: noise, sigma^2; participation, 4 (1 - |S|/K)^2 G^2 (eq. 50, for
-equal weights); drift over the local steps, L^2 eta^2 G^2 (lambda - 1)(2 lambda - 1)/6; and staleness, L^2 eta_^2 G^2 times the
-mean over clients of d_k^2. d_k counts the rounds since the model was sent from which client k made the update that it holds: its
-age before the round, less 1. Four times the sum of these bounds the square of all. A round in which nothing arrives is covered:
-F stays, and F - F* <= G^2 / (2 mu).
+and Gamma - grad F is a sum of four terms, whose squares are at most: noise, sigma^2; participation, 4 (1 - |S|/K)^2 G^2 (eq.
+50, for equal weights); drift over the local steps, L^2 eta^2 G^2 (lambda - 1)(2 lambda - 1)/6; and staleness, L^2 eta_^2 G^2
+times the mean over clients of d_k^2. d_k is the age before the round, less 1, of client k: the rounds since the server sent the
+model from which the client made the update that it holds. Four times the sum of these bounds the square of all. A round in
+which nothing arrives is covered: F stays, and F - F* <= G^2 / (2 mu).
 """
 
 from __future__ import annotations
@@ -45,10 +47,10 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Assumptions 1 to 3 and the local steps; raises ValueError, naming the parameter, where they contradict each other."""
+    """Assumptions 1 to 3 and the local steps. Raises ParameterError, naming the parameter, if they contradict each other."""
 
     smoothness: float
-    """L: no F_k curves more."""
+    """L: largest curvature of any F_k."""
     growth: float
     """mu of Polyak and Lojasiewicz: ||grad F||^2 >= 2 mu (F - F*); at most L."""
     gradient_norm: float
@@ -60,7 +62,7 @@ class Problem:
     local_steps: int
     """lambda, the number of local steps (E in eq. 5)."""
     clients: int
-    """K."""
+    """K, the number of clients."""
 
     def __post_init__(self) -> None:
         for name in ("smoothness", "growth", "step_size"):
@@ -79,7 +81,7 @@ class Problem:
 
 
 class Constants(NamedTuple):
-    """The factors of eq. 10; `participation` with G^2 in it."""
+    """Factors of eq. 10; `participation` includes G^2."""
 
     omega: float
     participation: float
@@ -97,14 +99,14 @@ class Terms(NamedTuple):
 
     @property
     def total(self) -> FloatArray:
-        """The bound on E[F(w_T) - F*]; (T,)."""
+        """Bound on E[F(w_T) - F*]; (T,)."""
         return self.start + self.participation + self.age + self.floor
 
 
-def printed(problem: Problem) -> Constants:
-    """The constants of eq. 10 as they stand there, which its proof does not give; for eta < 1 / (9 L), else ValueError.
+def printed_constants(problem: Problem) -> Constants:
+    """Return the constants of eq. 10 as printed, which its proof does not give.
 
-    They go with the square of the mean age after the round.
+    They belong to the square of the mean age after the round. Raises ParameterError unless eta < 1 / (9 L).
     """
     L, eta, steps, G2 = problem.smoothness, problem.step_size, problem.local_steps, problem.gradient_norm**2
     if not 9.0 * L * eta < 1.0:
@@ -119,10 +121,11 @@ def printed(problem: Problem) -> Constants:
     )
 
 
-def proved(problem: Problem) -> Constants:
-    """The constants that the steps of the proof give (see above); for eta lambda <= 1 / L, else ValueError.
+def proved_constants(problem: Problem) -> Constants:
+    """Return the constants that the steps of the proof give (see the head of this file).
 
-    They go with the mean over clients of (age before the round - 1)^2.
+    They belong to the mean over clients of (age before the round - 1)^2, `stale_squares`. Raises ParameterError unless eta
+    lambda <= 1 / L.
     """
     L, eta, steps, G2 = problem.smoothness, problem.step_size, problem.local_steps, problem.gradient_norm**2
     stride = eta * steps
@@ -137,9 +140,14 @@ def proved(problem: Problem) -> Constants:
 
 
 def stale_squares(ages: IntArray) -> FloatArray:
-    """What `proved` goes with, from ages (T, K) after each round: the mean of (age before the round - 1)^2; (T,).
+    """Return the mean over clients of (age before the round - 1)^2 from ages (T, K) after each round; (T,).
 
-    Ages are 1 before the first round (eq. 8): all start from the first model.
+    `proved_constants` needs it. Ages are 1 before the first round (eq. 8): all clients start from the first model.
+
+    Example:
+        >>> import numpy as np
+        >>> stale_squares(np.array([[1, 2], [2, 3], [3, 1]]))
+        array([0. , 0.5, 2.5])
     """
     before = np.vstack([np.ones((1, ages.shape[1]), ages.dtype), ages[:-1]])
     squares: FloatArray = ((before - 1.0) ** 2).mean(axis=1)
@@ -147,10 +155,12 @@ def stale_squares(ages: IntArray) -> FloatArray:
 
 
 def terms(constants: Constants, *, clients: int, gap: float, delivered: IntArray, squared_ages: FloatArray) -> Terms:
-    """The four terms of eq. 10 after each of T rounds, with rounds 1 to T in the sums.
+    """Return the four terms of eq. 10 after each of T rounds, with rounds 1 to T in the sums.
 
-    `gap`: F(w_0) - F*; `delivered` (T,): |S_t|; `squared_ages` (T,): as the constants want it. Raises ValueError where sizes or
-    values cannot be.
+    `gap`: F(w_0) - F*; `delivered` (T,): |S_t|; `squared_ages` (T,): the squares to which the constants belong.
+
+    Raises:
+        ParameterError: shapes that differ, or values outside their ranges.
     """
     if delivered.shape != squared_ages.shape or delivered.ndim != 1:
         shown = f" has shape {squared_ages.shape}"
@@ -163,14 +173,14 @@ def terms(constants: Constants, *, clients: int, gap: float, delivered: IntArray
     left: FloatArray = gap * np.power(constants.omega, np.arange(1, len(delivered) + 1, dtype=np.float64))
     return Terms(
         start=left,
-        participation=_faded(constants.omega, constants.participation * absent),
-        age=_faded(constants.omega, constants.age * squared_ages),
-        floor=_faded(constants.omega, np.full(len(delivered), constants.floor)),
+        participation=_accumulate(constants.omega, constants.participation * absent),
+        age=_accumulate(constants.omega, constants.age * squared_ages),
+        floor=_accumulate(constants.omega, np.full(len(delivered), constants.floor)),
     )
 
 
-def _faded(omega: float, added: FloatArray) -> FloatArray:
-    """x_t = `omega` x_(t - 1) + `added`_t from x_0 = 0; (T,)."""
+def _accumulate(omega: float, added: FloatArray) -> FloatArray:
+    """Return x_t = `omega` x_(t - 1) + `added`_t from x_0 = 0; (T,)."""
     out = np.empty(len(added))
     value = 0.0
     for t, each in enumerate(added.tolist()):

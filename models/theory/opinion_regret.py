@@ -14,18 +14,25 @@ _ONCE = math.pi**2 / 3 + 1
 
 
 def regret(best: FloatArray, rewards: FloatArray) -> FloatArray:
-    """Regret after each slot (eq. 12): the sum of best - reward so far, both (T,) the average opinion of all clients; (T,)."""
+    """Return the regret after each slot (eq. 12): the sum of best - reward so far, both (T,) average opinions of all clients;
+    (T,).
+    """
     if best.shape != rewards.shape:
         raise ParameterError("best", best, f"must be {rewards.shape}, that of the rewards", shown=f" has shape {best.shape}")
     return np.cumsum(best - rewards)
 
 
 def gaps(values: FloatArray, per_round: int) -> tuple[float, float]:
-    """Rmin and Rmax where the expected reward of a set of `per_round` clients is the mean of its members' `values` (K,).
+    """Return Rmin and Rmax of sets of `per_round` clients whose expected reward is the mean of their members' `values` (K,).
 
-    The least (above 0) and the greatest difference between the best set and another (eq. 14, 15), without making the C(K, m)
-    sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21 give the same two. Raises ValueError where no
-    set is worse than another.
+    They are the least (above 0) and the greatest difference between the best set and another (eq. 14, 15), found without making
+    the C(K, m) sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21 give the same two. Raises
+    ParameterError if no set is worse than another.
+
+    Example:
+        >>> import numpy as np
+        >>> gaps(np.array([0.9, 0.5, 0.1]), per_round=1)
+        (0.4, 0.8)
     """
     ordered = np.sort(np.asarray(values, np.float64))[::-1]
     if not 1 <= per_round <= len(ordered):
@@ -41,12 +48,12 @@ def gaps(values: FloatArray, per_round: int) -> tuple[float, float]:
 def theorem1_upper(
     slots: FloatArray | float, *, arms: float, gap_min: float, gap_max: float, mu: float = math.sqrt(2.0)
 ) -> FloatArray:
-    """Upper bound of Theorem 1 on the expected regret of Quick-Init UCB after T = `slots`, a number or a curve (n,); (n,) or ().
+    """Return the upper bound of Theorem 1 on the expected regret of Quick-Init UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m): eq. 16 is that of mu = sqrt(2), the width of UCB1
-    (Auer et al. 2002, Theorem 1), whose proof it cites. A greater `mu` takes more observations of an arm (mu^2 for 2 in l of that
-    proof); for a smaller one the probabilities do not add up, and ValueError is raised. While T is small the bound lies above
-    T Rmax, which no policy's regret exceeds.
+    4 mu^2 A ln T / Rmin + (pi^2/3 + 1) A Rmax, A = `arms` = C(K, m); shape () or (n,). Eq. 16 is that of mu = sqrt(2), the
+    width of UCB1 (Auer et al. 2002, Theorem 1), whose proof it cites. A greater `mu` takes more observations of an arm (mu^2
+    for 2 in l of that proof). For a smaller one the probabilities do not add up, and ParameterError is raised. For small T the
+    bound is above T Rmax, which no policy's regret exceeds.
     """
     if not arms >= 1:
         raise ParameterError("arms", arms, "must be >= 1")
@@ -57,11 +64,12 @@ def theorem1_upper(
 def theorem3_upper(
     slots: FloatArray | float, *, clients: int, gap_min: float, gap_max: float, mu: float = math.sqrt(2.0)
 ) -> FloatArray:
-    """Upper bound of Theorem 3 on the expected regret of BP-UCB after T = `slots`, a number or a curve (n,); (n,) or ().
+    """Return the upper bound of Theorem 3 on the expected regret of BP-UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`: eq. 22 is that of mu = sqrt(2). The proof takes the beliefs
-    as settled and the consensus phase as taking no time. It asks for mu^2 >= 3/2 only, but its sum over t, s and s_i of 2 t^(-2
-    mu^2) (40) is 2 t^(2 - 2 mu^2) summed over t, which takes mu^2 >= 2 to stay below pi^2/3; ValueError below that.
+    4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`; shape () or (n,). Eq. 22 is that of mu = sqrt(2). The
+    proof assumes settled beliefs and a consensus phase that takes no time. It asks for mu^2 >= 3/2 only, but its sum over t, s
+    and s_i of 2 t^(-2 mu^2) (40) is 2 t^(2 - 2 mu^2) summed over t, which needs mu^2 >= 2 to stay below pi^2/3. ParameterError
+    below that.
     """
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
@@ -70,13 +78,16 @@ def theorem3_upper(
 
 
 def _observations(mu: float) -> float:
-    """What l of the proofs has in front of ln T / R^2: so many observations make the width of an arm's index half its gap R."""
+    """Return 4 mu^2, the factor of ln T / R^2 in l of the proofs: after l observations the width of an arm's index is half its
+    gap R.
+    """
     if not 2.0 - 1e-12 <= mu * mu < math.inf:
-        raise ParameterError("mu", mu, "must be at least sqrt(2) = 1.41422, and finite; of a narrower index nothing is proved")
+        raise ParameterError("mu", mu, "must be at least sqrt(2) = 1.41422, and finite; nothing is proved for a narrower index")
     return 4.0 * mu * mu
 
 
 def _log_slots(slots: FloatArray | float, gap_min: float, gap_max: float) -> FloatArray:
+    """Return ln T. Raises ParameterError for T < 1 or gaps that are not 0 < gap_min <= gap_max < inf."""
     horizon = np.asarray(slots, np.float64)
     if not (horizon >= 1).all():
         raise ParameterError("slots", slots, "must be >= 1")

@@ -19,12 +19,23 @@ from models.policies.protocols import FloatArray, IntArray, Outcome, State, Trut
 class PauseRewardMeter:
     """Reward of the selected sets and of the genie's, round by round (eq. 9); satisfies `RewardMeter`.
 
-    Both are scored alike, on what the round has drawn: the whole latencies of their clients, as if no update were lost, waited in
-    a queue or were cut off by a deadline or by over-selection, and T_k of eq. 7 and 8 counts selections. What happens to updates
-    changes a regret only through what the policy selects. The genie may choose any client, whether the policy could or not; ties
-    go to the lower client. The rewards g_k, p_k are those before the round, for both. A selected set that is smaller or larger
-    than m (few selectable clients, policy `all`) is scored with its own size in the place of m: by the means of g_k and p_k over
-    the set.
+    Both sets are scored on the draws of the round: the whole latencies of their clients, as if no update were lost, waited in a
+    queue or were cut off by a deadline or by over-selection. T_k of eq. 7 and 8 counts selections. Losses and delays change a
+    regret only through the policy's selections. The genie may choose any client, also one that the policy could not select;
+    ties go to the lower client. The rewards g_k, p_k are those before the round, for both. A selected set that is smaller or
+    larger than m (few selectable clients, policy `all`) is scored with its own size in the place of m: by the means of g_k and
+    p_k over the set.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> from models.laws.expectations import Truth
+        >>> from models.privacy import NoSchedule
+        >>> truth = Truth(clients=3, phases=[Unchanging(Constant(value_s=1.0))], kinds=["compute"])
+        >>> meter = PauseRewardMeter(clients=3, per_round=2, data_sizes=np.ones(3), schedule=NoSchedule(), truth=truth)
+        >>> meter.history
+        'own'
     """
 
     def __init__(
@@ -39,10 +50,9 @@ class PauseRewardMeter:
         history: Annotated[
             Literal["own", "shared"],
             Doc(
-                '"own": the genie selects beside the policy, on the counts of its own sets (eq. 10, 15); it looks one round '
-                'ahead, so that another history may earn more, and regret may be negative. "shared": in every round it selects '
-                "on the counts of the policy's sets, as the proof of Theorem 3 has it, so that a round's regret is what that "
-                "one selection costs."
+                'Counts on which the genie selects. "own": those of its own sets (eq. 10, 15); it looks one round ahead, so '
+                'another history may earn more, and regret may be negative. "shared": those of the policy\'s sets, as in the '
+                "proof of Theorem 3, so that the regret of a round is the cost of that one selection."
             ),
         ] = "own",
     ) -> None:
@@ -66,10 +76,10 @@ class PauseRewardMeter:
         self._tau_min_s = parameters.tau_min_s
 
     def measure(self, outcome: Outcome, view: View, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
-        """Reward of the selected set and of the genie's in the round of `outcome`; call once a round, in order.
+        """Return the reward of the selected set and of the genie's in the round of `outcome`; call it once a round, in order.
 
-        `view` is what the policy saw as the round began; `latency_s` gives any clients' drawn latency in this round. A round
-        without clients has reward 0.
+        `view`: the policy's view as the round began. `latency_s` returns the latencies (n,) in seconds that the round has drawn
+        for clients (n,). A round without clients has reward 0.
         """
         ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)
         modular = self._genie.update_by_counts(view.round)
@@ -86,6 +96,9 @@ class PauseRewardMeter:
         return reward, genie_reward
 
     def _reward(self, latency_s: FloatArray, modular: FloatArray) -> float:
+        """Return eq. 9 of a set from its latencies and modular scores, both (n,); the scores are divided by m and are rescaled
+        to n.
+        """
         to_mean = self._per_round / len(modular)
         return float(latency_ratio(self._tau_min_s, latency_s).min() + modular.sum() * to_mean)
 
@@ -98,16 +111,18 @@ class PauseRewardMeter:
 
 
 def delta_max_bound(alpha: float, gamma: float, mu: FloatArray) -> float:
-    """Greatest gap between two rewards: 2 alpha + gamma + max mu_k - min mu_k (Lemma 1; eq. 16 prints max minus max)."""
+    """Return the greatest gap between two rewards: 2 alpha + gamma + max mu_k - min mu_k (Lemma 1; eq. 16 prints max minus
+    max).
+    """
     return float(2.0 * alpha + gamma + np.max(mu) - np.min(mu))
 
 
 def regret_bound(n: int, *, clients: int, per_round: int, delta_max: float, delta: float, c: float = 4.0) -> float:
-    """Bound of Theorem 3 (eq. 17) on the expected regret after `n` rounds: K (Dmax + delta)(4 (m+1) ln n / delta^2 + 1 + c
-    pi^2/3).
+    """Return the bound of Theorem 3 (eq. 17) on the expected regret after `n` rounds.
 
-    `delta_max` bounds the gap of two rewards (`delta_max_bound`), `delta` > 0 is the least difference between two clients'
-    expectations. The theorem prints c = 2, its proof ends with c = 4, which is the default: say so where the bound is plotted.
+    K (Dmax + delta)(4 (m+1) ln n / delta^2 + 1 + c pi^2/3). `delta_max` bounds the gap of two rewards (`delta_max_bound`),
+    `delta` > 0 is the least difference between two clients' expectations. The theorem prints c = 2, its proof ends with c = 4,
+    the default: state it where the bound is plotted.
     """
     if n < 1:
         raise ParameterError("n", n, "must be >= 1")
@@ -116,7 +131,7 @@ def regret_bound(n: int, *, clients: int, per_round: int, delta_max: float, delt
 
 
 def regret_bound_terms(*, clients: int, per_round: int, delta_max: float, delta: float, c: float = 4.0) -> tuple[float, float]:
-    """The two terms of `regret_bound`: what it is at n = 1, and what it grows by with every unit of ln n."""
+    """Return the two terms of `regret_bound`: its value at n = 1, and its growth with every unit of ln n."""
     check_at_least("delta_max", delta_max, 0)
     check_at_least("delta", delta, 0, strict=True)
     each = clients * (delta_max + delta)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from analysis.groups import Bound
 from analysis.results import Run
 from analysis.statistics import oracle_name
-from models.schedulers.m_exp3 import tuned_gamma
+from models.schedulers.m_exp3 import tune_gamma
 from models.theory.aoi import (
     lemma3_constant,
     theorem2_lower,
@@ -118,7 +118,7 @@ def theorem3_unmet(run: Run) -> str | None:
         )
     if not scheduler.get("normalize", True) or scheduler.get("share"):
         return "it is of rewards in [0, 1] without sharing (scheduler.normalize = true, scheduler.share = 0)"
-    tuned = tuned_gamma(planned, clients=clients, channels=channels)
+    tuned = tune_gamma(planned, clients=clients, channels=channels)
     gamma = scheduler.get("gamma")
     if gamma != "tuned" and not math.isclose(float(gamma), tuned, rel_tol=1e-6):
         return f'scheduler.gamma = {gamma} is not tuned to the number of rounds ("tuned": {tuned:.4g})'

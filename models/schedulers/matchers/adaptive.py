@@ -7,18 +7,24 @@ from typing import Annotated
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.schedulers.matchers.age_first import by_client
-from models.schedulers.matchers.rotation import turn
+from models.schedulers.matchers.age_first import match_by_rank
+from models.schedulers.matchers.rotation import rotation_order
 from models.schedulers.protocols import SlotView, State
 
 
 class Adaptive:
-    """The i-th client by lambda_i = (1 - beta_t) C_i + beta_t a_i / (largest age so far) takes the i-th channel.
+    """Gives the i-th channel to the i-th client by lambda_i = (1 - beta_t) C_i + beta_t a_i / (largest age so far).
 
     beta_t = `beta` V_t / (largest V so far), with V_t = sum over clients of (a_i - mean age)^2, and 0 while all V were 0. Both
-    maxima include the present round, are kept in the state, and count the rounds in which `match` is called. The paper leaves
-    `beta` in [0, 1] open: 0 goes by contribution alone, 1 by age alone whenever ages have never been more unequal. Equal
-    lambda: in the order of rotation.
+    maxima include the present round, are part of the saved state, and cover the rounds in which `match` is called. The paper
+    leaves `beta` in [0, 1] open: 0 uses contribution alone; 1 uses age alone in a round whose V is the largest so far. Clients
+    of equal lambda follow the order of rotation.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> Adaptive(beta=1.0).match(SlotView(1, np.array([1, 4]), np.ones(2), np.random.default_rng(1)), [7, 5])
+        [5, 7]
     """
 
     def __init__(
@@ -33,12 +39,12 @@ class Adaptive:
         self._largest_variance = 0.0
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
-        """The channel of each client."""
         priorities = self._priorities(view.ages.tolist(), view.contribution.tolist())
-        order = sorted(turn(view.round, len(ranked)), key=priorities.__getitem__, reverse=True)
-        return by_client(order, ranked)
+        order = sorted(rotation_order(view.round, len(ranked)), key=priorities.__getitem__, reverse=True)
+        return match_by_rank(order, ranked)
 
     def _priorities(self, ages: list[int], contribution: list[float]) -> list[float]:
+        """Return lambda of each client, and update the two maxima."""
         mean = sum(ages) / len(ages)
         variance = sum([(age - mean) ** 2 for age in ages])
         self._largest_age = largest = max(self._largest_age, *ages)

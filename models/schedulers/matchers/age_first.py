@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from models.schedulers.matchers.rotation import turn
+from models.schedulers.matchers.rotation import rotation_order
 from models.schedulers.protocols import SlotView, State
 
 
 class AgeFirst:
-    """The oldest first; clients of equal age in the order of rotation."""
+    """Gives the best channel to the oldest client, and so on; clients of equal age follow the order of rotation.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> AgeFirst().match(SlotView(1, np.array([1, 4]), np.ones(2), np.random.default_rng(1)), [7, 5])
+        [5, 7]
+    """
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
-        """The channel of each client."""
         ages: list[int] = view.ages.tolist()
-        order = sorted(turn(view.round, len(ranked)), key=ages.__getitem__, reverse=True)
-        return by_client(order, ranked)
+        order = sorted(rotation_order(view.round, len(ranked)), key=ages.__getitem__, reverse=True)
+        return match_by_rank(order, ranked)
 
     def state_dict(self) -> State:
         return {}
@@ -22,8 +28,8 @@ class AgeFirst:
         pass
 
 
-def by_client(order: list[int], ranked: list[int]) -> list[int]:
-    """The channel of each client where client `order[r]` takes `ranked[r]`."""
+def match_by_rank(order: list[int], ranked: list[int]) -> list[int]:
+    """Return the channel of each client, where client `order[r]` takes `ranked[r]`."""
     matched = [0] * len(ranked)
     for client, channel in zip(order, ranked, strict=True):
         matched[client] = channel

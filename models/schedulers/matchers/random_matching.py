@@ -6,10 +6,16 @@ from models.schedulers.protocols import SlotView, State
 
 
 class RandomMatching:
-    """Every matching equally likely."""
+    """Chooses every matching with equal probability.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> RandomMatching().match(SlotView(1, np.array([1, 4]), np.ones(2), np.random.default_rng(1)), [7, 5])
+        [7, 5]
+    """
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
-        """The channel of each client."""
         shuffled: list[int] = view.rng.permutation(ranked).tolist()
         return shuffled
 

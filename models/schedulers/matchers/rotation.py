@@ -6,10 +6,16 @@ from models.schedulers.protocols import SlotView, State
 
 
 class Rotation:
-    """Everyone's turn at every rank, whatever the ages."""
+    """Gives every client each rank in turn, regardless of ages.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> Rotation().match(SlotView(1, np.array([1, 4]), np.ones(2), np.random.default_rng(1)), [7, 5])
+        [5, 7]
+    """
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
-        """The channel of each client."""
         shift = view.round % len(ranked)
         return ranked[shift:] + ranked[:shift]
 
@@ -20,6 +26,6 @@ class Rotation:
         pass
 
 
-def turn(round: int, clients: int) -> list[int]:
-    """The clients in the order of the ranks that rotation gives them in `round`: an order of ties that favours nobody."""
+def rotation_order(round: int, clients: int) -> list[int]:
+    """Return the clients in the order of the ranks that rotation gives them in `round`: a fair order for breaking ties."""
     return [(rank - round) % clients for rank in range(clients)]

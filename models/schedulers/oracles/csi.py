@@ -11,9 +11,17 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class Csi(RankedScheduler):
-    """Good channels first, the lower first; matched by age (None), so that the oldest clients get through where not all can.
+    """Ranks Good channels first, the lower first; matched by age (None), so that the oldest clients get through if not all can.
 
-    Told the states by `truth` (None: nobody), or round by round by `show`, which comes before `truth`.
+    The states come from `truth`, or from `show` before each round, which takes precedence.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.scheduling import SlotView
+        >>> scheduler = Csi(clients=2, channels=3)
+        >>> scheduler.show(np.array([False, True, True]))
+        >>> scheduler.assign(SlotView(1, np.array([2, 5]), np.ones(2), np.random.default_rng(1)))
+        array([2, 1])
     """
 
     def __init__(
@@ -29,7 +37,7 @@ class Csi(RankedScheduler):
         self._shown: BoolArray | None = None
 
     def show(self, good: BoolArray) -> None:
-        """The states (N,) of the round to come; good for one round."""
+        """Take the states `good` (N,) of the coming round; they hold for that round only."""
         self._shown = np.array(good, np.bool_)
 
     def _rank(self, view: SlotView) -> list[int]:

@@ -1,4 +1,4 @@
-"""What the oracles of AoI regret share (Li et al., eq. 14): they know the world, and nothing that they observe changes them."""
+"""Base class of the oracles of AoI regret that know the means (Li et al., eq. 14); observations do not change them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class MeansOracle(RankedScheduler):
-    """Schedules the K channels of largest present mean, equal ones: the lower first."""
+    """Schedules the K channels of largest present mean; ties go to the lower channel."""
 
     def __init__(self, *, clients: int, channels: int, truth: Truth, matcher: Matcher | None = None) -> None:
         super().__init__(clients=clients, channels=channels, matcher=matcher)
         self._truth = truth
         self._ranked: tuple[FloatArray | None, list[int]] = None, []
-        """The means as they were last, and the channels by them."""
+        """The means of the last round, and the channels ranked by them."""
 
     def show(self, good: BoolArray) -> None:
-        """Takes no notice: the means say all."""
+        """Ignore the states of the round: the oracle knows the means."""
 
     def _rank(self, view: SlotView) -> list[int]:
         means = self._truth.means(view.round)

@@ -22,7 +22,7 @@ from analysis.results import Run, open_run
 from analysis.statistics import aoi_regret, cumulated_age_variance, delivery_shares
 from analysis.studies.instances import growth_exponent, growths, pairs
 from analysis.sweeps import Sweep, open_sweep
-from models.schedulers.m_exp3 import tuned_gamma
+from models.schedulers.m_exp3 import tune_gamma
 from models.theory.aoi import (
     lemma3_constant,
     theorem2_lower,
@@ -279,7 +279,7 @@ def test_theorem_3_is_drawn_at_the_end_of_a_run_that_meets_its_conditions(tmp_pa
     assert figure is not None
     (line,) = [line for line in figure.axes[0].get_lines() if line.get_marker() == "D"]
     assert np.isfinite(np.asarray(line.get_ydata(), float)).sum() == 1
-    known = tuned_gamma(820, clients=1, channels=3)
+    known = tune_gamma(820, clients=1, channels=3)
     assert bound_notes([exp3(tmp_path / "number", **{"scheduler.gamma": known})]) == []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from models.schedulers.m_exp3 import MExp3, tuned_gamma
+from models.schedulers.m_exp3 import MExp3, tune_gamma
 from models.schedulers.super_arm_weights import SuperArmWeights
 
 
@@ -203,11 +203,11 @@ def one_of_four() -> list[tuple[int, int]]:
 
 def test_tuned_gamma_by_hand() -> None:
     # N = 5, K = 2: C = 10; 10 ln 10 / ((e - 1) 20000) = 23.0259 / 34365.6 = 0.00067002, whose root is 0.025885.
-    assert tuned_gamma(20_000, clients=2, channels=5) == pytest.approx(0.025885, abs=5e-7)
-    assert MExp3(clients=2, channels=5, rounds=20_000, gamma="tuned").gamma == tuned_gamma(20_000, clients=2, channels=5)
-    assert tuned_gamma(13, clients=2, channels=5) == 1.0
-    assert tuned_gamma(14, clients=2, channels=5) == pytest.approx(math.sqrt(23.02585 / (math.e - 1) / 14))
-    assert tuned_gamma(9, clients=3, channels=3) == 1.0
+    assert tune_gamma(20_000, clients=2, channels=5) == pytest.approx(0.025885, abs=5e-7)
+    assert MExp3(clients=2, channels=5, rounds=20_000, gamma="tuned").gamma == tune_gamma(20_000, clients=2, channels=5)
+    assert tune_gamma(13, clients=2, channels=5) == 1.0
+    assert tune_gamma(14, clients=2, channels=5) == pytest.approx(math.sqrt(23.02585 / (math.e - 1) / 14))
+    assert tune_gamma(9, clients=3, channels=3) == 1.0
     assert MExp3(clients=2, channels=5, gamma=0.3, rounds=20_000).gamma == 0.3
 
 

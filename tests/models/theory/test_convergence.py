@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from models.theory.aoi import ages
-from models.theory.convergence import Constants, Problem, printed, proved, stale_squares, terms
+from models.theory.convergence import Constants, Problem, printed_constants, proved_constants, stale_squares, terms
 
 HAND = Problem(smoothness=2.0, growth=0.5, gradient_norm=3.0, noise=1.5, step_size=0.01, local_steps=4, clients=6)
 
 
 def test_constants_by_hand() -> None:
     # eta lambda = 0.04, G^2 = 9, sigma^2 = 2.25.
-    assert printed(HAND) == pytest.approx(
+    assert printed_constants(HAND) == pytest.approx(
         (
             1 - 0.04 * 2 + 9 * 1e-4 * 4 * 4,
             (6 * 2 * 0.0016 + 0.08) * 9,
@@ -24,7 +24,7 @@ def test_constants_by_hand() -> None:
             1.5 * 2 * 0.0016 * 2.25 + 3 * 8 * 1e-4 * 9 * 64 * 3 * 7 / 4,
         )
     )
-    assert proved(HAND) == pytest.approx(
+    assert proved_constants(HAND) == pytest.approx(
         (1 - 0.04 * 0.5, 8 * 0.04 * 9, 2 * 0.04**3 * 4 * 9, 0.08 * (2.25 + 4 * 1e-4 * 9 * 3 * 7 / 6))
     )
 
@@ -131,7 +131,7 @@ def test_no_loss_exceeds_what_is_proved(case: str) -> None:
         clients=clients,
     )
     bound = terms(
-        proved(problem),
+        proved_constants(problem),
         clients=clients,
         gap=float(gaps[0]),
         delivered=arrived.sum(axis=1),
@@ -155,8 +155,8 @@ def test_gradient_descent_keeps_to_what_is_proved_and_breaks_what_is_printed() -
         HAND, smoothness=1.0, growth=0.01, gradient_norm=largest, noise=0.0, step_size=0.05, local_steps=1, clients=3
     )
     given = {"clients": 3, "gap": float(gaps[0]), "delivered": arrived.sum(axis=1)}
-    kept = terms(proved(problem), squared_ages=stale_squares(ages(arrived)), **given).total
-    broken = terms(printed(problem), squared_ages=ages(arrived).mean(axis=1) ** 2, **given).total
+    kept = terms(proved_constants(problem), squared_ages=stale_squares(ages(arrived)), **given).total
+    broken = terms(printed_constants(problem), squared_ages=ages(arrived).mean(axis=1) ** 2, **given).total
     assert (gaps[1:] <= kept).all()
     assert gaps[-1] > 0.9 * kept[-1]
     assert gaps[-1] > 10 * broken[-1]
@@ -180,12 +180,12 @@ def test_problems_that_cannot_be_are_refused(change: dict[str, float], start: st
 
 def test_steps_too_long_for_the_theorem_are_refused() -> None:
     # 1 / (9 L) = 1/18 for one local step; eta lambda <= 1 / L for what is proved.
-    printed(replace(HAND, step_size=0.055))
+    printed_constants(replace(HAND, step_size=0.055))
     with pytest.raises(ValueError, match=r"^step_size = 0.056"):
-        printed(replace(HAND, step_size=0.056))
-    proved(replace(HAND, step_size=0.125))
+        printed_constants(replace(HAND, step_size=0.056))
+    proved_constants(replace(HAND, step_size=0.125))
     with pytest.raises(ValueError, match=r"^step_size = 0.126"):
-        proved(replace(HAND, step_size=0.126))
+        proved_constants(replace(HAND, step_size=0.126))
 
 
 def test_records_that_cannot_be_are_refused() -> None:

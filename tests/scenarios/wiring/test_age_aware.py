@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.schedulers.glr_cucb import alpha_for_segments
-from models.schedulers.m_exp3 import tuned_gamma
+from models.schedulers.m_exp3 import tune_gamma
 from scenarios.cli.main import main
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import run
@@ -239,6 +239,6 @@ def test_the_horizon_and_the_segments_reach_the_schedulers() -> None:
         server: Any = build(parse(SMALL | {"rounds": 500, "scheduler": parameters})).simulation.server
         return server.loop.assignment.scheduler
 
-    assert scheduler(kind="m-exp3", gamma="tuned").gamma == tuned_gamma(500, clients=2, channels=4)
+    assert scheduler(kind="m-exp3", gamma="tuned").gamma == tune_gamma(500, clients=2, channels=4)
     period = math.floor(4 / alpha_for_segments(500, channels=4, segments=3))
     assert scheduler(kind="glr-cucb", segments=3).period == period
