@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, IntArray
     from netsim.network.access import UplinkAccess
-    from netsim.network.carriers import Carrier
+    from netsim.network.carriers import Port
     from netsim.network.medium import Medium
 
 _EVER = float("inf")
@@ -31,7 +31,8 @@ _EVER = float("inf")
 class UpdateLifecycle:
     """What happens to an update, from step to step.
 
-    `find`: the update of a client whose bytes are carried. `energy`: what clients draw, and their batteries.
+    `find`: the update of a client whose bytes are carried. `energy`: what clients draw, and their batteries. `kind`: the name of
+    its messages on carriers, different for each life on one medium.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class UpdateLifecycle:
         find: Callable[[int], Update],
         rules: UpdateRules = USUAL,
         energy: Energy | None = None,
+        kind: str = "update",
     ) -> None:
         self.clock, self.medium, self.accountant = clock, medium, accountant
         self.retry = rules.retry
@@ -71,15 +73,16 @@ class UpdateLifecycle:
         self._take, self._begin, self._loss = medium.access.take, medium.access.begin, medium.access.loss
         self._outages = medium.outages
         self._down_bytes, self._up_bytes = medium.sizes.of_models(medium.clients), medium.sizes.of_updates(medium.clients)
-        self._down, self._up = medium.down, medium.up
+        self._down, self._up = medium.ports(kind)
+        self._carries_down, self._carries_up = medium.down.carries, medium.up.carries
         # Whether all that is sent in a round sets out in one go where every update is ready at once.
         self._together = medium.access.free and not rules.instant and energy is None
         # What follows once the delay of a link has passed.
-        self._received = partial(self._carry, self._down, RECEIVING) if self._down.carries else self._downloaded
-        self._sent = partial(self._carry, self._up, SENDING) if self._up.carries else self._uploaded
-        for carrier, following in ((self._down, self._downloaded), (self._up, self._uploaded)):
-            carrier.on_end = partial(self._carried, following)
-            carrier.on_stop = partial(self._carried, self._stopped)
+        self._received = partial(self._carry, self._down, RECEIVING) if self._carries_down else self._downloaded
+        self._sent = partial(self._carry, self._up, SENDING) if self._carries_up else self._uploaded
+        for port, following in ((self._down, self._downloaded), (self._up, self._uploaded)):
+            port.on_end = partial(self._carried, following)
+            port.on_stop = partial(self._carried, self._stopped)
         self._battery = energy is not None and energy.batteries is not None
         self._charged = energy is not None and energy.charger is not None
 
@@ -145,7 +148,7 @@ class UpdateLifecycle:
 
     def drop(self, update: Update) -> None:
         """What is still being made, of no attempt at present, is lost."""
-        if self._down.carries and update.client in self._down:
+        if self._carries_down and update.client in self._down:
             self._down.leave(update.client)
         update.phase, update.due_s = ENDED, _EVER
         if self._energy is not None:
@@ -298,10 +301,10 @@ class UpdateLifecycle:
         update.epsilon, update.leak = self.accountant.charge(update.client)
         update.budget = update.epsilon
 
-    def _carry(self, carrier: Carrier, state: int, update: Update, now: float) -> None:
+    def _carry(self, port: Port, state: int, update: Update, now: float) -> None:
         """The delay has passed: the bytes follow."""
         self._until_departure(update, state, now)
-        carrier.join(update.client)
+        port.join(update.client, update.client)
 
     def _carried(self, following: Callable[[Update, float], None], client: int) -> None:
         """The bytes of a client's message are through, or will never be."""
@@ -349,7 +352,7 @@ class UpdateLifecycle:
         if phase == UPLOAD:
             update.upload_end_s = now
             self.sending -= 1
-            if self._up.carries and update.client in self._up:
+            if self._carries_up and update.client in self._up:
                 self._up.leave(update.client)
             update.phase = KEPT if self.retry and outcome != "delivered" else ENDED
         elif phase == WAIT:
@@ -367,7 +370,7 @@ class UpdateLifecycle:
                 update.compute_end_s = now
             else:
                 update.download_start_s, update.download_end_s = update.phase_start_s, now
-                if self._down.carries and update.client in self._down:
+                if self._carries_down and update.client in self._down:
                     self._down.leave(update.client)
             update.phase = ENDED
         update.due_s = _EVER

@@ -69,7 +69,7 @@ class Probes:
         self.joules = dict.fromkeys(_JOULES, 0.0)
         """What probes have drawn, by column, where energy is counted."""
         self._questions = [asking] if testing is None else [asking, testing]
-        self._lives = [self._life(question) for question in self._questions]
+        self._lives = [self._life(question, kind) for question, kind in zip(self._questions, ("probe", "test"), strict=False)]
         self._present = 0
         """Which of the questions is asked, or was last."""
         self._over: Event | None = None
@@ -78,7 +78,7 @@ class Probes:
         pool.probes = self
         self._share_turns()
 
-    def _life(self, question: Question) -> UpdateLifecycle:
+    def _life(self, question: Question, kind: str) -> UpdateLifecycle:
         pool = self.pool
         life = UpdateLifecycle(
             clock=pool.clock,
@@ -86,6 +86,7 @@ class Probes:
             accountant=NoAccountant(),
             find=lambda client: self.under_way[client],
             energy=pool.energy,
+            kind=kind,
         )
         life.takes_all = True
         life.on_end = self._ended

@@ -8,31 +8,27 @@ for each limit that lies between the old share and the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
-from netsim.network.carriers import Beside, Carrier, check_sizes
+from netsim.network.carriers import Key, Ports, check_sizes
 from netsim.network.flows.bundle import Bundle, FlowClass
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
-    from netsim.network.draws import Durations, Phases
 
 _NEVER = float("inf")
 
 
-class SharedMedium:
+class SharedMedium(Ports):
     """Messages of `size_bytes` share `bandwidth_bytes_per_s`; none is faster than its client's `per_client_bytes_per_s`.
 
     `size_bytes`: a number for all clients, or one each; so is `per_client_bytes_per_s`, where inf is no limit. Ends come before
     all else of their instant. Raises ValueError for a size, a bandwidth or a limit that is not > 0.
     """
-
-    carries = True
 
     def __init__(
         self,
@@ -52,24 +48,25 @@ class SharedMedium:
             limit = float(limits[client])
             shown = f" = {limit!r} for client {client}"
             raise ParameterError("per_client_bytes_per_s", limit, "must be > 0 bytes a second", shown=shown)
+        super().__init__()
         self.clock = clock
         self._sizes: FloatArray = sizes
         self.bandwidth = float(bandwidth_bytes_per_s)
-        self.on_end: Callable[[int], None] = lambda client: None
-        self.on_stop: Callable[[int], None] = lambda client: None
         # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
         self._limits: FloatArray = np.where(limits >= self.bandwidth, _NEVER, limits)
         self._bundle = Bundle(clock.now)
         self._classes: dict[float, FlowClass] = {}
         """Messages under way, by the limits of their clients."""
-        self._members: dict[int, tuple[FlowClass, int]] = {}
-        """Class and number of each message under way, by client."""
+        self._members: dict[Key, tuple[FlowClass, int]] = {}
+        """Class and number of each message under way."""
+        self._keys: dict[int, Key] = {}
+        """Messages under way, by number."""
         self._number = 0
         self._due_s = _NEVER
         self._rings_s = _NEVER
 
-    def __contains__(self, client: int) -> bool:
-        return client in self._members
+    def __contains__(self, key: Key) -> bool:
+        return key in self._members
 
     def __len__(self) -> int:
         return len(self._members)
@@ -78,31 +75,24 @@ class SharedMedium:
         """Seconds that messages of `clients` (n,) take that share with nobody, whenever they begin; shape (n,)."""
         return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
-    def join(self, client: int, size_bytes: float | None = None) -> None:
-        """Begin a message of `client`, which has none under way; `size_bytes`: its size, if not that of all its messages."""
+    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
         size = float(self._sizes[client] if size_bytes is None else size_bytes)
         limit, now = float(self._limits[client]), self.clock.now
         group = self._classes.get(limit)
         if group is None:
             group = self._classes[limit] = FlowClass(limit, 0)
             self._bundle.insert(group, now)
-        self._bundle.add(group, size, self._number, client, now)
-        self._members[client] = (group, self._number)
+        self._bundle.add(group, size, self._number, self._number, now)
+        self._members[key], self._keys[self._number] = (group, self._number), key
         self._number += 1
         self._share()
 
-    def leave(self, client: int) -> None:
-        """Abort the message of `client`; the others get its share."""
-        group, number = self._members.pop(client)
+    def leave(self, key: Key) -> None:
+        group, number = self._members.pop(key)
+        del self._keys[number]
         self._bundle.drop(group, number, self.clock.now)
         self._forget_if_empty(group)
         self._share()
-
-    def beside(self, size_bytes: float | None) -> Carrier:
-        return Beside(self, size_bytes)
-
-    def timed(self, delays: Durations) -> Phases:
-        return delays
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes from round to round."""
@@ -133,26 +123,29 @@ class SharedMedium:
         self._rings_s = _NEVER
         # The call stands where the next end was when it was set; messages that began since have delayed that.
         while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
-            group, client = end
-            del self._members[client]
+            group, number = end
+            key = self._keys.pop(number)
+            del self._members[key]
             self._forget_if_empty(group)
             self._share()
-            self.on_end(client)
+            self._end(key)
         self._call_at_next_end()
 
     def state_dict(self) -> State:
         """Bytes that every message under way has got."""
-        return {"number": self._number, "bundle": self._bundle.state()}
+        keys = [[number, *key] for number, key in self._keys.items()]
+        return {"number": self._number, "keys": keys, "bundle": self._bundle.state()}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Go on from a saved state; the next end is put on the clock."""
         self._number, saved = state["number"], state["bundle"]
+        self._keys = {number: (kind, place) for number, kind, place in state["keys"]}
         self._bundle, self._classes, self._members = Bundle(time_s), {}, {}
         for fields in saved["classes"]:
             group = FlowClass(fields["limit"], fields["number"])
             group.load(fields)
             self._classes[group.limit] = group
-            self._members |= {client: (group, number) for _, number, client in group.queue}
+            self._members |= {self._keys[number]: (group, number) for _, number, _ in group.queue}
         self._bundle.load(saved, list(self._classes.values()))
         if self._members:
             self._due_s = self._bundle.next_end_s()

@@ -1,6 +1,7 @@
 """What carries the bytes of a message once its delay has passed, where that is not known as it begins.
 
 A link of constant bandwidth that is its client's own needs none: its bytes take a number of seconds that is added to the delay.
+Messages of all kinds (models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
 `VaryingLinks` are clients' own links whose bandwidth changes at times that are not known beforehand, and `known_links` such whose
 times are; in `bandwidth_sharing` and `varying_medium` are links that all share.
 """
@@ -8,7 +9,7 @@ times are; in `bandwidth_sharing` and `varying_medium` are links that all share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -32,42 +33,71 @@ def check_sizes(size_bytes: float | FloatArray | IntArray, clients: int) -> Floa
     return sizes
 
 
+Key = tuple[str, int]
+"""Identity of a message on a carrier: its kind, and its number among the messages of that kind."""
+
+
+class Port:
+    """The messages of one kind on `carrier`; `size_bytes`: their size, None if it is that of each client's message.
+
+    `on_end` is called with the number of each message that is through, before all else of that instant; `on_stop` with that of
+    each message whose link never carries anything again.
+    """
+
+    __slots__ = ("_carrier", "_kind", "_size", "on_end", "on_stop")
+
+    def __init__(self, carrier: Carrier, kind: str, size_bytes: float | None = None) -> None:
+        self._carrier, self._kind, self._size = carrier, kind, size_bytes
+        self.on_end: Callable[[int], None] = lambda number: None
+        self.on_stop: Callable[[int], None] = lambda number: None
+
+    def __contains__(self, number: int) -> bool:
+        return (self._kind, number) in self._carrier
+
+    def join(self, number: int, client: int, size_bytes: float | None = None) -> None:
+        """Begin message `number` over the link of `client`."""
+        self._carrier.join((self._kind, number), client, self._size if size_bytes is None else size_bytes)
+
+    def leave(self, number: int) -> None:
+        """Abort message `number`."""
+        self._carrier.leave((self._kind, number))
+
+
 class Carrier(Protocol):
-    """Carries one message of each client at a time, all in one direction."""
+    """Carries messages in one direction, over the clients' own links or one that they share."""
 
     carries: bool
-    """Whether there is anything to do; False: nobody joins, since the bytes take a time that is known as the message begins."""
-    on_end: Callable[[int], None]
-    """Told of each client whose message is through; ends come before all else of their instant."""
-    on_stop: Callable[[int], None]
-    """Told of each client whose message is lost, since its link will never carry anything again."""
+    """True if messages join. False if their bytes take a time that is known as they begin."""
 
-    def __contains__(self, client: int) -> bool:
-        """Whether a message of `client` is under way."""
+    def port(self, kind: str, size_bytes: float | None = None) -> Port:
+        """Return the port for messages of `kind`, of one size for all clients (None: each client's own)."""
 
-    def join(self, client: int, size_bytes: float | None = None) -> None:
-        """The message of `client`, which has none under way, begins now; `size_bytes`: where it is of another size."""
+    def __contains__(self, key: Key) -> bool:
+        """True if message `key` is under way."""
 
-    def leave(self, client: int) -> None:
-        """The message of `client` is aborted."""
+    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+        """Begin message `key` over the link of `client`; `size_bytes`: its size, if not that of the client's messages."""
+
+    def leave(self, key: Key) -> None:
+        """Abort message `key`."""
 
     def timed(self, delays: Durations) -> Phases:
-        """The delays of the messages, together with the time of their bytes where that is known as they begin."""
+        """Return the delays of the messages, together with the time of their bytes where that is known as they begin."""
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        """Seconds that messages of `clients` (n,) begun at `start_s` (n,) would take if nobody shared; inf: for ever; (n,).
+        """Return the seconds that messages of `clients` (n,) begun at `start_s` (n,) take alone; inf: for ever; (n,).
 
         Under the laws in force in `round`.
         """
 
     def open_round(self, round: int, time_s: float) -> None:
-        """`round` begins: where its bandwidth is another one, what is under way is timed again."""
+        """Take the bandwidth of `round` into force, for messages under way, too."""
 
     def renew(self) -> None:
-        """A law was replaced from outside: what is under way is timed again."""
+        """Look the bandwidth up again, since a law was replaced from outside."""
 
-    def beside(self, size_bytes: float | None) -> Carrier:
-        """For other messages on the same links, of one size for all clients (None: of the same sizes), while it carries these."""
+    def resized(self, size_bytes: float | None) -> Carrier:
+        """Return the carrier whose bytes without events have this size; itself where all bytes are carried by events."""
 
     def state_dict(self) -> State: ...
 
@@ -76,22 +106,21 @@ class Carrier(Protocol):
 
 
 class NoCarrier:
-    """Nothing is carried: bytes take a time that is known as they begin, or none."""
+    """Carries nothing: bytes take a time that is known as they begin, or none."""
 
     carries = False
 
-    def __init__(self) -> None:
-        self.on_end: Callable[[int], None] = lambda client: None
-        self.on_stop: Callable[[int], None] = lambda client: None
+    def port(self, kind: str, size_bytes: float | None = None) -> Port:
+        return Port(self, kind, size_bytes)
 
-    def __contains__(self, client: int) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return False
 
-    def join(self, client: int, size_bytes: float | None = None) -> None:
-        """Nobody joins."""
+    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+        """No message joins."""
 
-    def leave(self, client: int) -> None:
-        """Nobody is there."""
+    def leave(self, key: Key) -> None:
+        """No message is there."""
 
     def timed(self, delays: Durations) -> Phases:
         return delays
@@ -105,8 +134,8 @@ class NoCarrier:
     def renew(self) -> None:
         """Nothing changes."""
 
-    def beside(self, size_bytes: float | None) -> Carrier:
-        return NoCarrier()
+    def resized(self, size_bytes: float | None) -> Carrier:
+        return self
 
     def state_dict(self) -> State:
         return {}
@@ -115,76 +144,38 @@ class NoCarrier:
         return None
 
 
-class Beside:
-    """Other messages on the links of `carrier`, of `size_bytes` (None: of the same sizes); a client sends one or the other.
-
-    Its own state is who sends what: it is to be used for what has ended before a state is saved.
-    """
+class Ports:
+    """The ports of a carrier that carries by events."""
 
     carries = True
 
-    def __init__(self, carrier: Carrier, size_bytes: float | None) -> None:
-        self.on_end: Callable[[int], None] = lambda client: None
-        self.on_stop: Callable[[int], None] = lambda client: None
-        self._carrier = carrier
-        self._size = size_bytes
-        self._mine: set[int] = set()
-        self._end_of_others, self._stop_of_others = carrier.on_end, carrier.on_stop
-        carrier.on_end, carrier.on_stop = self._end, self._stop
+    def __init__(self) -> None:
+        self._ports: dict[str, Port] = {}
 
-    def __contains__(self, client: int) -> bool:
-        return client in self._mine
-
-    def join(self, client: int, size_bytes: float | None = None) -> None:
-        self._mine.add(client)
-        self._carrier.join(client, self._size if size_bytes is None else size_bytes)
-
-    def leave(self, client: int) -> None:
-        self._mine.remove(client)
-        self._carrier.leave(client)
-
-    def _end(self, client: int) -> None:
-        if client in self._mine:
-            self._mine.remove(client)
-            self.on_end(client)
-        else:
-            self._end_of_others(client)
-
-    def _stop(self, client: int) -> None:
-        if client in self._mine:
-            self._mine.remove(client)
-            self.on_stop(client)
-        else:
-            self._stop_of_others(client)
+    def port(self, kind: str, size_bytes: float | None = None) -> Port:
+        port = self._ports[kind] = Port(self, kind, size_bytes)  # type: ignore[arg-type]
+        return port
 
     def timed(self, delays: Durations) -> Phases:
         return delays
 
-    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        return self._carrier.alone_s(round, start_s, clients)
+    def resized(self, size_bytes: float | None) -> Any:
+        return self
 
-    def open_round(self, round: int, time_s: float) -> None:
-        """The carrier is told by others."""
+    def _end(self, key: Key) -> None:
+        self._ports[key[0]].on_end(key[1])
 
-    def renew(self) -> None:
-        """The carrier is told by others."""
-
-    def beside(self, size_bytes: float | None) -> Carrier:
-        return Beside(self._carrier, size_bytes)
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        return None
+    def _stop(self, key: Key) -> None:
+        self._ports[key[0]].on_stop(key[1])
 
 
 class _Message:
-    """A message under way: at `since_s` it had `left` bytes to go."""
+    """A message under way over the link of `client`: at `since_s` it had `left` bytes to go."""
 
-    __slots__ = ("due_s", "left", "number", "since_s", "stops")
+    __slots__ = ("client", "due_s", "left", "number", "since_s", "stops")
 
-    def __init__(self, since_s: float, left: float) -> None:
+    def __init__(self, client: int, since_s: float, left: float) -> None:
+        self.client = client
         self.since_s = since_s
         self.left = left
         self.due_s = _EVER
@@ -193,46 +184,38 @@ class _Message:
         self.number = -1
 
 
-class VaryingLinks:
+class VaryingLinks(Ports):
     """Own links whose bandwidth is `law`: the end of a message is one question to it, asked again where the law changes.
 
     `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
     """
 
-    carries = True
-
     def __init__(
         self, *, clock: Clock, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray
     ) -> None:
+        super().__init__()
         self.clock = clock
-        self.on_end: Callable[[int], None] = lambda client: None
-        self.on_stop: Callable[[int], None] = lambda client: None
         self._timeline = law
         self._sizes = check_sizes(size_bytes, clients)
         self._round = 1
         self._law, self._until_s = law.at(1, clock.now)
         self._watched_s = -_EVER
         """The change point that stands on the clock."""
-        self._under_way: dict[int, _Message] = {}
+        self._under_way: dict[Key, _Message] = {}
         self._number = 0
 
-    def __contains__(self, client: int) -> bool:
-        return client in self._under_way
+    def __contains__(self, key: Key) -> bool:
+        return key in self._under_way
 
-    def join(self, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
         if self.clock.now >= self._until_s:
             self.renew()
-        self._under_way[client] = _Message(self.clock.now, float(self._sizes[client] if size_bytes is None else size_bytes))
-        self._time([client])
+        size = float(self._sizes[client] if size_bytes is None else size_bytes)
+        self._under_way[key] = _Message(client, self.clock.now, size)
+        self._time([key])
 
-    def leave(self, client: int) -> None:
-        del self._under_way[client]
-
-    def beside(self, size_bytes: float | None) -> Carrier:
-        return Beside(self, size_bytes)
-
-    def timed(self, delays: Durations) -> Phases:
-        return delays
+    def leave(self, key: Key) -> None:
+        del self._under_way[key]
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
         law, _ = self._timeline.at(round, float(start_s.min(initial=self.clock.now)))
@@ -248,24 +231,26 @@ class VaryingLinks:
             return
         before, self._law = self._law, law
         if self._under_way:
-            now, clients = self.clock.now, list(self._under_way)
+            now, keys = self.clock.now, list(self._under_way)
             since_s = np.array([message.since_s for message in self._under_way.values()])
-            served = before.served_bytes(since_s, np.full(len(clients), now), np.array(clients))
+            clients = np.array([message.client for message in self._under_way.values()])
+            served = before.served_bytes(since_s, np.full(len(keys), now), clients)
             for message, bytes_served in zip(self._under_way.values(), served.tolist(), strict=True):
                 message.left = max(message.left - bytes_served, 0.0)
                 message.since_s = now
-            self._time(clients)
+            self._time(keys)
 
-    def _time(self, clients: list[int]) -> None:
-        """Find out when the messages of `clients` are through, or lost, and put that on the clock."""
-        messages, who = [self._under_way[client] for client in clients], np.array(clients)
+    def _time(self, keys: list[Key]) -> None:
+        """Find out when the messages `keys` are through, or lost, and put that on the clock."""
+        messages = [self._under_way[key] for key in keys]
+        who = np.array([message.client for message in messages])
         since_s = np.array([message.since_s for message in messages])
         ends_s = self._law.ends_s(since_s, np.array([message.left for message in messages]), who)
         stopping = ends_s == _EVER
         due_s = np.where(stopping, np.maximum(self._law.stops_s(who), since_s), ends_s)
-        for client, message, due, stops in zip(clients, messages, due_s.tolist(), stopping.tolist(), strict=True):
+        for key, message, due, stops in zip(keys, messages, due_s.tolist(), stopping.tolist(), strict=True):
             message.due_s, message.stops = due, stops
-            self._schedule(client, message)
+            self._schedule(key, message)
         self._watch()
 
     def _watch(self) -> None:
@@ -274,33 +259,32 @@ class VaryingLinks:
             self._watched_s = self._until_s
             self.clock.call_at(self._until_s, lambda _: self.renew(), None, FIRST)
 
-    def _schedule(self, client: int, message: _Message) -> None:
+    def _schedule(self, key: Key, message: _Message) -> None:
         message.number = self._number
         self._number += 1
         if message.due_s < _EVER:
-            self.clock.call_at(message.due_s, self._ring, (client, message.number), FIRST)
+            self.clock.call_at(message.due_s, self._ring, (key, message.number), FIRST)
 
-    def _ring(self, entry: tuple[int, int]) -> None:
-        client, number = entry
-        message = self._under_way.get(client)
+    def _ring(self, entry: tuple[Key, int]) -> None:
+        key, number = entry
+        message = self._under_way.get(key)
         if message is None or message.number != number:
             return  # aborted, or timed again since
-        del self._under_way[client]
-        (self.on_stop if message.stops else self.on_end)(client)
+        del self._under_way[key]
+        (self._stop if message.stops else self._end)(key)
 
     def state_dict(self) -> State:
         """What every message under way has left, in the order in which they stand on the clock."""
         messages = sorted(self._under_way.items(), key=lambda one: one[1].number)
-        fields = [(client, one.since_s, one.left, one.due_s, one.stops) for client, one in messages]
-        return {"messages": [list(one) for one in fields]}
+        return {"messages": [[*key, one.client, one.since_s, one.left, one.due_s, one.stops] for key, one in messages]}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         self._round = round
         self._law, self._until_s = self._timeline.at(round, time_s)
         self._under_way = {}
-        for client, since_s, left, due_s, stops in state["messages"]:
-            message = self._under_way[client] = _Message(since_s, left)
+        for kind, number, client, since_s, left, due_s, stops in state["messages"]:
+            message = self._under_way[kind, number] = _Message(client, since_s, left)
             message.due_s, message.stops = due_s, stops
-            self._schedule(client, message)
+            self._schedule((kind, number), message)
         if self._under_way:
             self._watch()

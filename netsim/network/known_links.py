@@ -27,11 +27,10 @@ class KnownLinks(NoCarrier):
     def __init__(
         self, *, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray
     ) -> None:
-        super().__init__()
         self.law = law
         self.sizes = check_sizes(size_bytes, clients)
 
-    def beside(self, size_bytes: float | None) -> Carrier:
+    def resized(self, size_bytes: float | None) -> Carrier:
         sizes = self.sizes if size_bytes is None else np.full(len(self.sizes), size_bytes)
         return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from netsim.core.null_objects import NoTime, NoWork
 from netsim.network.access import OwnLinkAccess, UplinkAccess
-from netsim.network.carriers import Carrier, NoCarrier
+from netsim.network.carriers import Carrier, NoCarrier, Port
 from netsim.network.draws import Durations, Survivals
 from netsim.network.sizes import Sizes
 
@@ -54,6 +54,7 @@ class Medium:
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
+        carried_bytes: tuple[int | None, int | None] = (None, None),
     ) -> None:
         sample = laws.sample or NoTime()
         self.clients = clients
@@ -61,6 +62,8 @@ class Medium:
         """What carries the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
         """What carries the bytes of updates once the uplink's delay has passed."""
+        self._carried_bytes = carried_bytes
+        """Sizes of what carriers carry, down and up, one for all clients; None: each client's own."""
         self.download = self.down.timed(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
         self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
@@ -115,8 +118,9 @@ class Medium:
             ),
             streams=streams,
             access=self.access,
-            down=self.down.beside(request_bytes),
-            up=self.up.beside(answer_bytes),
+            down=self.down.resized(request_bytes),
+            up=self.up.resized(answer_bytes),
+            carried_bytes=(request_bytes, answer_bytes),
             outages=self.outages,
             sizes=Sizes(
                 down=sizes.down if request_bytes is None else request_bytes, up=sizes.up if answer_bytes is None else answer_bytes
@@ -125,6 +129,11 @@ class Medium:
         probes.downlink = self.downlink.beside(streams["downlink.loss"])
         probes.uplink = self.uplink.beside(streams["uplink.loss"])
         return probes
+
+    def ports(self, kind: str) -> tuple[Port, Port]:
+        """Return the ports of both carriers for messages of `kind`: down, up."""
+        down, up = self._carried_bytes
+        return self.down.port(kind, down), self.up.port(kind, up)
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""

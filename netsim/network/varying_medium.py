@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.network.carriers import Beside, Carrier, check_sizes
+from netsim.network.carriers import Key, Ports, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, BoolArray, FloatArray, IntArray, State, Timeline
-    from netsim.network.draws import Durations, Phases
 
 _EVER = float("inf")
 _ROUNDING = 1e-12
@@ -47,13 +46,11 @@ def fair_level(limits: FloatArray, capacity: float) -> float:
     return (capacity - reached) / beyond if beyond else _EVER
 
 
-class VaryingMedium:
+class VaryingMedium(Ports):
     """Messages share a link of bandwidth `link` (of its entity 0); none is faster than its client's `own` bandwidth, if given.
 
     `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
     """
-
-    carries = True
 
     def __init__(
         self,
@@ -64,9 +61,8 @@ class VaryingMedium:
         link: Timeline[BandwidthLaw],
         own: Timeline[BandwidthLaw] | None = None,
     ) -> None:
+        super().__init__()
         self.clock = clock
-        self.on_end: Callable[[int], None] = lambda client: None
-        self.on_stop: Callable[[int], None] = lambda client: None
         self._sizes = check_sizes(size_bytes, clients)
         self._link_timeline, self._own_timeline = link, own
         self._round = 1
@@ -74,9 +70,14 @@ class VaryingMedium:
         self._capacity = 0.0
         self._link_changes_s = -_EVER
         """When the capacity next changes."""
+        self._keys: list[Key] = []
+        """Messages under way, in order; the arrays below have an entry for each."""
         self._clients: list[int] = []
-        """Who is under way, in order; the arrays below have an entry for each."""
+        """Clients whose links they cross."""
+        self._whole: FloatArray = np.zeros(0)
+        """Bytes in all."""
         self._left: FloatArray = np.zeros(0)
+        """Bytes to go."""
         self._rates: FloatArray = np.zeros(0)
         self._limits: FloatArray = np.zeros(0)
         self._changes_s: FloatArray = np.zeros(0)
@@ -88,11 +89,11 @@ class VaryingMedium:
         self._rings_s = _EVER
         self._ringing = False
 
-    def __contains__(self, client: int) -> bool:
-        return client in self._clients
+    def __contains__(self, key: Key) -> bool:
+        return key in self._keys
 
     def __len__(self) -> int:
-        return len(self._clients)
+        return len(self._keys)
 
     def _laws(self, round: int, now: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
         """The laws in force, of the link and of the clients' own, and until when they are."""
@@ -109,7 +110,7 @@ class VaryingMedium:
         both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
         return np.array([_through_both(link, own, np.array([client]), start, size) - start for client, start, size in both])
 
-    def join(self, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
         self._advance()
         who, now = np.array([client]), self._since_s
         if now >= self._until_s:
@@ -117,23 +118,19 @@ class VaryingMedium:
         limit, change_s, stop_s = np.full(1, _EVER), np.full(1, _EVER), np.full(1, _EVER)
         if self._own is not None:
             limit, change_s, stop_s = self._own.rate(now, who), self._own.next_change_s(now, who), self._own.stops_s(who)
+        size = self._sizes[client] if size_bytes is None else size_bytes
+        self._keys.append(key)
         self._clients.append(client)
-        self._left = np.append(self._left, self._sizes[client] if size_bytes is None else size_bytes)
+        self._whole, self._left = np.append(self._whole, size), np.append(self._left, size)
         self._limits = np.append(self._limits, limit)
         self._changes_s = np.append(self._changes_s, change_s)
         self._stops_s = np.append(self._stops_s, stop_s)
         self._share()
 
-    def leave(self, client: int) -> None:
+    def leave(self, key: Key) -> None:
         self._advance()
-        self._remove(self._clients.index(client))
+        self._remove(self._keys.index(key))
         self._share()
-
-    def beside(self, size_bytes: float | None) -> Carrier:
-        return Beside(self, size_bytes)
-
-    def timed(self, delays: Durations) -> Phases:
-        return delays
 
     def open_round(self, round: int, time_s: float) -> None:
         self._round = round
@@ -163,9 +160,9 @@ class VaryingMedium:
         self._since_s = now
 
     def _remove(self, place: int) -> None:
-        del self._clients[place]
+        del self._keys[place], self._clients[place]
         kept = np.arange(len(self._left)) != place
-        self._left, self._limits = self._left[kept], self._limits[kept]
+        self._whole, self._left, self._limits = self._whole[kept], self._left[kept], self._limits[kept]
         self._changes_s, self._stops_s = self._changes_s[kept], self._stops_s[kept]
 
     def _share(self) -> None:
@@ -214,25 +211,27 @@ class VaryingMedium:
         over = self._ends() <= at_s
         self._advance()
         # What rounding has left of a message must not wait for the end of a pause that begins now.
-        over |= self._left <= _ROUNDING * self._sizes[self._clients]
+        over |= self._left <= _ROUNDING * self._whole
         self._left[over] = 0.0
         self._ringing = True
-        self._tell(over, self.on_end)
-        self._tell(self._stops() <= at_s, self.on_stop)
+        self._tell(over, self._end)
+        self._tell(self._stops() <= at_s, self._stop)
         self._ringing = False
         self._share()
 
-    def _tell(self, those: BoolArray, told: Callable[[int], None]) -> None:
-        """`those` (n,) are no longer under way; whoever is told may abort others, and others may begin."""
-        for client in np.array(self._clients)[those].tolist():
-            if client in self._clients:
-                self._remove(self._clients.index(client))
-                told(client)
+    def _tell(self, ended: BoolArray, tell: Callable[[Key], None]) -> None:
+        """Remove the messages where `ended` (n,) and `tell` of each, which may abort others and let others begin."""
+        for key in [self._keys[place] for place in np.flatnonzero(ended).tolist()]:
+            if key in self._keys:
+                self._remove(self._keys.index(key))
+                tell(key)
 
     def state_dict(self) -> State:
         """What every message under way has left, its rate, and what comes next."""
         return {
+            "keys": [list(key) for key in self._keys],
             "clients": list(self._clients),
+            "whole": self._whole.copy(),
             "left": self._left.copy(),
             "rates": self._rates.copy(),
             "since_s": self._since_s,
@@ -242,8 +241,9 @@ class VaryingMedium:
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         self._round = round
         self._link, self._own, self._until_s = self._laws(round, time_s)
+        self._keys = [(kind, number) for kind, number in state["keys"]]
         self._clients = list(state["clients"])
-        self._left, self._rates = state["left"].copy(), state["rates"].copy()
+        self._whole, self._left, self._rates = state["whole"].copy(), state["left"].copy(), state["rates"].copy()
         self._since_s = state["since_s"]
         count, since_s = len(self._clients), self._since_s
         self._limits, self._changes_s, self._stops_s = (np.full(count, _EVER) for _ in range(3))

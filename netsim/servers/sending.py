@@ -78,14 +78,14 @@ class _Exchange:
     """The opinions under way, from the first to set out."""
 
     def __init__(self, sending: Sending, clock: Clock, carrier: Carrier, ready_s: FloatArray) -> None:
-        self._sending, self._clock, self._carrier = sending, clock, carrier
+        self._sending, self._clock, self._port = sending, clock, carrier.port("opinion")
         self.time_s: FloatArray = np.array(ready_s)
         self.arrived: BoolArray = np.zeros(len(ready_s), np.bool_)
         self.open: dict[int, tuple[int, float]] = {}
         """Of each client of whom something may still arrive: the attempt, and since when it is being sent."""
         self._drawn: list[tuple[list[float], list[bool]]] = []
-        carrier.on_end = lambda client: self._ended(client, through=True)
-        carrier.on_stop = lambda client: self._ended(client, through=False)
+        self._port.on_end = lambda client: self._ended(client, through=True)
+        self._port.on_stop = lambda client: self._ended(client, through=False)
         for client, start_s in enumerate(ready_s.tolist()):
             self._begin(client, 0, start_s)
 
@@ -94,7 +94,7 @@ class _Exchange:
         while len(self._drawn) <= attempt:
             delays_s, arrives = self._sending.draws(len(self._drawn))
             self._drawn.append((delays_s.tolist(), arrives.tolist()))
-        self._clock.call_at(start_s + self._drawn[attempt][0][client], self._carrier.join, client)
+        self._clock.call_at(start_s + self._drawn[attempt][0][client], lambda one: self._port.join(one, one), client)
 
     def _ended(self, client: int, *, through: bool) -> None:
         now, sending = self._clock.now, self._sending

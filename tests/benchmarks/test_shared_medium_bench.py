@@ -10,6 +10,7 @@ import numpy as np
 
 from netsim.core.clock import Clock
 from netsim.network.bandwidth_sharing import SharedMedium
+from netsim.network.carriers import Port
 
 UPLOADS = 30_000
 
@@ -22,21 +23,22 @@ def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
         medium = SharedMedium(
             clock=clock, clients=under_way, size_bytes=1.0, bandwidth_bytes_per_s=100.0, per_client_bytes_per_s=limits
         )
+        port = medium.port("message")
         over = clock.event()
         count = 0
 
-        def end(client: int, medium: SharedMedium = medium, over: Any = over) -> None:
+        def end(client: int, port: Port = port, over: Any = over) -> None:
             nonlocal count
             count += 1
             if count == UPLOADS:
                 over.succeed()
             elif not over.triggered:
-                medium.join(client)
+                port.join(client, client)
 
-        medium.on_end = end
+        port.on_end = end
         rng = np.random.default_rng(1)
         for client, at_s in enumerate(np.sort(rng.random(under_way)).tolist()):
-            clock.call_at(at_s, medium.join, client)
+            clock.call_at(at_s, lambda one, port=port: port.join(one, one), client)
         began = time.process_time()
         clock.run_until(over)
         best = max(best, UPLOADS / (time.process_time() - began))

@@ -31,14 +31,15 @@ class Bench:
         self.clock = Clock()
         given = {"clients": 8, "size_bytes": 100, "bandwidth_bytes_per_s": 100.0} | parameters
         self.medium = SharedMedium(clock=self.clock, **given)
-        self.medium.on_end = lambda client: self.ends.append((client, self.clock.now))
+        self.port = self.medium.port("message")
+        self.port.on_end = lambda client: self.ends.append((client, self.clock.now))
         self.ends: list[tuple[int, float]] = []
 
     def join(self, client: int, at_s: float) -> None:
-        self.clock.call_at(at_s, self.medium.join, client)
+        self.clock.call_at(at_s, lambda one: self.port.join(one, one), client)
 
     def leave(self, client: int, at_s: float) -> None:
-        self.clock.call_at(at_s, lambda one: self.medium.leave(one) if one in self.medium else None, client)
+        self.clock.call_at(at_s, lambda one: self.port.leave(one) if one in self.port else None, client)
 
     def play(self) -> list[tuple[int, float]]:
         self.clock.run()
@@ -161,12 +162,12 @@ def test_against_exact_arithmetic(joins: list[int], stays: list[int], some_leave
 
     def before(client: int, leave: bool) -> None:
         if not leave:
-            bench.medium.join(client)
-        elif client in bench.medium:
-            group, _ = bench.medium._members[client]
-            (done_at,) = (end for end, _, key in group.queue if key == client)
+            bench.port.join(client, client)
+        elif client in bench.port:
+            group, number = bench.medium._members["message", client]
+            (done_at,) = (end for end, _, key in group.queue if key == number)
             got[client] = 48 - (done_at - bench.medium._bundle.served(group, bench.clock.now))
-            bench.medium.leave(client)
+            bench.port.leave(client)
 
     for client, time in sorted(goes.items(), key=lambda item: item[1]):
         bench.clock.call_at(float(time), lambda one: before(one, True), client)

@@ -41,15 +41,16 @@ class Bench:
         self._listen()
 
     def _listen(self) -> None:
-        self.carrier.on_end = lambda client: self.ends.append((client, self.clock.now))
-        self.carrier.on_stop = lambda client: self.lost.append((client, self.clock.now))
+        self.port = self.carrier.port("message")
+        self.port.on_end = lambda client: self.ends.append((client, self.clock.now))
+        self.port.on_stop = lambda client: self.lost.append((client, self.clock.now))
 
     def join(self, client: int, at_s: float) -> Bench:
-        self.clock.call_at(at_s, lambda one: self.carrier.join(one), client)
+        self.clock.call_at(at_s, lambda one: self.port.join(one, one), client)
         return self
 
     def leave(self, client: int, at_s: float) -> Bench:
-        self.clock.call_at(at_s, lambda one: self.carrier.leave(one) if one in self.carrier else None, client)
+        self.clock.call_at(at_s, lambda one: self.port.leave(one) if one in self.port else None, client)
         return self
 
     def open_round(self, round: int, at_s: float) -> Bench:
@@ -272,3 +273,21 @@ def test_a_message_has_bytes(size: float) -> None:
     for make in (links, medium):
         with pytest.raises(ValueError, match=r"size_bytes = .*: must be > 0 bytes and finite"):
             make(Constant(bytes_per_s=1.0), size_bytes=np.array([*[1.0] * 7, size]))
+
+
+@pytest.mark.parametrize("make", [medium, links])
+def test_a_client_may_have_several_messages_under_way(make: Callable[..., Bench]) -> None:
+    # Of one client two messages of its own size, 100 bytes, and a probe of 50: on its own link each has all of the 100 bytes/s.
+    # Shared, each gets a third: the probe ends at 1.5 s, the others, with 50 bytes left each, at 2.5 s.
+    bench = make(Constant(bytes_per_s=100.0))
+    probes = bench.carrier.port("probe", 50.0)
+    ends: list[tuple[int, float]] = []
+    probes.on_end = lambda number: ends.append((number, bench.clock.now))
+    for number in (7, 8):
+        bench.port.join(number, 0)
+    probes.join(7, 0)
+    assert 7 in probes
+    assert 8 not in probes
+    shared = make is medium
+    assert dict(bench.play()) == pytest.approx(dict.fromkeys((7, 8), 2.5 if shared else 1.0))
+    assert dict(ends) == pytest.approx({7: 1.5 if shared else 0.5})

@@ -44,9 +44,10 @@ def sojourns(make: Callable[..., Carrier], arrivals_s: FloatArray, sizes: FloatA
     def end(client: int) -> None:
         ends[client] = clock.now
 
-    carrier.on_end = end
+    port = carrier.port("message")
+    port.on_end = end
     for client, at_s in enumerate(arrivals_s.tolist()):
-        clock.call_at(at_s, carrier.join, client)
+        clock.call_at(at_s, lambda one: port.join(one, one), client)
     clock.run()
     return ends - arrivals_s
 
