@@ -22,6 +22,7 @@ def reproduce(
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds in place of the size's, such as 1..10.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
+    cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to play, of flow_cases.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show what can be reproduced, and what each size takes.")] = False,
     quiet: Quiet = False,
     *,
@@ -32,7 +33,7 @@ def reproduce(
     It is shown beside the paper's numbers, with verdicts by rules fixed beforehand. What is there already is not run again.
     """
     from scenarios.papers.registry import find
-    from scenarios.papers.reproduce import Asked, planned, write
+    from scenarios.papers.reproduce import Asked, judged, planned
     from scenarios.papers.reproduce import reproduce as run
 
     figures = drawing.settings()  # a mistake in them ends the command before anything is run
@@ -42,8 +43,16 @@ def reproduce(
     if name is None:
         raise UserError("name a figure or a table; netsim reproduce --list shows all")
     asked = Asked(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
+    if cases is not None and not asked.what.takes_cases:
+        raise UserError(f"--cases: {asked.what.name} reads no cases; leave it out")
     folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
     runs = planned(asked)
+    if asked.what.judge is not None:
+        document, agrees = judged(asked, cases, folder)
+        _written(document, folder)
+        if not agrees:
+            raise typer.Exit(1)
+        return
     with sweep_progress(runs, quiet) as show:
         try:
             document = run(asked, folder, runs, figures=figures, jobs=jobs, progress=show)
@@ -52,6 +61,12 @@ def reproduce(
             raise typer.Exit(130) from None
         except (ValueError, OSError) as error:
             raise UserError(str(error)) from error
+    _written(document, folder)
+
+
+def _written(document: "Document", folder: Path) -> None:
+    from scenarios.papers.reproduce import write
+
     _show(document)
     for path in write(document, folder):
         out_console.print(f"written: {path}", soft_wrap=True)

@@ -51,7 +51,7 @@ class Asked:
 
 def planned(asked: Asked) -> Plan:
     """The runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
-    if asked.what.solvers:
+    if asked.what.solvers or asked.what.judge is not None:
         if asked.seeds or asked.settings:
             raise UserError(f"{asked.what.name}: simulates nothing, so that it takes neither --seeds nor --set")
         return Plan(asked.what.name, [], "", None)
@@ -96,6 +96,14 @@ def reproduce(
         return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
     sweep(runs, out / RUNS, machines=Machines(jobs=jobs), earlier=Earlier(resume=True), progress=progress)
     return answer(asked, open_sweep(out / RUNS), its)
+
+
+def judged(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
+    """Return the result of a reproduction that needs no sweep, and True if it is as published; raises UserError."""
+    assert asked.what.judge is not None
+    judgement = asked.what.judge(cases)
+    out.mkdir(parents=True, exist_ok=True)
+    return _document(asked, judgement.sections, 0, ()), judgement.agrees
 
 
 def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from analysis.report.blocks import Section
     from scenarios.papers.rules import Rule
 
 
@@ -31,6 +33,14 @@ class Setup:
     """Changes of the scenario, each KEY=VALUE."""
     cost: str
     """What it takes, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Sections of a result that needs no sweep, and True if all of it is as published."""
+
+    sections: Sequence[Section]
+    agrees: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,4 +79,8 @@ class Reproduction:
     """Whether it measures what searches cost, and simulates nothing."""
     cells: bool = False
     """Whether it is SAFA's table of round lengths, whose world is drawn again for each seed and simulated cell by cell."""
+    judge: Callable[[Path | None], Judgement] | None = None
+    """Computes and judges the result without a sweep, from a file of the user's or None for the one that comes along."""
+    takes_cases: bool = False
+    """True if `judge` reads a file of cases, `--cases`."""
     sizes: Mapping[Size, Setup]

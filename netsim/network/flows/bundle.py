@@ -6,6 +6,7 @@ A bundle is the unit of the solver (`sharing`) and of a single shared link (`net
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -286,7 +287,7 @@ class Bundle:
         names = ("split", "limited_rate", "free_count", "rate", "_settled", "_served", "_since_s", "_steps")
         return {name: getattr(self, name) for name in names} | {"classes": [group.state() for _, _, group in self.order]}
 
-    def load(self, state: State, groups: list[FlowClass]) -> None:
+    def load(self, state: State, groups: Sequence[FlowClass]) -> None:
         """Set the fields of a saved bundle, with `groups` as its classes in order."""
         for name in ("split", "limited_rate", "free_count", "rate", "_settled", "_served", "_since_s", "_steps"):
             setattr(self, name, state[name])

@@ -195,7 +195,7 @@ def test_what_cannot_go_on_is_told_why(damage: str, tmp_path: Path, capsys: Any,
     elif damage == "not an archive":
         file.write_text("nonsense")
     elif damage == "another format":
-        monkeypatch.setattr(checkpoint, "FORMAT", 5)
+        monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
     elif damage == "no run":
         out = tmp_path / "nowhere"
     before = tables_of(out)
@@ -207,7 +207,7 @@ def test_what_cannot_go_on_is_told_why(damage: str, tmp_path: Path, capsys: Any,
         "absent": "there is no checkpoint",
         "cut short": "checkpoint.npz: is damaged",
         "not an archive": "checkpoint.npz: is damaged",
-        "another format": "has format 4, and this version of netsim reads 5",
+        "another format": f"has format {checkpoint.FORMAT - 1}, and this version of netsim reads {checkpoint.FORMAT}",
         "complete": "has come to its end (rounds)",
         "no run": "is not the folder of a run",
     }[damage]

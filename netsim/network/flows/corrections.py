@@ -1,0 +1,68 @@
+"""Corrections of the max-min model towards TCP, and presets that other simulators use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from netsim.core.errors import ParameterError
+
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrections:
+    """Changes of the plain model, all off by default.
+
+    Raises ParameterError for a factor or a window that is not > 0, and a negative weight or share.
+    """
+
+    latency_factor: float = 1.0
+    """Factor of the delay of a route."""
+    bandwidth_factor: float = 1.0
+    """Bytes that pass for each byte of bandwidth a flow is given."""
+    window_bytes: float = _NEVER
+    """Bytes of a flow that may be under way at a time: bounds its rate by window / (2 x delay)."""
+    rtt_fair: bool = False
+    """True if a flow's share falls with its delay: its penalty is delay + weight_s x sum of 1 / bandwidth, or 1 if that is 0.
+
+    With `weight_s` = 0 the penalty is the delay, as SimGrid's code has it; its documentation says that 0 switches this off.
+    """
+    weight_s: float = 0.0
+    """Bytes by which a link adds to the penalty of a flow, each over its bandwidth."""
+    reverse_share: float = 0.0
+    """Share of its rate with which a flow also loads the way back."""
+
+    def __post_init__(self) -> None:
+        for name in ("latency_factor", "bandwidth_factor", "window_bytes"):
+            if not getattr(self, name) > 0.0:
+                raise ParameterError(name, getattr(self, name), "must be > 0")
+        for name in ("weight_s", "reverse_share"):
+            if not 0.0 <= getattr(self, name) < _NEVER:
+                raise ParameterError(name, getattr(self, name), "must be >= 0 and finite")
+
+    def penalty(self, delay_s: float, bandwidths: Sequence[float]) -> float:
+        """Return the penalty of a flow over links of these bandwidths (bytes/s), of `delay_s` together."""
+        if not self.rtt_fair:
+            return 1.0
+        # A flow over a link without bandwidth does not move, whatever its penalty.
+        return delay_s + self.weight_s * sum(1.0 / bandwidth for bandwidth in bandwidths if bandwidth > 0.0) or 1.0
+
+    def bound(self, delay_s: float, bandwidths: Sequence[float]) -> float:
+        """Return the greatest rate of a flow, bytes/s, before `bandwidth_factor`."""
+        window = self.window_bytes / (2.0 * delay_s) if delay_s > 0.0 else _NEVER
+        return min(*bandwidths, window)
+
+
+PRESETS = {
+    "lv08": Corrections(
+        latency_factor=13.01,
+        bandwidth_factor=0.97,
+        window_bytes=4_194_304.0,
+        rtt_fair=True,
+        weight_s=20_537.0,
+        reverse_share=0.05,
+    ),
+    "cm02": Corrections(window_bytes=4_194_304.0, rtt_fair=True, reverse_share=0.05),
+}
+"""Models of SimGrid (Velho and Legrand 2009; Casanova and Marchal 2002) by name."""

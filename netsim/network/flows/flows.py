@@ -1,0 +1,225 @@
+"""Flows on a clock: bytes that cross links at max-min fair rates, and the time at which each flow ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from netsim.core.clock import FIRST, LAST, Clock
+from netsim.core.errors import ParameterError
+from netsim.network.flows.sharing import Link, Path, PathBundle, PathClass, Sharing
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+
+_NEVER = float("inf")
+
+
+class Flows:
+    """Flows under way on `links`. A flow has one rate on all links of its path; rates are max-min fair at every instant.
+
+    Within one instant ends of flows come first, in the order in which the flows began; then everything else that happens at
+    that time (changes of capacity, beginnings); the rates follow once it is complete. A flow whose rate is 0 has no end.
+
+    Links are shared by name; raises ParameterError for two links of one name.
+
+    >>> from netsim.core.clock import Clock
+    >>> clock = Clock()
+    >>> flows = Flows(clock=clock, links=[Link("up", 100.0), Link("core", 150.0)])
+    >>> flows.on_end = lambda flow: print(f"flow {flow} ends at {clock.now:.2f} s")
+    >>> both, core = flows.path("both", [("up", 1.0), ("core", 1.0)]), flows.path("core", [("core", 1.0)])
+    >>> flows.start(both, 75.0), flows.start(core, 150.0)
+    (0, 1)
+    >>> clock.run()
+    flow 0 ends at 1.00 s
+    flow 1 ends at 1.50 s
+    """
+
+    def __init__(self, *, clock: Clock, links: Iterable[Link]) -> None:
+        self.clock = clock
+        self.links: dict[str, Link] = {}
+        for link in links:
+            if link.name in self.links:
+                raise ParameterError("links", link.name, "is the name of two links; give each link a name of its own")
+            self.links[link.name] = link
+        self.paths: dict[str, Path] = {}
+        self.on_end: Callable[[int], None] = lambda flow: None
+        """Called with the number of each flow at the time of its end."""
+        self._sharing = Sharing()
+        self._classes: dict[int, PathClass] = {}
+        """Class of each flow under way, by its number."""
+        self._number = 0
+        self._ends: list[tuple[float, int, PathBundle, int]] = []
+        """Heap of (time of the first end of a bundle, number of the entry, bundle, its stamp)."""
+        self._stamps: dict[PathBundle, int] = {}
+        """Number of the entry of each bundle in `_ends` that holds."""
+        self._entries = 0
+        self._rings_s = _NEVER
+        self._solving = False
+        """True while a call that brings the rates up to date is on the clock."""
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def __contains__(self, flow: int) -> bool:
+        return flow in self._classes
+
+    def path(self, name: str, uses: Sequence[tuple[str, float]], penalty: float = 1.0, bound: float = _NEVER) -> Path:
+        """Return the path called `name`; made of these links and weights if it is not known yet.
+
+        A link that is named twice gets the sum of its weights, or the greatest one if it is a fat pipe. Raises ParameterError
+        for a link that does not exist, and as `Path` does.
+        """
+        known = self.paths.get(name)
+        if known is not None:
+            return known
+        weights: dict[Link, float] = {}
+        for link_name, weight in uses:
+            if link_name not in self.links:
+                raise ParameterError("uses", link_name, f"is no link; there are {', '.join(self.links) or 'none'}")
+            link = self.links[link_name]
+            before = weights.get(link, 0.0)
+            weights[link] = max(before, weight) if link.fat_pipe else before + weight
+        path = self.paths[name] = Path(name, tuple(weights.items()), penalty, bound)
+        return path
+
+    def start(self, path: Path, size_bytes: float, bound: float = _NEVER) -> int:
+        """Begin a flow now, at most `bound` bytes/s; return its number.
+
+        Raises ParameterError for a size that is not > 0 and finite, or a bound that is not > 0.
+        """
+        if not 0.0 < size_bytes < _NEVER:
+            raise ParameterError("size_bytes", size_bytes, "must be > 0 bytes and finite")
+        if not bound > 0.0:
+            raise ParameterError("bound", bound, "must be > 0 bytes a second")
+        number = self._number
+        self._number += 1
+        self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
+        self._changed()
+        return number
+
+    def cancel(self, flow: int) -> None:
+        """End a flow early, without a call of `on_end`; raises KeyError for a flow that is not under way."""
+        self._sharing.drop(self._classes.pop(flow), flow, self.clock.now)
+        self._changed()
+
+    def change(self, link: str, capacity: float) -> None:
+        """Set the capacity of a link from now on, bytes/s; raises ParameterError for one that is negative or infinite."""
+        self._sharing.change(self.links[link], capacity, self.clock.now)
+        self._changed()
+
+    def reprice(self, path: Path, penalty: float, bound: float) -> None:
+        """Set the penalty and the bound of a path from now on, for flows under way, too."""
+        self._sharing.reprice(path, penalty, bound, self.clock.now)
+        self._changed()
+
+    def rate(self, flow: int) -> float:
+        """Return the present rate of a flow, bytes/s."""
+        self._solve(None)
+        group = self._classes[flow]
+        assert group.bundle is not None
+        return group.bundle.rate if group.free else group.limit
+
+    def load(self, link: str) -> float:
+        """Return the weighted sum of the rates of all flows on a link, bytes/s; on a fat pipe their greatest."""
+        self._solve(None)
+        each = []
+        for group, weight in self.links[link].classes.items():
+            assert group.bundle is not None
+            rate = weight * (group.bundle.rate if group.free else group.limit)
+            each.append(rate if self.links[link].fat_pipe else rate * group.count)
+        return max(each, default=0.0) if self.links[link].fat_pipe else sum(each)
+
+    def left_bytes(self, flow: int) -> float:
+        """Return the bytes that a flow still has to carry."""
+        group = self._classes[flow]
+        assert group.bundle is not None
+        end = next(end for end, number, _ in group.queue if number == flow)
+        return max(end - group.bundle.served(group, self.clock.now), 0.0)
+
+    def _changed(self) -> None:
+        if not self._solving:
+            self._solving = True
+            self.clock.call_at(self.clock.now, self._solve, None, LAST)
+
+    def _solve(self, payload: None) -> None:
+        """Bring rates and ends up to date."""
+        self._solving = False
+        for bundle in self._sharing.solve(self.clock.now):
+            self._note_end(bundle)
+        self._call_at_next_end()
+
+    def _note_end(self, bundle: PathBundle) -> None:
+        end_s = bundle.next_end_s()
+        if end_s < _NEVER:
+            self._entries += 1
+            self._stamps[bundle] = self._entries
+            heappush(self._ends, (end_s, self._entries, bundle, self._entries))
+        else:
+            self._stamps.pop(bundle, None)
+
+    def _next(self) -> tuple[float, PathBundle] | None:
+        ends = self._ends
+        while ends and self._stamps.get(ends[0][2]) != ends[0][3]:
+            heappop(ends)
+        return (ends[0][0], ends[0][2]) if ends else None
+
+    def _call_at_next_end(self) -> None:
+        due = self._next()
+        if due is not None and due[0] < self._rings_s:
+            self._rings_s = max(due[0], self.clock.now)
+            self.clock.call_at(self._rings_s, self._ring, self._rings_s, FIRST)
+
+    def _ring(self, at_s: float) -> None:
+        if at_s != self._rings_s:
+            return  # an earlier call has taken its place
+        self._rings_s = _NEVER
+        ended: list[int] = []
+        while (due := self._next()) is not None and due[0] <= at_s:
+            bundle = due[1]
+            del self._stamps[bundle]
+            while (end := bundle.pop_end(at_s)) is not None:
+                ended.append(end[1])
+            self._note_end(bundle)
+        for group in dict.fromkeys([self._classes.pop(flow) for flow in ended]):
+            self._sharing.left(group, at_s)
+        if ended:
+            self._changed()
+            for flow in sorted(ended):
+                self.on_end(flow)
+        else:
+            self._call_at_next_end()
+
+    def state_dict(self) -> State:
+        """Capacities, paths, rates and the bytes of every flow under way."""
+        self._solve(None)
+        return {
+            "number": self._number,
+            "links": {name: (link.capacity, link.tight) for name, link in self.links.items()},
+            "paths": [
+                {
+                    "name": path.name,
+                    "uses": [(link.name, weight) for link, weight in path.uses],
+                    "penalty": path.penalty,
+                    "bound": path.bound,
+                }
+                for path in self.paths.values()
+            ],
+            "sharing": self._sharing.state(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state at the present time; the next end is put on the clock."""
+        self._number = state["number"]
+        for name, (capacity, tight) in state["links"].items():
+            self.links[name].capacity, self.links[name].tight = capacity, tight
+        for saved in state["paths"]:
+            path = self.path(saved["name"], saved["uses"])
+            path.penalty, path.bound = saved["penalty"], saved["bound"]
+        self._sharing.load(state["sharing"], self.links, self.paths, self.clock.now)
+        for group in self._sharing.classes.values():
+            self._classes |= {number: group for _, number, _ in group.queue}
+        for bundle in self._sharing.bundles:
+            self._note_end(bundle)
+        self._call_at_next_end()

@@ -1,0 +1,394 @@
+"""Max-min fair rates of flows on links (Bertsekas and Gallager 1992, Section 6.5.2), exactly, without a clock of its own.
+
+Weighted form: the smallest of penalty x rate is as large as can be, then the second smallest, and so on, with
+sum(weight x rate) <= capacity on every link and rate <= bound for every flow. A change is solved only for the flows it can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from netsim.core.errors import ParameterError
+from netsim.network.flows.bundle import Bundle, FlowClass
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+
+_NEVER = float("inf")
+_OVER = 1.0 + 1e-12
+"""Relative excess over a capacity that is no more than the error of a sum of many rates."""
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """A link in one direction, or in both if they share its capacity.
+
+    `capacity`: bytes/s, >= 0. `fat_pipe`: every flow has all of it. Raises ParameterError for any other capacity.
+    """
+
+    name: str
+    capacity: float
+    fat_pipe: bool = False
+    classes: dict[PathClass, float] = field(default_factory=dict, repr=False)
+    """Weights of the classes of flows that cross the link."""
+    bundles: dict[PathBundle, float] = field(default_factory=dict, repr=False)
+    """Weights of the bundles that share the link; empty if it limits one class only."""
+    tight: bool = False
+    """True if the link decides the rate of a bundle."""
+
+    def __post_init__(self) -> None:
+        _check(self.capacity)
+
+
+def _check(capacity: float) -> None:
+    if not 0.0 <= capacity < _NEVER:
+        raise ParameterError("capacity", capacity, "must be >= 0 bytes a second and finite")
+
+
+@dataclass(eq=False, slots=True)
+class Path:
+    """A route as flows use it: a weight for each link, one penalty and one bound for all flows on it.
+
+    Raises ParameterError for a path without links, a weight or penalty that is not > 0, and a negative bound.
+    """
+
+    name: str
+    uses: tuple[tuple[Link, float], ...]
+    penalty: float = 1.0
+    bound: float = _NEVER
+
+    def __post_init__(self) -> None:
+        if not self.uses:
+            raise ParameterError("uses", self.uses, "must name at least one link")
+        for _, weight in self.uses:
+            if not 0.0 < weight < _NEVER:
+                raise ParameterError("weight", weight, "must be > 0 and finite")
+        if not 0.0 < self.penalty < _NEVER:
+            raise ParameterError("penalty", self.penalty, "must be > 0 and finite")
+        if not self.bound >= 0.0:
+            raise ParameterError("bound", self.bound, "must be >= 0 bytes a second")
+
+    def least(self) -> float:
+        """Return the rate of a flow that is alone on the path, bytes/s."""
+        return min(self.bound, min(link.capacity / weight for link, weight in self.uses))
+
+
+class PathClass(FlowClass):
+    """Flows on one path with one bound of their own."""
+
+    __slots__ = ("bound", "bundle", "path")
+
+    def __init__(self, path: Path, bound: float, number: int) -> None:
+        super().__init__(0.0, number)
+        self.path = path
+        self.bound = bound
+        self.bundle: PathBundle | None = None
+
+    def own_limit(self) -> float:
+        """Return the most that one of the flows can have if no other class is there.
+
+        A link that only this class crosses is a limit of the class: it needs no place among the shared links.
+        """
+        limit = min(self.bound, self.path.least())
+        for link, weight in self.path.uses:
+            if not link.fat_pipe and len(link.classes) == 1 and self.count > 1:
+                limit = min(limit, link.capacity / (weight * self.count))
+        return limit
+
+
+class PathBundle(Bundle):
+    """Classes that share the same links with the same weights, and have one penalty."""
+
+    def __init__(self, penalty: float, shared: tuple[tuple[Link, float], ...], now_s: float) -> None:
+        super().__init__(now_s)
+        self.penalty = penalty
+        self.shared = shared
+        self.open = False
+        """True while the solver has not decided the rate."""
+        self.wanted = _NEVER
+        """Rate of free members that the solver has found."""
+        self.used = 0.0
+        """Sum of the rates of all members, as the solver has it."""
+
+    def decide(self, rate: float) -> None:
+        """Set the rate of free members, as far as the solver is concerned."""
+        self.aim(rate)
+        self.open, self.wanted = False, rate
+        self.used = self.limited_rate + (self.free_count * rate if self.free_count else 0.0)
+
+
+class Sharing:
+    """Rates of all flows. Changes are collected, and `solve` brings the rates up to date.
+
+    Classes of equal flows whose path shares the same links form a bundle with one virtual time, so that the cost of a change is
+    that of the bundles it reaches, not of the flows.
+    """
+
+    def __init__(self) -> None:
+        self.classes: dict[tuple[Path, float], PathClass] = {}
+        self._bundles: dict[tuple[Any, ...], PathBundle] = {}
+        self._dirty: dict[PathBundle, None] = {}
+        """Bundles with changed members, in the order of their changes."""
+        self._loose: dict[Link, None] = {}
+        """Links whose capacity or flows changed."""
+        self._numbers = 0
+
+    # Changes.
+
+    def add(self, path: Path, bound: float, size: float, number: int, key: Any, now_s: float) -> PathClass:
+        """Begin a flow of `size` bytes, at most `bound` bytes/s; return its class."""
+        group = self.classes.get((path, bound))
+        if group is None:
+            group = self.classes[path, bound] = PathClass(path, bound, self._numbers)
+            self._numbers += 1
+            self._enter(group, now_s)
+        assert group.bundle is not None
+        group.bundle.add(group, size, number, key, now_s)
+        self._counted(group, now_s)
+        return group
+
+    def drop(self, group: PathClass, number: int, now_s: float) -> None:
+        """End a flow early."""
+        assert group.bundle is not None
+        group.bundle.drop(group, number, now_s)
+        self.left(group, now_s)
+
+    def left(self, group: PathClass, now_s: float) -> None:
+        """Take note that a flow of `group` has ended."""
+        if group.count:
+            self._counted(group, now_s)
+            return
+        del self.classes[group.path, group.bound]
+        self._withdraw(group, now_s)
+        for link, _ in group.path.uses:
+            del link.classes[group]
+            self._rehome_last(link, now_s)
+
+    def change(self, link: Link, capacity: float, now_s: float) -> None:
+        """Set the capacity of a link; raises ParameterError as `Link` does."""
+        _check(capacity)
+        link.capacity = capacity
+        self._loose[link] = None
+        for group in list(link.classes):
+            self._rehome(group, now_s)
+
+    def reprice(self, path: Path, penalty: float, bound: float, now_s: float) -> None:
+        """Set the penalty and the bound of a path, for the flows on it, too."""
+        path.penalty, path.bound = penalty, bound
+        for group in [one for one in path.uses[0][0].classes if one.path is path]:
+            self._rehome(group, now_s)
+
+    def _enter(self, group: PathClass, now_s: float) -> None:
+        for link, weight in group.path.uses:
+            others = list(link.classes) if len(link.classes) == 1 else []
+            link.classes[group] = weight
+            for other in others:
+                self._rehome(other, now_s)
+        self._join(group, now_s)
+
+    def _rehome_last(self, link: Link, now_s: float) -> None:
+        if len(link.classes) == 1:
+            self._rehome(next(iter(link.classes)), now_s)
+
+    def _rehome(self, group: PathClass, now_s: float) -> None:
+        """Put a class where it belongs by now, with the limit that it has there."""
+        bundle = group.bundle
+        assert bundle is not None
+        if bundle.penalty == group.path.penalty and bundle.shared == _shared(group.path):
+            bundle.remove(group, now_s)
+            group.limit = group.own_limit()
+            bundle.insert(group, now_s)
+            self._dirty[bundle] = None
+        else:
+            self._withdraw(group, now_s)
+            self._join(group, now_s)
+
+    def _counted(self, group: PathClass, now_s: float) -> None:
+        assert group.bundle is not None
+        self._dirty[group.bundle] = None
+        if group.own_limit() != group.limit:
+            self._rehome(group, now_s)
+
+    def _join(self, group: PathClass, now_s: float) -> None:
+        bundle = self._bundle(group.path.penalty, _shared(group.path), now_s)
+        group.bundle, group.limit = bundle, group.own_limit()
+        bundle.insert(group, now_s)
+        self._dirty[bundle] = None
+
+    def _bundle(self, penalty: float, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
+        bundle = self._bundles.get((penalty, shared))
+        if bundle is None:
+            bundle = self._bundles[penalty, shared] = PathBundle(penalty, shared, now_s)
+            for link, weight in shared:
+                link.bundles[bundle] = weight
+        return bundle
+
+    def _withdraw(self, group: PathClass, now_s: float) -> None:
+        bundle = group.bundle
+        assert bundle is not None
+        bundle.remove(group, now_s)
+        self._dirty[bundle] = None
+        if not bundle:
+            del self._bundles[bundle.penalty, bundle.shared]
+            del self._dirty[bundle]
+            for link, _ in bundle.shared:
+                del link.bundles[bundle]
+                self._loose[link] = None
+
+    # Rates.
+
+    def solve(self, now_s: float) -> list[PathBundle]:
+        """Set the rates from `now_s` on; return the bundles whose rates or members changed.
+
+        Links that bind nothing are left out at first, and taken in if the rates without them exceed their capacity: rates that
+        are max-min fair on some links and feasible on all are max-min fair on all.
+        """
+        if not self._dirty and not self._loose:
+            return []
+        bundles, binding = dict(self._dirty), dict.fromkeys(link for link in self._loose if link.tight)
+        self._dirty, self._loose = {}, {}
+        _reach(bundles, binding)
+        while True:
+            _fill(list(bundles), list(binding))
+            beside = dict.fromkeys(link for bundle in bundles for link, _ in bundle.shared if link not in binding)
+            over = [link for link in beside if _load(link) > link.capacity * _OVER]
+            if not over:
+                break
+            binding |= dict.fromkeys(over)
+            _reach(bundles, binding)
+        for bundle in bundles:
+            bundle.settle(bundle.wanted, now_s)
+        return list(bundles)
+
+    # Saved state.
+
+    def state(self) -> State:
+        """Fields to save once the rates are up to date."""
+        return {
+            "numbers": self._numbers,
+            "classes": [
+                {"path": group.path.name, "bound": group.bound, "number": group.number} for group in self.classes.values()
+            ],
+            "bundles": [
+                {
+                    "penalty": bundle.penalty,
+                    "shared": [(link.name, weight) for link, weight in bundle.shared],
+                    "fields": bundle.state(),
+                }
+                for bundle in self._bundles.values()
+            ],
+        }
+
+    def load(self, state: State, links: Mapping[str, Link], paths: Mapping[str, Path], now_s: float) -> None:
+        """Set the fields of a saved state, on `links` and `paths` by their names."""
+        self._numbers = state["numbers"]
+        by_number = {}
+        for saved in state["classes"]:
+            path = paths[saved["path"]]
+            group = by_number[saved["number"]] = PathClass(path, saved["bound"], saved["number"])
+            self.classes[path, saved["bound"]] = group
+            for link, weight in path.uses:
+                link.classes[group] = weight
+        for saved in state["bundles"]:
+            shared = tuple((links[name], weight) for name, weight in saved["shared"])
+            bundle = self._bundle(saved["penalty"], shared, now_s)
+            members = [by_number[fields["number"]] for fields in saved["fields"]["classes"]]
+            for group, fields in zip(members, saved["fields"]["classes"], strict=True):
+                group.load(fields)
+                group.bundle = bundle
+            bundle.load(saved["fields"], members)
+
+    @property
+    def bundles(self) -> Iterable[PathBundle]:
+        """All bundles with flows."""
+        return self._bundles.values()
+
+
+def _shared(path: Path) -> tuple[tuple[Link, float], ...]:
+    """Return the links of a path that limit several classes together."""
+    return tuple((link, weight) for link, weight in path.uses if not link.fat_pipe and len(link.classes) > 1)
+
+
+def _reach(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
+    """Add what a change of `bundles` and of `binding` links reaches: bundles over binding links, and links binding them."""
+    links = [*binding, *(link for bundle in bundles for link, _ in bundle.shared if link.tight and link not in binding)]
+    while links:
+        link = links.pop()
+        binding[link] = None
+        for bundle in link.bundles:
+            if bundle not in bundles:
+                bundles[bundle] = None
+                links += [one for one, _ in bundle.shared if one.tight and one not in binding]
+
+
+def _load(link: Link) -> float:
+    return sum(weight * bundle.used for bundle, weight in link.bundles.items())
+
+
+def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
+    """Progressive filling: the link that fills first decides its bundles; the others go on with what is left."""
+    for bundle in bundles:
+        bundle.open = True
+    queue = [(_level(link), place) for place, link in enumerate(binding)]
+    heapify(queue)
+    for link in binding:
+        link.tight = False
+    while queue:
+        level, place = heappop(queue)
+        if level == _NEVER:
+            break
+        link = binding[place]
+        # Since the level was found, bundles on the link may have been decided elsewhere, which leaves more to the others.
+        later = _level(link)
+        if later > level * _OVER:
+            heappush(queue, (later, place))
+            continue
+        for bundle in link.bundles:
+            if bundle.open:
+                bundle.decide(level / bundle.penalty)
+                link.tight = True
+    for bundle in bundles:
+        if bundle.open:
+            bundle.decide(_NEVER)
+
+
+def _level(link: Link) -> float:
+    """Return the penalty x rate of open bundles at which `link` is full; inf if their own limits keep it below."""
+    left, rising = link.capacity, []
+    for bundle, weight in link.bundles.items():
+        if bundle.open:
+            rising.append((bundle, weight))
+        else:
+            left -= weight * bundle.used
+    left = max(left, 0.0)
+    if len(rising) == 1:
+        bundle, weight = rising[0]
+        return bundle.fill(left / weight) * bundle.penalty
+    down = True
+    while rising:
+        limited = sum(weight * bundle.limited_rate for bundle, weight in rising)
+        slope = sum(weight * bundle.free_count / bundle.penalty for bundle, weight in rising)
+        if not slope:
+            if limited <= left * _OVER:
+                return _NEVER
+            _release(rising)
+            continue
+        # Newton's method on a concave function: after the first step the levels only rise.
+        level = max(left - limited, 0.0) / slope
+        moved = [bundle.aim(level / bundle.penalty, down=down) for bundle, _ in rising]
+        if not any(moved):
+            return level
+        down = False
+    return _NEVER
+
+
+def _release(rising: Sequence[tuple[PathBundle, float]]) -> None:
+    """Free the classes with the highest limit of all."""
+    top = max(bundle.penalty * bundle.order[bundle.split - 1][0] for bundle, _ in rising if bundle.split)
+    for bundle, _ in rising:
+        if bundle.split and bundle.penalty * bundle.order[bundle.split - 1][0] == top:
+            bundle.split -= 1
+            bundle._move(bundle.order[bundle.split][2], False)

@@ -1,0 +1,212 @@
+"""Transfers over routes of links: first the delay of the route, then a flow on all its links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netsim.core.clock import FIRST, Clock
+from netsim.core.errors import ParameterError
+from netsim.network.flows.corrections import Corrections
+from netsim.network.flows.flows import Flows
+from netsim.network.flows.sharing import Link, Path
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkData:
+    """A link as a network describes it.
+
+    `bytes_per_s`: bandwidth, >= 0. `delay_s`: propagation delay. `fat_pipe`: every flow has the whole bandwidth. A full-duplex
+    cable is two links. Raises ParameterError for values that are negative or infinite.
+    """
+
+    name: str
+    bytes_per_s: float
+    delay_s: float = 0.0
+    fat_pipe: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("bytes_per_s", "delay_s"):
+            if not 0.0 <= getattr(self, name) < _NEVER:
+                raise ParameterError(name, getattr(self, name), f"of link {self.name!r} must be >= 0 and finite")
+
+
+@dataclass(slots=True)
+class Route:
+    """Links of a way there and of the way back, by their names, and the path that flows use."""
+
+    there: tuple[str, ...]
+    back: tuple[str, ...]
+    path: Path | None = field(default=None, compare=False)
+
+
+class Transfers:
+    """Transfers under way: of S bytes over a route, a delay and then a flow. `on_end` hears of each that is complete.
+
+    A transfer of 0 bytes takes the delay; one over no links takes no time. A delay that changes acts on later transfers, and on
+    the penalty and the bound of flows under way.
+
+    >>> from netsim.core.clock import Clock
+    >>> clock = Clock()
+    >>> transfers = Transfers(clock=clock, links=[LinkData(name="up", bytes_per_s=1000.0, delay_s=0.5)])
+    >>> transfers.on_end = lambda transfer: print(f"transfer {transfer} ends at {clock.now} s")
+    >>> transfers.send(transfers.route(["up"]), 250.0), transfers.send(transfers.route(["up"]), 250.0)
+    (0, 1)
+    >>> clock.run()
+    transfer 0 ends at 1.0 s
+    transfer 1 ends at 1.0 s
+    """
+
+    def __init__(self, *, clock: Clock, links: Iterable[LinkData], corrections: Corrections | None = None) -> None:
+        self.clock = clock
+        self.corrections = corrections or Corrections()
+        links = list(links)
+        self._delays = {link.name: link.delay_s for link in links}
+        self.flows = Flows(clock=clock, links=[Link(link.name, link.bytes_per_s, link.fat_pipe) for link in links])
+        self.flows.on_end = self._flow_ended
+        self.on_end: Callable[[int], None] = lambda transfer: None
+        """Called with the number of each transfer at the time of its end."""
+        self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], Route] = {}
+        self._number = 0
+        self._delayed: dict[int, tuple[float, Route, float, float]] = {}
+        """(end of its delay, route, bytes, own limit) of transfers whose flow has not begun, by number."""
+        self._flow_of: dict[int, int] = {}
+        self._transfer_of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._delayed) + len(self._flow_of)
+
+    def route(self, there: Sequence[str], back: Sequence[str] = ()) -> Route:
+        """Return the route over these links; `back`: links that `reverse_share` loads.
+
+        Raises ParameterError for a link that does not exist.
+        """
+        key = tuple(there), tuple(back)
+        if key not in self._routes:
+            for name in (*there, *back):
+                if name not in self._delays:
+                    raise ParameterError("route", name, f"is no link; there are {', '.join(self._delays) or 'none'}")
+            self._routes[key] = Route(*key)
+        return self._routes[key]
+
+    def delay_s(self, route: Route) -> float:
+        """Return the delay of a transfer that begins now, seconds."""
+        return self.corrections.latency_factor * self._delay_s(route)
+
+    def _delay_s(self, route: Route) -> float:
+        return sum(self._delays[name] for name in route.there)
+
+    def send(self, route: Route, size_bytes: float, limit_bytes_per_s: float = _NEVER) -> int:
+        """Begin a transfer now, of at most this rate; return its number.
+
+        Raises ParameterError for a size that is negative or infinite, and a limit that is not > 0.
+        """
+        if not 0.0 <= size_bytes < _NEVER:
+            raise ParameterError("size_bytes", size_bytes, "must be >= 0 bytes and finite")
+        if not limit_bytes_per_s > 0.0:
+            raise ParameterError("limit_bytes_per_s", limit_bytes_per_s, "must be > 0 bytes a second")
+        number = self._number
+        self._number += 1
+        begin_s = self.clock.now + self.delay_s(route)
+        self._delayed[number] = begin_s, route, size_bytes, limit_bytes_per_s
+        self._call(number)
+        return number
+
+    def _call(self, number: int) -> None:
+        begin_s, route, size_bytes, _ = self._delayed[number]
+        if size_bytes and route.there:
+            self.clock.call_at(begin_s, self._begin, number)
+        else:
+            self.clock.call_at(begin_s, self._end, number, FIRST)
+
+    def _begin(self, number: int) -> None:
+        if number not in self._delayed:
+            return  # it was cancelled
+        _, route, size_bytes, limit = self._delayed.pop(number)
+        factor = self.corrections.bandwidth_factor
+        flow = self.flows.start(self._path(route), size_bytes / factor, limit / factor)
+        self._flow_of[number], self._transfer_of[flow] = flow, number
+
+    def _path(self, route: Route) -> Path:
+        if route.path is None:
+            uses = [(name, 1.0) for name in route.there]
+            share = self.corrections.reverse_share
+            uses += [(name, share) for name in route.back] if share else []
+            name = ">".join(route.there) + ("|" + ">".join(route.back) if route.back else "")
+            route.path = self.flows.path(name, uses, *self._terms(route))
+        return route.path
+
+    def _terms(self, route: Route) -> tuple[float, float]:
+        """Return the penalty and the bound of flows on a route."""
+        delay_s, bandwidths = self._delay_s(route), [self.flows.links[name].capacity for name in route.there]
+        return self.corrections.penalty(delay_s, bandwidths), self.corrections.bound(delay_s, bandwidths)
+
+    def _flow_ended(self, flow: int) -> None:
+        number = self._transfer_of.pop(flow)
+        del self._flow_of[number]
+        self.on_end(number)
+
+    def _end(self, number: int) -> None:
+        if self._delayed.pop(number, None) is not None:
+            self.on_end(number)
+
+    def cancel(self, transfer: int) -> None:
+        """End a transfer early, without a call of `on_end`; raises KeyError for one that is not under way."""
+        if transfer in self._delayed:
+            del self._delayed[transfer]
+            return
+        flow = self._flow_of.pop(transfer)
+        del self._transfer_of[flow]
+        self.flows.cancel(flow)
+
+    def change(self, link: str, *, bytes_per_s: float | None = None, delay_s: float | None = None) -> None:
+        """Set the bandwidth or the delay of a link from now on.
+
+        Raises ParameterError as `LinkData` does, and for a link that does not exist.
+        """
+        if link not in self._delays:
+            raise ParameterError("link", link, f"is no link; there are {', '.join(self._delays) or 'none'}")
+        known = self.flows.links[link]
+        bytes_per_s = known.capacity if bytes_per_s is None else bytes_per_s
+        delay_s = self._delays[link] if delay_s is None else delay_s
+        LinkData(name=link, bytes_per_s=bytes_per_s, delay_s=delay_s)
+        self._delays[link] = delay_s
+        if bytes_per_s != known.capacity:
+            self.flows.change(link, bytes_per_s)
+        for route in self._routes.values():
+            if link in route.there and route.path is not None:
+                terms = self._terms(route)
+                if terms != (route.path.penalty, route.path.bound):
+                    self.flows.reprice(route.path, *terms)
+
+    def state_dict(self) -> State:
+        """Delays, transfers in their delay, and flows."""
+        return {
+            "number": self._number,
+            "delays": dict(self._delays),
+            "delayed": [
+                (number, begin_s, route.there, route.back, size, limit)
+                for number, (begin_s, route, size, limit) in self._delayed.items()
+            ],
+            "routes": [(route.there, route.back) for route in self._routes.values() if route.path is not None],
+            "flows": self.flows.state_dict(),
+            "flow_of": list(self._flow_of.items()),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state at the present time; what comes next is put on the clock."""
+        self._number, self._delays = state["number"], dict(state["delays"])
+        self.flows.load_state_dict(state["flows"])
+        for there, back in state["routes"]:
+            self._path(self.route(there, back))
+        self._flow_of = dict(state["flow_of"])
+        self._transfer_of = {flow: transfer for transfer, flow in self._flow_of.items()}
+        for number, begin_s, there, back, size, limit in state["delayed"]:
+            self._delayed[number] = begin_s, self.route(there, back), size, limit
+            self._call(number)
