@@ -10,6 +10,7 @@ from netsim.core.protocols import State, Stateful
 from netsim.servers.loop import NobodyLeftError
 
 if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
     from netsim.core.clock import Clock
     from netsim.records.sinks import Recorder
 
@@ -25,6 +26,10 @@ class Server(Stateful, Protocol):
     @property
     def round(self) -> int:
         """Rounds closed."""
+
+    @property
+    def clients(self) -> ClientPool:
+        """The clients."""
 
     @property
     def in_flight(self) -> int:

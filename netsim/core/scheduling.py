@@ -51,9 +51,10 @@ class ChannelScheduler(Stateful, Protocol):
         """The sub-channel of each client; (K,), distinct unless the scenario allows contention."""
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        """Learn from the round just closed: `channels` (n,) on which a transmission came to its end, `good` whether it arrived.
+        """Learn from the round just closed: `channels` (n,) that were transmitted on, `good` (n,) True where the update arrived.
 
-        In the order of the clients; n < K where some did not transmit, or were cut off by the end of the round.
+        In the order of the clients; n < K where some did not transmit, or went away. A transmission that the close cut off, or
+        that came after it, did not arrive.
         """
 
 

@@ -155,14 +155,19 @@ class ScheduledAssignment:
         return [self._channels[self._place_of[client]] for client in listed]
 
     def _ended(self, update: Update) -> None:
-        """Its place is free; what came of its transmission, if it came to its end, is told at the close."""
+        """Free the place of an attempt, and note for the close if its transmission arrived, was lost, or was too late.
+
+        A sub-channel that was played and brought nothing within the round was observed to bring nothing (Li et al., Algorithms 1
+        and 2: every play is a reward of 0 or 1). A client that went away says nothing of its sub-channel.
+        """
         place = update.client if self._by_client else self._place_of.pop(update.client)
-        if update.outcome == "delivered" or (update.outcome == "lost" and update.good is not None):
+        too_late = update.outcome == "late" and update.upload_start_s >= 0.0
+        if update.outcome == "delivered" or too_late or (update.outcome == "lost" and update.good is not None):
             assert update.channel is not None
             self._tried.append((place, update.channel, update.outcome == "delivered"))
 
     def close(self) -> None:
-        """The scheduler learns of the transmissions that came to their end since the last close, in the order of their places."""
+        """Tell the scheduler of the transmissions that ended since the last close, in the order of their places."""
         tried, self._tried = sorted(self._tried), []
         channels = np.array([channel for _, channel, _ in tried], np.int64)
         self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))

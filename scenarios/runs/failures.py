@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from netsim.core.clock import NothingScheduledError
 from netsim.simulation import Simulation
 from scenarios.registry.kinds import is_own
 from scenarios.runs.own_code import OwnComponent, own_components
@@ -24,7 +26,10 @@ _LEARNER_KEYS = ("device = ", "client_state_bytes = ")
 
 @contextmanager
 def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
-    """Raise UserError for what goes wrong in a simulation within the block by a mistake of the user's; others pass."""
+    """Raise UserError for what goes wrong in a simulation within the block by a mistake of the user's.
+
+    Other exceptions pass, with a note of the server, the round, the time and what is in flight.
+    """
     try:
         yield
     except UserError:
@@ -32,10 +37,18 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
     except ANSWER_ERRORS as error:
         refused = _of_own_class(scenario, error)
         if refused is None:
+            error.add_note(_scene(scenario, simulation))
             raise
         raise UserError(f"{refused} ({_when(scenario, simulation, f'learner.{error.role}')})") from error
     except KeyboardInterrupt:
         raise
+    except NothingScheduledError as error:
+        if not scenario.server.own:
+            error.add_note(_scene(scenario, simulation))
+            raise
+        told = f"server.kind = {scenario.server.kind!r}: round {simulation.server.round + 1} never closes"
+        state = f"nothing is left to happen at {simulation.clock.now:g} s, with {_in_flight(simulation)} (seed {scenario.seed})"
+        raise UserError(f"{told}: {state}; fix its close rule") from error
     except BaseException as error:  # sys.exit included
         own = _to_blame(scenario, error)
         if own is None and isinstance(error, MemoryError):
@@ -46,6 +59,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
             told = str(error.renamed(_FOUND_LATE[error.name]))
             raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None:
+            error.add_note(_scene(scenario, simulation))
             raise
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
         told = f"{path} = {own.kind!r}: {type(error).__name__}: {first_line(error)}{users_line(error)}"
@@ -56,6 +70,20 @@ def _when(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
     # A model is evaluated when its round is over.
     round = simulation.server.round + (not path.startswith("learner.metrics"))
     return f"round {round}, {simulation.clock.now:g} s, seed {scenario.seed}"
+
+
+def _scene(scenario: Scenario, simulation: Simulation) -> str:
+    """Where a simulation stands, for an error that is none of the user's."""
+    where = _when(scenario, simulation)
+    return f"server.kind = {scenario.server.kind!r}, {where}, with {_in_flight(simulation)}"
+
+
+def _in_flight(simulation: Simulation) -> str:
+    """The attempts in flight, by the phases that they are in, in a few words."""
+    phases = Counter(update.phase for update in simulation.server.clients.in_flight.values())
+    if not phases:
+        return "nothing in flight"
+    return f"{phases.total()} in flight ({', '.join(f'{phase} {count}' for phase, count in phases.items())})"
 
 
 def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:

@@ -50,6 +50,7 @@ def before_run(
     cautions = [Caution("never-reached", note) for note in never_reached(scenario)]
     cautions += _nothing_to_weigh(scenario)
     cautions += _without_effect(scenario)
+    cautions += _unseen_latency(scenario)
     limited = scenario.time_limit_s is not None or scenario.server.limit_s is not None
     # What a script does to laws and to clients, only the run shows.
     if limited and scenario.script is None:
@@ -218,6 +219,30 @@ def _without_effect(scenario: Scenario) -> list[Caution]:
         set_so = {name: amount for name, amount in sized.items() if amount != type(learner).model_fields[name].default}
         cautions += [Caution("without-effect", f"learner.{name} = {amount!r}: {counts}") for name, amount in set_so.items()]
     return cautions
+
+
+def _unseen_latency(scenario: Scenario) -> list[Caution]:
+    """Warn of detectors on sub-channels of which nothing changes but how long a transmission takes.
+
+    A scheduler observes if an update arrives within the round, and not how long that took.
+    """
+    channels, scheduler = scenario.channels, scenario.scheduler
+    # A script may change anything; where a close cuts transmissions off, a longer one is seen.
+    if channels is None or scheduler is None or scenario.script is not None or scenario.server.limit_s is not None:
+        return []
+    inner = scheduler.parameters().get("scheduler") or scheduler
+    if "detector" not in inner.parameters() or scenario.jammers or scenario.outages or channels.states is not None:
+        return []
+    detector = inner.parameters()["detector"]
+    drawn = channels.random_changes
+    changes = [f"channels.changes.{i}" for i, change in enumerate(channels.changes) if not change.channel]
+    changes += ["channels.random_changes"] if drawn is not None and "channel." not in str(drawn.parameter) else []
+    present = len(channels.changes) + (drawn is not None)
+    if not changes or len(changes) < present or (detector is not None and detector.kind == "no-detection"):
+        return []
+    what = "changes only how long a transmission takes, which no detector of scheduler.kind"
+    why = "observes: it is told if an update arrived; change channel.success, or close rounds at a time"
+    return [Caution("unseen-change", f"{changes[0]}: {what} = {scheduler.kind!r} {why}")]
 
 
 class Ended(Protocol):

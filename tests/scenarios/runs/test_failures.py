@@ -12,6 +12,7 @@ import pytest
 import netsim
 from analysis import open_sweep
 from models.policies.random import Random
+from netsim.servers.close import WhenEnded
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
@@ -24,6 +25,11 @@ MODULE = """
 import numpy as np
 from models.laws.delays import Constant
 from models.policies.random import Random
+from netsim.servers.close import WaitRule, WhenEnded
+from netsim.servers.dispatch import PolicyDispatch, SelectionRule
+from netsim.servers.loop import RoundLoop
+from netsim.servers.rounds import RoundServer
+from scenarios.wiring.world import Composed
 
 class Policy(Random):
     def __init__(self, *, clients: int, per_round: int, at: int = 3):
@@ -47,6 +53,19 @@ class Delay(Constant):
         if len(entities) == 1:
             raise RuntimeError("no luck\\nat all")
         return super().quantile(u, entities)
+
+class Never(WhenEnded):
+    def _ended(self, update):
+        pass
+
+class Server:
+    def compose(self, world):
+        pool = world.pool()
+        rule = SelectionRule(policy=world.policy(2), streams=world.streams)
+        dispatch = PolicyDispatch(pool=pool, rule=rule, learner=world.learner)
+        close = Never(pool=pool, rule=WaitRule())
+        loop = RoundLoop(pool=pool, dispatch=dispatch, close=close, learner=world.learner)
+        return Composed(server=RoundServer(loop=loop))
 
 def beyond():
     return np.ones(3)[[7]]  # line 27
@@ -97,6 +116,25 @@ def test_a_failure_names_component_line_round_and_seed(folder: Path) -> None:
     assert "\n" not in delay
 
 
+def test_a_close_rule_that_never_closes_is_told_with_what_is_in_flight(folder: Path) -> None:
+    server = {"server": {"kind": "failing_own:Server"}}
+    # The uploads end at 1 s, and nobody says that the round does.
+    assert failure(server, folder / "run") == (
+        "server.kind = 'failing_own:Server': round 1 never closes: nothing is left to happen at 1 s, with nothing in flight "
+        "(seed 1); fix its close rule"
+    )
+
+
+def test_an_error_of_the_engine_names_round_time_and_what_is_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, update: Any) -> None:
+        raise KeyError(update.client)
+
+    monkeypatch.setattr(WhenEnded, "_ended", broken)
+    with pytest.raises(KeyError) as failure:
+        run(parse(TABLES | {"seed": 4}), folder / "run")
+    assert failure.value.__notes__ == ["server.kind = 'synchronous', round 1, 1 s, seed 4, with 1 in flight (upload 1)"]
+
+
 def test_in_memory_too(folder: Path) -> None:
     scenario = parse(TABLES | {"policy": OWN})
     with pytest.raises(UserError, match=r"^policy.kind = 'failing_own:Policy': IndexError: .* \(round 3, 2 s, seed 1\)$"):
@@ -112,8 +150,10 @@ def test_what_fails_in_netsim_itself_is_not_blamed_on_the_user(folder: Path, mon
     monkeypatch.setattr(Random, "select", broken)
     # A class of the user's that leaves all to netsim's has no line to blame, unlike one that calls netsim's.
     for kind in ("random", "failing_own:Plain", "failing_own:Derived"):
-        with pytest.raises(UserError if kind.endswith("Derived") else KeyError, match="ours"):
+        with pytest.raises(UserError if kind.endswith("Derived") else KeyError, match="ours") as failure:
             run(parse(TABLES | {"policy": {"kind": kind}}), folder / kind.replace(":", "_"))
+        if not kind.endswith("Derived"):
+            assert failure.value.__notes__ == ["server.kind = 'synchronous', round 1, 0 s, seed 1, with nothing in flight"]
 
 
 MIXED = TABLES | {

@@ -312,3 +312,21 @@ def test_other_peoples_warnings_are_left_alone():
     with pytest.warns(UserWarning, match="theirs"), collecting(found):
         warnings.warn("theirs", UserWarning, stacklevel=1)
     assert found == []
+
+
+LONGER = {"count": 4, "delay": {"kind": "constant", "value_s": 0.1}, "changes": [{"at_round": 4, "delay": {"value_s": 0.4}}]}
+
+
+def test_a_change_that_no_detector_of_sub_channels_can_see():
+    def told_of(scheduler: dict[str, Any], channels: dict[str, Any], *further: tuple[str, Any]) -> list[str]:
+        return names(told("asynchronous", ("channels", channels), ("scheduler", scheduler), *further))
+
+    detecting = [{"kind": "glr-cucb"}, {"kind": "aoi-aware", "scheduler": {"kind": "glr-cucb", "detector": {"kind": "cusum"}}}]
+    for scheduler in detecting:
+        assert told_of(scheduler, LONGER) == ["unseen-change"]
+        # What a round cuts off does not arrive, and that is seen.
+        assert told_of(scheduler, LONGER, ("server.round_s", 3.0)) == []
+        both = [*LONGER["changes"], {"at_round": 5, "channel": {"success": 0.5}}]
+        assert told_of(scheduler, LONGER | {"channel": {"kind": "bernoulli", "success": 0.9}, "changes": both}) == []
+    assert told_of({"kind": "cucb"}, LONGER) == []
+    assert told_of({"kind": "glr-cucb", "detector": {"kind": "no-detection"}}, LONGER) == []
