@@ -13,7 +13,7 @@ from pydantic import PrivateAttr, ValidationError
 
 import analysis
 from analysis import Run, Sweep
-from models.fl.data_files import DATASETS
+from models.fl.data.files import DATASETS
 from netsim.simulation import Simulation
 from scenarios import arguments
 from scenarios.registry.components import component_model

@@ -13,23 +13,23 @@ import torch
 from torch import nn
 
 from models.errors import ParameterError
-from models.fl.aggregation import STALENESS
+from models.fl.aggregation.rules import STALENESS
+from models.fl.aggregation.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.compression.none import NoCompression
-from models.fl.data import load_dataset
+from models.fl.data.datasets import load_dataset
+from models.fl.data.partition import make_partition
 from models.fl.evaluation import Randomness
 from models.fl.keywords import check_options
 from models.fl.learner import FederatedLearner
-from models.fl.mechanisms import MECHANISMS
 from models.fl.memory import is_out_of_memory
 from models.fl.methods import ALL_AGGREGATIONS, Methods
-from models.fl.networks import LOSSES, NETWORKS, Factory, check_fit, from_factory
-from models.fl.optimizers import OPTIMIZERS
+from models.fl.networks.kinds import LOSSES, NETWORKS, Factory, check_fit, from_factory
 from models.fl.options import LearnerOptions, Table
-from models.fl.partition import make_partition
+from models.fl.privacy.mechanisms import MECHANISMS
+from models.fl.privacy.unprotected import Unprotected
 from models.fl.protocols import Compression
-from models.fl.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.task import Task
-from models.fl.unprotected import Unprotected
+from models.fl.training.optimizers import OPTIMIZERS
 from models.laws.work import WorkPlan
 
 

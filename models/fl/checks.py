@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from models.errors import ParameterError
 from models.fl.compression.sign import NEEDS_VOTE
 from models.fl.demands import Demands, check_demands
-from models.fl.local_work import Update
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.parameters import STATISTICS_NOT_VOTED
+from models.fl.training.local_work import Update
 
 IntArray = NDArray[np.int64]
 

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
 from models.fl.demands import check_call
-from models.fl.losses import Loss, bounded_sum, finite_rows
 from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
 from models.fl.task import Task
-from models.fl.training import LocalTrainer
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import Loss, bounded_sum, finite_rows
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.fl.aggregation import Arrivals, checked_factors, checked_step
-from models.fl.cache import ModelCache
+from models.fl.aggregation.cache import ModelCache
+from models.fl.aggregation.contribution import on_validation
+from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
 from models.fl.checks import check_aggregation, check_fresh, check_training
-from models.fl.contribution import on_validation
 from models.fl.devices import device_of
 from models.fl.evaluation import Evaluator, LocalTest, Quality, Randomness
-from models.fl.local_work import Computed, LocalWork, Update, work_of
-from models.fl.losses import LossTally, finite_rows
 from models.fl.memory import naming_device
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
 from models.fl.task import Task
+from models.fl.training.local_work import Computed, LocalWork, Update, work_of
+from models.fl.training.losses import LossTally, finite_rows
 from models.fl.versions import Versions
 from models.laws.work import WorkPlan
 

@@ -8,24 +8,24 @@ from typing import cast
 
 import torch
 
-from models.fl.aggregation import AGGREGATIONS, BySize, NoStaleness
+from models.fl.aggregation.feddyn import FedDyn
+from models.fl.aggregation.fednova import FedNova
+from models.fl.aggregation.port import Port
+from models.fl.aggregation.q_ffl import QFfl
+from models.fl.aggregation.refl import Refl
+from models.fl.aggregation.robust import ROBUST_AGGREGATIONS
+from models.fl.aggregation.rules import AGGREGATIONS, BySize, NoStaleness
+from models.fl.aggregation.scaffold import Scaffold
+from models.fl.aggregation.server_optimizers import ServerSgd
 from models.fl.compression.none import NoCompression
 from models.fl.evaluation import Metric
-from models.fl.feddyn import FedDyn
-from models.fl.fednova import FedNova
-from models.fl.mechanisms import Mechanism, NoMechanism
 from models.fl.options import TrainingOptions
-from models.fl.own_training import LocalTraining
-from models.fl.port import Port
+from models.fl.privacy.mechanisms import Mechanism, NoMechanism
+from models.fl.privacy.unprotected import Unprotected
 from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
-from models.fl.q_ffl import QFfl
-from models.fl.refl import Refl
-from models.fl.robust import ROBUST_AGGREGATIONS
-from models.fl.scaffold import Scaffold
-from models.fl.server_optimizers import ServerSgd
 from models.fl.task import Task
-from models.fl.training import LocalTrainer
-from models.fl.unprotected import Unprotected
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.own_training import LocalTraining
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.fl.evaluation import Randomness, scored
-from models.fl.losses import Loss, bounded
-from models.fl.training import LocalTrainer
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import Loss, bounded
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from models.fl.aggregation import Arrivals
+    from models.fl.aggregation.rules import Arrivals
     from models.fl.compression.bits import Generators
     from models.fl.demands import LocalSteps
 

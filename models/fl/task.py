@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from models.errors import ParameterError
-from models.fl.data import Dataset
-from models.fl.losses import Loss
+from models.fl.data.datasets import Dataset
+from models.fl.training.losses import Loss
 
 IntArray = NDArray[np.int64]
 

@@ -4,7 +4,7 @@ All clients train all the time. A round begins with a distribution by version: w
 gets the new one, whoever holds a model that is more than `lag_tolerance` rounds old is forced to take it, and the others go on
 with what they have. Of the updates that arrive so many are picked, those of clients that were not picked in the last round first
 (CFCFM, Algorithm 1). The picked enter the model of this round, the others that of the next; the cache is the learner's
-(`models.fl.cache`).
+(`models.fl.aggregation.cache`).
 """
 
 from __future__ import annotations

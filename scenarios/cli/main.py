@@ -298,7 +298,7 @@ def list_components() -> None:
     import tomllib
 
     from analysis.metrics.registry import METRICS
-    from models.fl.data_files import DATASETS
+    from models.fl.data.files import DATASETS
     from scenarios.registry.kinds import BUILT_IN, known
     from scenarios.runs.reading import FOLDER
     from scenarios.schema.servers import KINDS

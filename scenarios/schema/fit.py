@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import ParameterError
 from models.fl.demands import check_exact
-from models.fl.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
+from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.registry.kinds import resolve
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem

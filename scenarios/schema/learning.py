@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from models.errors import ParameterError
-from models.fl.data_files import DATASETS
+from models.fl.data.files import DATASETS
 from models.fl.demands import AsksNothing, check_demands
 from models.fl.options import DataOptions, LearnerOptions
 from models.fl.parameters import (

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.fl.unprotected import Unprotected
+from models.fl.privacy.unprotected import Unprotected
 from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
 from scenarios.schema.energy import Energy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.errors import ParameterError
-from models.fl.network_shapes import shapes_of
+from models.fl.networks.shapes import shapes_of
 from scenarios.registry.kinds import is_own
 from scenarios.schema.cautions import Caution
 from scenarios.schema.learning import Learner

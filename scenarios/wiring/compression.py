@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from models.errors import ParameterError
 from models.fl.compression.messages import both_ways
 from models.fl.compression.sign import NEEDS_VOTE
-from models.fl.network_shapes import shapes_of
+from models.fl.networks.shapes import shapes_of
 from models.fl.protocols import Compression
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import is_own

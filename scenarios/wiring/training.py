@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import AnswerError, ParameterError
-from models.fl.data_files import DATASETS, check_counts, published_shape, published_sizes, require_files
-from models.fl.network_shapes import shapes_of
+from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
+from models.fl.data.own_data import Source, read_own
+from models.fl.data.partition import check_partition
+from models.fl.networks.shapes import shapes_of
 from models.fl.options import LearnerOptions
-from models.fl.own_data import Source, read_own
-from models.fl.partition import check_partition
 from models.laws.work import WorkPlan
 from netsim.core.streams import Streams
 from scenarios.registry.components import Component, construct

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from models.fl.data import Dataset, load_dataset
+from models.fl.data.datasets import Dataset, load_dataset
+from models.fl.data.partition import equal
 from models.fl.learner import FederatedLearner
-from models.fl.losses import CrossEntropy, Hinge, Loss
 from models.fl.methods import Methods
-from models.fl.networks import cnn, mlp, svm
-from models.fl.optimizers import Sgd
+from models.fl.networks.kinds import cnn, mlp, svm
 from models.fl.options import DataOptions, TrainingOptions
-from models.fl.partition import equal
 from models.fl.task import Task
+from models.fl.training.losses import CrossEntropy, Hinge, Loss
+from models.fl.training.optimizers import Sgd
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 

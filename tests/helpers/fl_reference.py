@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from models.fl.batches import draw_batches
+from models.fl.data.batches import draw_batches
 
 
 def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -8,15 +8,15 @@ from dataclasses import fields
 import numpy as np
 import torch
 
-from models.fl.data import Dataset
+from models.fl.data.datasets import Dataset
 from models.fl.learner import FederatedLearner
-from models.fl.losses import CrossEntropy
-from models.fl.mechanisms import NoMechanism
 from models.fl.methods import Methods
-from models.fl.networks import mlp
-from models.fl.optimizers import Adam
+from models.fl.networks.kinds import mlp
 from models.fl.options import TrainingOptions
+from models.fl.privacy.mechanisms import NoMechanism
 from models.fl.task import Task
+from models.fl.training.losses import CrossEntropy
+from models.fl.training.optimizers import Adam
 from netsim.core.protocols import Deliveries
 from netsim.core.streams import Streams
 

@@ -8,11 +8,11 @@ MODULE = """
 import numpy as np
 
 from models.detection.no_detection import NoDetection
-from models.fl.aggregation import Equal
+from models.fl.aggregation.rules import Equal
 from models.fl.compression.int8 import Int8
-from models.fl.optimizers import Sgd
-from models.fl.partition import equal
-from models.fl.server_optimizers import ServerSgd
+from models.fl.training.optimizers import Sgd
+from models.fl.data.partition import equal
+from models.fl.aggregation.server_optimizers import ServerSgd
 from models.laws.availability.availability import Always
 from models.laws.bandwidth.bandwidth import Constant as Steady
 from models.laws.channels import Perfect

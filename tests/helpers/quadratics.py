@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.fl.data import Dataset
+from models.fl.data.datasets import Dataset
 from models.fl.learner import FederatedLearner
 from models.fl.methods import Methods
-from models.fl.optimizers import Sgd
 from models.fl.options import TrainingOptions
 from models.fl.task import Task
+from models.fl.training.optimizers import Sgd
 from netsim.core.streams import Streams
 
 

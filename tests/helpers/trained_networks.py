@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from models.fl.networks import mlp
-from models.fl.optimizers import Sgd
+from models.fl.networks.kinds import mlp
+from models.fl.training.optimizers import Sgd
 from tests.helpers.learners import deliver, make_data, model
 
 TWO = {"curvatures": [1.0, 3.0], "optima": [0.0, 1.0]}

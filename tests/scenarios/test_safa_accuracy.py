@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models.errors import ParameterError
-from models.fl.networks import cnn
+from models.fl.networks.kinds import cnn
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
 from netsim.records.sinks import MemoryRecorder

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from models.fl.aggregation import Mixing
+from models.fl.aggregation.rules import Mixing
+from models.fl.aggregation.server_optimizers import ServerSgd
 from models.fl.evaluation import local_sets
-from models.fl.networks import from_factory
-from models.fl.server_optimizers import ServerSgd
+from models.fl.networks.kinds import from_factory
 from tests.helpers.learners import deliver, make, make_data, model
 
 

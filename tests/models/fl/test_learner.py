@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from models.fl.data import Dataset
+from models.fl.data.datasets import Dataset
 from models.fl.learner import FederatedLearner
-from models.fl.losses import LOSS_CEILING, CrossEntropy
-from models.fl.mechanisms import PerCoordinate
 from models.fl.methods import Methods
-from models.fl.networks import from_factory, mlp, svm
-from models.fl.optimizers import Adam, Sgd
+from models.fl.networks.kinds import from_factory, mlp, svm
 from models.fl.options import TrainingOptions
+from models.fl.privacy.mechanisms import PerCoordinate
 from models.fl.task import Task
+from models.fl.training.losses import LOSS_CEILING, CrossEntropy
+from models.fl.training.optimizers import Adam, Sgd
 from netsim.core.streams import Streams
 from tests.helpers.fl_reference import draw_passes, flatten, train_one
 from tests.helpers.learners import SIZES, deliver, make, make_data, model

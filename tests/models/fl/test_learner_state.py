@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from models.fl.aggregation import ByContribution
-from models.fl.mechanisms import PerCoordinate
-from models.fl.networks import from_factory, mlp
-from models.fl.optimizers import Adam
-from models.fl.robust import TrimmedMean
-from models.fl.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from models.fl.aggregation.robust import TrimmedMean
+from models.fl.aggregation.rules import ByContribution
+from models.fl.aggregation.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi
+from models.fl.networks.kinds import from_factory, mlp
+from models.fl.privacy.mechanisms import PerCoordinate
+from models.fl.training.optimizers import Adam
 from netsim.core.streams import Streams
 from tests.helpers.fl_reference import draw_passes, flatten
 from tests.helpers.learners import SIZES, deliver, make, make_data, model

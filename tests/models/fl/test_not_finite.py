@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from models.fl.aggregation import Equal
+from models.fl.aggregation.rules import Equal
 from tests.helpers.fl_scenario import netsim, tables, to_toml
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from analysis import open_run
-from models.fl.data import load_dataset
+from models.fl.data.datasets import load_dataset
 from models.fl.options import DataOptions
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run

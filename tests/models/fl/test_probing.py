@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional
 
 from models.fl import evaluation
-from models.fl.losses import LOSS_CEILING
-from models.fl.networks import from_factory
-from models.fl.optimizers import Adam
+from models.fl.networks.kinds import from_factory
+from models.fl.training.losses import LOSS_CEILING
+from models.fl.training.optimizers import Adam
 from tests.helpers.learners import SIZES, deliver, make, make_data
 
 torch.set_num_threads(1)

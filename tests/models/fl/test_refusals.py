@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.fl.training import LocalTrainer
+from models.fl.training.local_trainer import LocalTrainer
 from tests.helpers.fl_scenario import netsim, play, tables, to_toml
 
 torch.set_num_threads(1)
@@ -285,7 +285,7 @@ def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(tmp_path: Path
 
 
 def test_a_wrong_checksum_is_one_message(tmp_path: Path, monkeypatch, capsys):
-    from models.fl.data_files import data_paths
+    from models.fl.data.files import data_paths
 
     for path in data_paths("mnist", tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.fl.networks import mlp
-from models.fl.optimizers import Sgd
+from models.fl.networks.kinds import mlp
+from models.fl.training.optimizers import Sgd
 from tests.helpers.learners import SIZES, deliver, make, make_data, model
 
 torch.set_num_threads(1)

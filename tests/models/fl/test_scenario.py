@@ -15,8 +15,14 @@ import pytest
 import torch
 
 from analysis import draw_all, open_run
-from models.fl import aggregation, mechanisms, methods, networks, optimizers, partition, server_optimizers
+from models.fl import methods
+from models.fl.aggregation import rules as aggregation
+from models.fl.aggregation import server_optimizers
+from models.fl.data import partition
+from models.fl.networks import kinds as networks
 from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
+from models.fl.privacy import mechanisms
+from models.fl.training import optimizers
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema import learning
@@ -285,7 +291,7 @@ def test_everything_else_that_leaves_a_client_is_named():
 def test_checking_imports_no_torch(tmp_path: Path):
     file = to_toml(tmp_path / "one.toml", tables())
     code = (
-        "import sys; import models.fl, models.fl.data_files, models.fl.partition; assert 'torch' not in sys.modules;"
+        "import sys; import models.fl, models.fl.data.files, models.fl.data.partition; assert 'torch' not in sys.modules;"
         f"sys.argv = ['netsim', 'check', {file!r}]; from scenarios.cli.main import main\n"
         "try: main()\nexcept SystemExit as left: assert not left.code\n"
         "assert 'torch' not in sys.modules"

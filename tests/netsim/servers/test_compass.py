@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.fl.aggregation import Arrivals
+from models.fl.aggregation.rules import Arrivals
 from netsim.core.errors import ParameterError
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.step_groups import Group, StepScheduler

@@ -15,7 +15,7 @@ from analysis.figures.settings import PLAIN, FigureSettings
 from analysis.metrics.registry import metric
 from analysis.report.blocks import Table
 from analysis.sweeps import open_sweep
-from models.fl.data_files import data_paths
+from models.fl.data.files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.registry import REPRODUCTIONS, find
 from scenarios.papers.reproduce import Asked, answer, planned

@@ -1,0 +1,1 @@
+"""From delivered updates to the next model."""

@@ -1,0 +1,133 @@
+"""What each client is worth to the model, from the last update the server has of it.
+
+Channel study, Section V (after Jiang et al. 2023): C_i = (1 - cos(grad_i, grad_-i)) err(D^_i; w_-i). The server keeps each
+client's last delivered gradient and model, since it cannot see a client whose upload failed, and a small validation set for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.evaluation import Randomness, local_sets, measure
+from models.fl.options import TrainingOptions
+from models.fl.task import Task
+from models.fl.training.local_trainer import LocalTrainer
+
+MOST_SAMPLES = 10**6
+"""Of a client: more would be the same ones again and again, and a list of them for each client."""
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+ErrorOf = Callable[[Tensor, int], float]
+"""Share of client i's validation set that the model (d,) classifies wrongly."""
+
+
+class Contributions:
+    """Marginal contributions of K clients.
+
+    grad_-i and w_-i are the means over the other clients, weighted by zeta = C / sum C of the time before (equal at first): the
+    leave-one-out means (grad_all - zeta_i grad_i)/(1 - zeta_i) that the study's eq. 41 and 42 stand for. A gradient is minus a
+    delivered update: its scale does not matter. A client that has delivered nothing is taken to be worth as much as the others
+    are on average; while fewer than two have delivered, all are worth 1.
+    """
+
+    def __init__(self, *, clients: int, parameters: int, error_of: ErrorOf) -> None:
+        self._clients, self._parameters = clients, parameters
+        self._error_of = error_of
+        self._updates: dict[int, Tensor] = {}
+        self._models: dict[int, Tensor] = {}
+        self._values: FloatArray = np.ones(clients)
+        self._changed = False
+
+    def record(self, clients: IntArray, updates: Tensor, models: Tensor) -> None:
+        """Keep what was delivered: updates and models (n, d), the first `parameters` columns of both being parameters."""
+        for row, client in enumerate(clients.tolist()):
+            self._updates[client] = updates[row, : self._parameters].clone()
+            self._models[client] = models[row].clone()
+        self._changed = self._changed or len(clients) > 0
+
+    def contribution(self) -> FloatArray:
+        """(K,) each client's C_i >= 0. Computed when first asked for after a delivery; K evaluations on small sets."""
+        if self._changed and len(self._updates) > 1:
+            self._values = self._compute()
+        self._changed = False
+        return self._values.copy()
+
+    def _compute(self) -> FloatArray:
+        known = sorted(self._updates)
+        updates = torch.stack([self._updates[client] for client in known])
+        models = torch.stack([self._models[client] for client in known])
+        zeta = self._values[known]
+        out = np.empty(len(known))
+        for i, client in enumerate(known):
+            others = np.where(np.arange(len(known)) == i, 0.0, zeta)
+            if not others.sum() > 0:
+                others = np.arange(len(known)) != i
+            weights = torch.from_numpy((others / others.sum()).astype(np.float32)).to(updates.device)
+            rest = weights @ updates
+            norms = float(updates[i].norm() * rest.norm())
+            # A client that sends nothing points nowhere: as different from the rest as orthogonal.
+            cosine = float(updates[i] @ rest) / norms if norms > 0 else 0.0
+            out[i] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
+        values = np.full(self._clients, out.mean())
+        values[known] = out
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        known = sorted(self._updates)
+        return {
+            "clients": known,
+            "updates": [self._updates[client].cpu().numpy().copy() for client in known],
+            "models": [self._models[client].cpu().numpy().copy() for client in known],
+            "values": self._values.copy(),
+            "changed": self._changed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+        def tensors(arrays: list[Any]) -> dict[int, Tensor]:
+            loaded = (torch.from_numpy(np.array(array, np.float32)).to(device) for array in arrays)
+            return dict(zip(state["clients"], loaded, strict=True))
+
+        self._updates, self._models = tensors(state["updates"]), tensors(state["models"])
+        self._values, self._changed = np.array(state["values"], np.float64), bool(state["changed"])
+
+
+def on_validation(
+    *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
+) -> Contributions | None:
+    """Contributions of K clients, each one's models being tested on `contribution_samples`; None where that is 0.
+
+    A client's samples come in the proportions of its labels.
+
+    Raises:
+        ValueError: there is no validation set, or none of a client's labels is in it.
+    """
+    samples, batch_statistics = options.contribution_samples, options.batch_statistics == "local"
+    if not samples:
+        return None
+    dataset = task.dataset
+    if not len(dataset.validation_y):
+        raise ParameterError("contribution_samples", samples, "there are no validation samples; set data.validation_samples")
+    if samples > MOST_SAMPLES:
+        raise ParameterError("contribution_samples", samples, f"must be at most {MOST_SAMPLES:,} a client")
+    labels, generator = dataset.validation_y.numpy(), streams.generator("contribution-samples")
+    try:
+        sets = local_sets(labels, task.label_counts, "own", samples=samples, generator=generator)
+    except ValueError as error:
+        raise ParameterError("contribution_samples", samples, f"among the validation samples, {error}") from error
+    x = dataset.validation_x.to(trainer.device)
+    y = dataset.targets(dataset.validation_y).to(trainer.device)
+
+    def error_of(model: Tensor, client: int) -> float:
+        rows = torch.from_numpy(sets[client]).to(y.device)
+        right, *_ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
+        return 1.0 - float(right.mean())
+
+    return Contributions(clients=len(sets), parameters=trainer.parameters, error_of=error_of)

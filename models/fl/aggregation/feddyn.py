@@ -1,0 +1,41 @@
+"""FedDyn: a linear and a quadratic term, different for each client, align the optima of clients with that of the whole.
+
+Acar, Zhao, Matas, Mattina, Whatmough and Saligrama, "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm
+1. A client minimises F_k(theta) - <g_k, theta> + (alpha/2) |theta - w|^2, then g_k <- g_k - alpha (theta_k - w). The server:
+h <- h - (alpha/K) sum over the delivered of (theta_k - w); w <- mean of theta_k - h/alpha. Here g_k = -alpha H_k, H_k the sum of
+a client's updates so far, as the authors' code has it, so that h/alpha is minus the mean of H_k over all K clients. The code
+divides alpha by K times a client's share of the data; here it is the same for all, as in the paper. The code reports the accuracy
+of the mean of theta_k; here, as everywhere, that of w.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.fl.aggregation.rules import Equal
+from models.fl.demands import LocalSteps
+from models.fl.parameters import FedDynParameters
+
+
+class DynamicRegularisation:
+    """H_k of every client: the sum of its delivered updates."""
+
+    keeps = True
+    on_server = 1.0
+
+    def __init__(self, *, alpha: float) -> None:
+        self.pull = alpha
+
+    def shift(self, own: Tensor, mean: Tensor) -> Tensor:
+        return own * self.pull
+
+    def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        return own + moved
+
+
+class FedDyn(FedDynParameters, Equal):
+    """The mean of the delivered updates, plus the mean of H_k over all clients."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.correction = DynamicRegularisation(alpha=self.alpha)

@@ -1,0 +1,41 @@
+"""The aggregation of Port: by staleness, and by how far an update goes with what the server has done since it was begun.
+
+Su and Li, "How Asynchronous Can Federated Learning Be?", IWQoS 2022. The weight of an update is proportional to
+n_k [w_s (cos_k + 1)/2 + w_t b/(s_k + b)], all weights made to sum to 1: cos_k between the update and the server's movement since
+the version that it started from, s_k its staleness, b the bound. (The authors' code compares with the model of two versions
+before, whatever the staleness, and where it is above 1 only.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates
+from models.fl.parameters import PortParameters
+
+
+class Port(PortParameters, PlainUpdates):
+    """Weights as above; the cosine with a vector of zeros, such as the movement since the present version, is 0."""
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        begun = starts if arrivals.begun is None else arrivals.begun()
+        weights = self.weights(cosines(updates, model - begun), arrivals) * factors
+        return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
+
+    def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:
+        """(n,) each update's weight; they sum to 1. `cosine` (n,), in [-1, 1]."""
+        fresh = self.bound / (arrivals.staleness + self.bound)
+        raw = arrivals.sizes * (self.similarity * (cosine + 1.0) / 2.0 + self.freshness * fresh)
+        return np.asarray(raw / raw.sum(), np.float64)
+
+
+def cosines(first: Tensor, second: Tensor) -> FloatArray:
+    """(n,) the cosines between the rows of `first` and `second` (n, d), 0 where one of them is all zeros."""
+    # In 64 bits: products of many numbers, of rows that may be long or all but zero.
+    one, other = first.double(), second.double()
+    norms = one.norm(dim=1) * other.norm(dim=1)
+    along = (one * other).sum(dim=1)
+    cosine = torch.where(norms > 0.0, along / norms.clamp_min(torch.finfo(torch.float64).tiny), torch.zeros_like(norms))
+    return np.asarray(cosine.clamp(-1.0, 1.0).cpu().numpy(), np.float64)

@@ -1,0 +1,72 @@
+"""Aggregations that a minority of wrong updates moves little: median and trimmed mean by coordinate, Krum.
+
+Every client counts once, whatever its samples; an update is first multiplied by its staleness factor. They hold against fewer
+than half (median), a share (trimmed mean) or f (Krum) of the delivered updates, and cost accuracy where clients' data differ.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates
+from models.fl.parameters import KrumParameters, TrimmedMeanParameters
+from models.fl.protocols import Aggregation
+
+
+class _ByValue(PlainUpdates, ABC):
+    """Goes by the updates alone."""
+
+    def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """What is to be added to `model` (d,), of `updates` (n, d) and `factors` (n,)."""
+        if not (factors == 1.0).all():
+            updates = updates * torch.from_numpy(factors.astype(np.float32)).to(updates.device)[:, None]
+        return self.middle(updates)
+
+    @abstractmethod
+    def middle(self, updates: Tensor) -> Tensor:
+        """Of (n, d), n >= 1; shape (d,)."""
+
+
+class Median(_ByValue):
+    """The median of each coordinate, of an even number the mean of both in the middle (Yin et al., ICML 2018, Definition 1)."""
+
+    def middle(self, updates: Tensor) -> Tensor:
+        ordered = updates.sort(dim=0).values
+        low, high = (len(updates) - 1) // 2, len(updates) // 2
+        return ordered[low].add(ordered[high]).mul_(0.5)
+
+
+class TrimmedMean(_ByValue, TrimmedMeanParameters):
+    """The mean of each coordinate without the floor(`share` n) largest and as many smallest values (Yin et al. 2018)."""
+
+    def middle(self, updates: Tensor) -> Tensor:
+        cut = math.floor(self.share * len(updates) + 1e-9)
+        return updates.sort(dim=0).values[cut : len(updates) - cut].mean(dim=0)
+
+
+class Krum(_ByValue, KrumParameters):
+    """The mean of the `selected` updates of least score: the sum of squared distances to the n - f - 2 nearest others.
+
+    Blanchard, El Mhamdi, Guerraoui and Stainer, NeurIPS 2017: Krum with one selected, Multi-Krum with several. It needs
+    n >= 2 f + 3; of fewer the nearest other one counts at least. Equal scores: the earlier delivery.
+    """
+
+    def middle(self, updates: Tensor) -> Tensor:
+        count = len(updates)
+        if count == 1:
+            return updates[0].clone()
+        nearest = max(count - self.wrong - 2, 1)
+        # Norms by the differences themselves: of nearly equal updates the products would leave rounding errors only.
+        distances = torch.stack([(updates - one).pow_(2).sum(dim=1) for one in updates])
+        others = distances.sort(dim=1).values[:, 1 : nearest + 1]
+        order = torch.argsort(others.sum(dim=1), stable=True)
+        return updates[order[: min(self.selected, count)]].mean(dim=0)
+
+
+ROBUST_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {"median": Median, "trimmed-mean": TrimmedMean, "krum": Krum}

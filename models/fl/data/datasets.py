@@ -1,0 +1,262 @@
+"""Data sets as tensors: scikit-learn's digits, through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, or arrays of the
+user's own."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.data.files import check_counts, data_paths, require_files, require_known
+from models.fl.data.own_data import Source, read_own, source_name
+from models.fl.networks.torchvision_compat import torchvision
+from models.fl.options import DataOptions
+
+_TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
+# torchvision publishes sums of the packed files only; these are of what the packed MNIST files with its sums hold.
+_UNPACKED_MD5 = {
+    "mnist": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Images as float32 (N, C, H, W), labels as int64 (N,) in 0..labels-1.
+
+    The validation set is taken from the training samples and is empty unless asked for. What is learnt is the class of a label:
+    `class_of` (labels,) in 0..classes-1; None: the label itself. Who holds which samples goes by labels.
+    """
+
+    name: str
+    classes: int
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    validation_x: Tensor
+    validation_y: Tensor
+    class_of: Tensor | None = None
+
+    @property
+    def labels(self) -> int:
+        """The number of labels; at least `classes`."""
+        return self.classes if self.class_of is None else len(self.class_of)
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """The classes of `labels`, of the same shape."""
+        return labels if self.class_of is None else self.class_of.to(labels.device)[labels]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of one sample."""
+        return tuple(self.train_x.shape[1:])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def _idx(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
+    """The array in a file, the bytes of which were checked: images (N, 28, 28) or labels (N,).
+
+    Its length is compared with the header; its content with a known sum, or with the packed file beside it, itself checked.
+    torchvision would read what its versions of years ago left in a folder "processed" instead, of which there are no sums.
+    """
+    data = path.read_bytes()
+    wanted = [28, 28] if "images" in path.name else []
+    start = 4 + 4 * (1 + len(wanted))
+    begins = data[:4] == bytes([0, 0, 8, 1 + len(wanted)]) and len(data) >= start
+    shape = np.frombuffer(data[4:start], ">u4").tolist() if begins else []
+    if not begins or shape[1:] != wanted or len(data) != start + math.prod(shape):
+        raise ParameterError("data.kind", kind, f"{path} is truncated or no idx file; get it again")
+    known = _UNPACKED_MD5.get(kind, {}).get(path.name)
+    packed = path.with_name(path.name + ".gz")
+    if known is not None:
+        intact = _digest(data) == known
+    elif packed.is_file():
+        content = packed.read_bytes()
+        intact = _digest(content) == packed_md5 and gzip.decompress(content) == data
+    else:
+        intact = True
+    if not intact:
+        raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """As `_read`, of files in the format of MNIST."""
+    sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
+    paths = data_paths(kind, root)
+    train_x, train_y, test_x, test_y = (_idx(kind, path, sums[path.name]) for path in paths)
+    for x, y, path in ((train_x, train_y, paths[1]), (test_x, test_y, paths[3])):
+        if len(x) != len(y) or y.max(initial=0) > 9:
+            told = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
+            raise ParameterError("data.kind", kind, f"{told}; get it again")
+    return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(published.classes)
+
+
+def _check_sums(kind: str, root: Path, published: Any) -> None:
+    """Compare every file with the md5 sums torchvision publishes for the class `published`, before anything is unpickled."""
+    paths = data_paths(kind, root)
+    sums = dict([*published.train_list, *published.test_list, (published.meta["filename"], published.meta["md5"])])
+    for path in paths:
+        if _digest(path.read_bytes()) != sums[path.name]:
+            raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
+
+
+def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images (1797, 1, 8, 8) and labels (1797,) of scikit-learn's digits, out of the file that it brings along.
+
+    `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as torch.
+    """
+    found = importlib.util.find_spec("sklearn")
+    place = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found is not None and found.origin else None
+    if place is None or not place.is_file():
+        raise ParameterError("data.kind", "digits", "is a file of scikit-learn's, which is not there; install scikit-learn again")
+    with gzip.open(place, "rt", encoding="ascii") as lines:
+        table = np.loadtxt(lines, np.int64, delimiter=",")
+    if table.shape != (1797, 65):
+        raise ParameterError("data.kind", "digits", f"{place} has the shape {table.shape}; must be (1797, 65)")
+    return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].copy()
+
+
+@lru_cache(maxsize=2)
+def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
+    """`_read`, once for all runs of a process; `stamps` tell files apart that have changed. Nobody may write to the arrays."""
+    read = _read(kind, root, download)
+    for array in read[:4]:
+        array.flags.writeable = False
+    return read
+
+
+def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
+    """When the files of a data set were written, and how long they are; those that are not there yet are left out."""
+    states = [path.stat() for path in data_paths(kind, root) if path.is_file()]
+    return tuple((state.st_mtime_ns, state.st_size) for state in states)
+
+
+def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """Train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
+    if kind == "digits":
+        digits, labels = _digits()
+        # The writers follow one another, so every fifth image is a test set of all of them.
+        test = np.arange(len(digits)) % 5 == 0
+        return digits[~test], labels[~test], digits[test], labels[test], 10
+    published = getattr(torchvision("datasets"), _TORCHVISION[kind])
+    if download:
+        try:
+            published(str(root), train=True, download=True)
+        except (OSError, RuntimeError) as error:
+            raise ParameterError("data.download", True, f"{kind} could not be downloaded to {root} ({error})") from error
+    require_files(kind, root)
+    if kind in ("mnist", "fashion-mnist"):
+        return _read_idx(kind, root, published)
+    _check_sums(kind, root, published)
+    parts = [published(str(root), train=train, download=False) for train in (True, False)]
+    out = []
+    for part in parts:
+        out += [np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)]
+    return out[0], out[1], out[2], out[3], len(parts[0].classes)
+
+
+def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every channel; of bytes exactly, from the histogram of their 256 values.
+
+    A channel that is constant gets the deviation 1.
+    """
+    if images.dtype != np.uint8:
+        axes = tuple(axis for axis in range(images.ndim) if axis != 1)
+        deviation = images.std(axes, dtype=np.float64)
+        return images.mean(axes, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
+    counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
+    values = np.arange(256)
+    mean = counts @ values / counts.sum(1)
+    deviation = np.sqrt(np.maximum(counts @ values**2 / counts.sum(1) - mean**2, 0.0))
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _affine(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What is taken off the numbers of every channel, and what they are then divided by."""
+    if scale in ("unit", "signed-unit") and images.dtype != np.uint8:
+        raise ParameterError("data.scale", scale, f"{name} holds {images.dtype}, no bytes; use standard or raw")
+    if scale == "standard":
+        return _moments(images)
+    channels, full = images.shape[1], 16.0 if kind == "digits" else 255.0
+    shift, divisor = {"unit": (0.0, full), "signed-unit": (full / 2, full / 2), "raw": (0.0, 1.0)}[scale]
+    return np.full(channels, shift), np.full(channels, divisor)
+
+
+def _choose(usable: NDArray[np.int64], wanted: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
+    """So many of the samples `usable`, ascending."""
+    if wanted is None or choice == "first":
+        return usable[:wanted]
+    return usable[np.sort(generator.choice(len(usable), wanted, replace=False))]
+
+
+def load_dataset(
+    data: DataOptions,
+    *,
+    root: Path,
+    generator: np.random.Generator,
+) -> Dataset:
+    """Read a data set: `data.kind` is one of `data_files.DATASETS`, or a function of the user's own (see `own_data.read_own`).
+
+    What the options mean, `options.DataOptions` says. All random choices are `generator`'s. Validation samples are random ones of
+    the training samples kept. The scale "standard" goes by the whole published training set; of the user's own data, "unit" and
+    "signed-unit" are for bytes only. Digits: every fifth of the 1797 images is a test image. Files are compared with the
+    checksums of torchvision before anything is unpickled.
+
+    Raises:
+        ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
+            more samples asked for than there are.
+    """
+    kind = data.kind
+    if isinstance(kind, str):
+        require_known(kind)
+    name = kind if isinstance(kind, str) else source_name(kind)
+    read = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
+    train_x, train_y, test_x, test_y, classes = read
+    mean, deviation = _affine(data.scale, kind, name, train_x)
+    # One number a channel, the second axis.
+    shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (mean, deviation))
+
+    def tensors(images: NDArray[Any], y: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        x = images[chosen].astype(np.float32)
+        x -= shift
+        x /= divisor
+        return torch.from_numpy(x), torch.from_numpy(y[chosen].astype(np.int64))
+
+    check_counts(data, name, train=len(train_x), test=len(test_x))
+    usable = np.arange(len(train_x))
+    if data.unused_samples:
+        usable = np.delete(usable, generator.choice(len(train_x), data.unused_samples, replace=False))
+    train = _choose(usable, data.samples, data.choice, generator)
+    test = _choose(np.arange(len(test_x)), data.test_samples, data.choice, generator)
+    held = np.zeros(len(train), np.bool_)
+    if data.validation_samples:
+        held[generator.choice(len(train), data.validation_samples, replace=False)] = True
+    parity = data.labels == "parity"
+    return Dataset(
+        name,
+        2 if parity else classes,
+        *tensors(train_x, train_y, train[~held]),
+        *tensors(test_x, test_y, test),
+        *tensors(train_x, train_y, train[held]),
+        class_of=torch.arange(classes) % 2 if parity else None,
+    )

@@ -1,0 +1,77 @@
+"""Deeper networks for colour images, with the choice of how they normalise.
+
+Batch normalisation and federated clients: its running statistics differ between clients. `norm = "batch"` keeps it (the
+learner averages the statistics, or leaves them with the clients: its `batch_statistics`), `norm = "group"` puts group
+normalisation (Wu and He 2018; for skewed clients Hsieh et al. 2020) in its place, which has none. The papers whose studies use
+these networks do not say what they did; nor do they say how wide the 8-layer network is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from models.errors import ParameterError
+from models.fl.networks.initialisation import from_seed
+from models.fl.networks.norms import IMAGES, AnyNorm, Norm, check_norm
+from models.fl.networks.torchvision_compat import torchvision
+
+_LAYERS = 8
+
+
+def _check_image(kind: str, input_shape: tuple[int, ...], least: int) -> None:
+    if len(input_shape) != 3 or min(input_shape[1:]) < least:
+        reason = f"needs images (C, H, W) of at least {least}x{least}, the data are {input_shape}"
+        raise ParameterError("network.kind", kind, reason)
+
+
+def cnn8(
+    input_shape: tuple[int, ...],
+    classes: int,
+    *,
+    seed: int,
+    channels: list[int] | None = None,
+    norm: AnyNorm = "group",
+) -> nn.Module:
+    """Eight 3x3 convolutions with ReLU, 2x2 max-pooling after every second one (while the image is at least 4 wide), one dense
+    layer (the channel study's "eight-layer CNN with 3x3 convolutional layers" for CIFAR-10).
+
+    `channels`: eight widths, default [32, 32, 64, 64, 128, 128, 256, 256]; 1.2 million parameters at 3x32x32 and 10 classes.
+    """
+    widths = [32, 32, 64, 64, 128, 128, 256, 256] if channels is None else channels
+    if len(widths) != _LAYERS or any(width < 1 for width in widths):
+        raise ParameterError("network.channels", widths, f"must be {_LAYERS} widths, each >= 1")
+    check_norm(norm, ("batch", "group", "none"))
+    _check_image("cnn8", input_shape, 1)
+
+    def make() -> nn.Module:
+        before, height, width = input_shape
+        layers: list[nn.Module] = []
+        for i, after in enumerate(widths):
+            layers += [nn.Conv2d(before, after, 3, padding=1, bias=norm == "none"), IMAGES[norm](after), nn.ReLU()]
+            before = after
+            if i % 2 and min(height, width) >= 4:
+                layers.append(nn.MaxPool2d(2))
+                height, width = height // 2, width // 2
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(before * height * width, classes))
+
+    return from_seed(make, seed, convolutions="he")
+
+
+def resnet18(input_shape: tuple[int, ...], classes: int, *, seed: int, norm: Norm = "batch") -> nn.Module:
+    """torchvision's ResNet-18 for small images: a 3x3 stem of stride 1 in place of the 7x7 one of stride 2, no max-pooling.
+
+    11.2 million parameters (the channel study's network for CIFAR-100).
+    """
+    check_norm(norm, ("batch", "group"))
+    _check_image("resnet18", input_shape, 8)
+
+    def make() -> nn.Module:
+        module: Any = torchvision("models").resnet18(num_classes=classes, norm_layer=IMAGES[norm])
+        module.conv1 = nn.Conv2d(input_shape[0], 64, 3, padding=1, bias=False)
+        module.maxpool = nn.Identity()
+        network: nn.Module = module
+        return network
+
+    return from_seed(make, seed, convolutions="he")

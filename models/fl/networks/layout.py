@@ -1,0 +1,66 @@
+"""How a network lies in one row of numbers: its parameters, then its floating-point buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from models.fl.networks.sub_models import moving_statistics, trained_tensors
+
+BatchNorm: TypeAlias = nn.modules.batchnorm._BatchNorm
+
+
+class Layout:
+    """Columns of a row (d,) that holds a network.
+
+    First `parameters` numbers in the order of `Module.parameters()`, then `buffers` further ones, the floating-point buffers
+    (running statistics of batch normalisation). `count` tensors of `names` and `shapes` are parameters. `trained` names those of
+    them that are trained, by patterns; None: all.
+
+    Raises:
+        ParameterError: a pattern names no parameter.
+    """
+
+    def __init__(self, network: nn.Module, trained: Sequence[str] | None = None) -> None:
+        tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
+        self.names = [name for name, _ in tensors]
+        self.shapes = [tensor.shape for _, tensor in tensors]
+        self._sizes = [shape.numel() for shape in self.shapes]
+        self.count = len(list(network.parameters()))
+        self.parameters = sum(shape.numel() for shape in self.shapes[: self.count])
+        self.buffers = sum(shape.numel() for shape in self.shapes[self.count :])
+        names, others = self.names[: self.count], self.names[self.count :]
+        self.trained = trained_tensors(names, trained)
+        """The places of the tensors that are trained."""
+        moving = moving_statistics(others, trained and [names[place] for place in self.trained])
+        self.moves = self._mark({*self.trained, *(self.count + place for place in moving)})
+        """(d,) which columns training may change: of those tensors, and of their layers' running statistics."""
+        self.all_move = bool(self.moves.all())
+        """Whether these are all columns."""
+        whole, width = len(self.trained) == self.count, self.parameters
+        self.columns: slice | Tensor = slice(0, width) if whole else torch.nonzero(self.moves[:width]).flatten()
+        """The columns of the parameters among them; a slice where it is all of them."""
+        self.normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
+        """The layers of batch normalisation."""
+        within = {f"{path}." if path else "" for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
+        of_norm = [f"{name.rpartition('.')[0]}." if "." in name else "" for name in self.names]
+        self.batch_norm = self._mark({place for place, owner in enumerate(of_norm) if owner in within})
+        """(d,) which columns belong to these: weights, biases and running statistics."""
+
+    def _mark(self, places: Collection[int]) -> Tensor:
+        """(d,) which columns belong to the tensors in these places."""
+        marks = [torch.full((shape.numel(),), place in places) for place, shape in enumerate(self.shapes)]
+        return torch.cat(marks) if marks else torch.zeros(0, dtype=torch.bool)
+
+    def row(self, network: nn.Module) -> Tensor:
+        """The numbers of `network` now, float32 (d,)."""
+        state = network.state_dict()
+        return torch.cat([state[name].detach().flatten() for name in self.names]).to(torch.float32)
+
+    def views(self, rows: Tensor) -> list[Tensor]:
+        """Parameters and buffers in `rows` (n, d), each (n, *shape), without a copy."""
+        count = rows.shape[0]
+        return [part.view(count, *shape) for part, shape in zip(torch.split(rows, self._sizes, 1), self.shapes, strict=True)]

@@ -1,0 +1,142 @@
+"""How many numbers each tensor of a network holds, by its name, without torch: sizes of messages are known before it is built.
+
+The networks are those of `networks` and `deep_networks`; a test holds both equal, name by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from models.fl.data.files import DATASETS, published_shape
+from models.fl.networks.sub_models import moving_statistics, trained_tensors
+from models.fl.options import DataOptions, Table
+
+
+@dataclass
+class Shapes:
+    """Numbers of each tensor, in the order of `torch.nn.Module.named_parameters` and, of running statistics, of its buffers."""
+
+    parameters: dict[str, int] = field(default_factory=dict)
+    buffers: dict[str, int] = field(default_factory=dict)
+
+    def sent(self, trained: Sequence[str] | None, *, local: bool) -> tuple[list[int], int]:
+        """Numbers of each tensor of a message, and how many running statistics go with it: none where they are `local`.
+
+        `trained`: patterns of the parameters that are trained and sent; None: all.
+
+        Raises:
+            ParameterError: a pattern names no parameter.
+        """
+        names, sizes = list(self.parameters), list(self.parameters.values())
+        chosen = trained_tensors(names, trained)
+        moving = moving_statistics(list(self.buffers), trained and [names[place] for place in chosen])
+        statistics = list(self.buffers.values())
+        return [sizes[place] for place in chosen], 0 if local else sum(statistics[place] for place in moving)
+
+    def linear(self, name: str, before: int, after: int) -> None:
+        self.parameters |= {f"{name}.weight": before * after, f"{name}.bias": after}
+
+    def convolution(self, name: str, before: int, after: int, *, side: int = 3, bias: bool = True) -> None:
+        self.parameters[f"{name}.weight"] = before * after * side**2
+        if bias:
+            self.parameters[f"{name}.bias"] = after
+
+    def normalisation(self, name: str, kind: str, channels: int) -> None:
+        self.parameters |= {f"{name}.weight": channels, f"{name}.bias": channels}
+        if kind == "batch":
+            self.buffers |= {f"{name}.running_mean": channels, f"{name}.running_var": channels}
+
+
+def shapes_of(network: Table, data: DataOptions) -> Shapes | None:
+    """The tensors of a network by its table; None: it, or its data, are the user's own, and only the built network can tell."""
+    make = _NETWORKS.get(str(network["kind"]))
+    if make is None or data.kind not in DATASETS:
+        return None
+    (planes, side), classes = published_shape(str(data.kind))
+    options = {key: value for key, value in network.items() if key != "kind" and value is not None}
+    return make(planes, side, 2 if data.labels == "parity" else classes, **options)
+
+
+def _mlp(planes: int, side: int, classes: int, *, hidden: Sequence[int] = ()) -> Shapes:
+    shapes = Shapes()
+    widths = [planes * side**2, *hidden, classes]
+    for i, (before, after) in enumerate(itertools.pairwise(widths)):
+        shapes.linear(f"layers.{i}", before, after)
+    return shapes
+
+
+def _cnn(
+    planes: int,
+    side: int,
+    classes: int,
+    *,
+    channels: Sequence[int] | None = None,
+    hidden: int | list[int] = 64,
+    padding: int = 1,
+    norm: str = "none",
+    kernel: int = 3,
+) -> Shapes:
+    shapes, place, before = Shapes(), 0, planes
+    for after in channels or ((32, 64, 64) if planes == 3 else (16, 32, 32)):
+        shapes.convolution(f"layers.{place}", before, after, side=kernel)
+        before, side, place = after, side - kernel + 1 + 2 * padding, place + 2
+        if side >= 4:
+            side, place = side // 2, place + 1
+        if norm != "none":
+            shapes.normalisation(f"layers.{place}", norm, after)
+            place += 1
+    place += 1
+    before *= side**2
+    for after in [hidden] if isinstance(hidden, int) else hidden:
+        shapes.linear(f"layers.{place}", before, after)
+        before, place = after, place + 2
+        if norm != "none":
+            shapes.normalisation(f"layers.{place}", norm, after)
+            place += 1
+    shapes.linear(f"layers.{place}", before, classes)
+    return shapes
+
+
+def _cnn8(
+    planes: int, side: int, classes: int, *, channels: Sequence[int] = (32, 32, 64, 64, 128, 128, 256, 256), norm: str = "group"
+) -> Shapes:
+    shapes, place, before = Shapes(), 0, planes
+    for i, after in enumerate(channels):
+        shapes.convolution(f"{place}", before, after, bias=norm == "none")
+        if norm != "none":
+            shapes.normalisation(f"{place + 1}", norm, after)
+        before, place = after, place + 3
+        if i % 2 and side >= 4:
+            side, place = side // 2, place + 1
+    shapes.linear(f"{place + 1}", before * side**2, classes)
+    return shapes
+
+
+def _resnet18(planes: int, side: int, classes: int, *, norm: str = "batch") -> Shapes:
+    shapes, before = Shapes(), 64
+    shapes.convolution("conv1", planes, before, bias=False)
+    shapes.normalisation("bn1", norm, before)
+    for stage, after in enumerate((64, 128, 256, 512), start=1):
+        for block in range(2):
+            name = f"layer{stage}.{block}"
+            for i, inside in ((1, before), (2, after)):
+                shapes.convolution(f"{name}.conv{i}", inside, after, bias=False)
+                shapes.normalisation(f"{name}.bn{i}", norm, after)
+            if before != after:
+                shapes.convolution(f"{name}.downsample.0", before, after, side=1, bias=False)
+                shapes.normalisation(f"{name}.downsample.1", norm, after)
+            before = after
+    shapes.linear("fc", before, classes)
+    return shapes
+
+
+_NETWORKS: dict[str, Callable[..., Shapes]] = {
+    "linear": _mlp,
+    "svm": _mlp,
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "cnn8": _cnn8,
+    "resnet18": _resnet18,
+}

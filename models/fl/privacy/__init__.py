@@ -1,0 +1,1 @@
+"""What an update releases, and the noise that protects it."""

@@ -1,0 +1,58 @@
+"""What of an update a client releases, and how much of that its privacy mechanism protects."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.networks.layout import Layout
+from models.fl.privacy.mechanisms import Generators, Mechanism
+from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS, Unprotected
+
+
+class Release:
+    """Which columns of a row are sent, and which of these the mechanism bounds and noises: all of them, or nothing is built.
+
+    Sent is what training may change.
+
+    Running statistics are means and variances of private inputs. Averaged, they are part of what is sent, and noise would leave
+    no valid variance. So a mechanism that protects anything refuses them, unless `unprotected` names the layers of batch
+    normalisation: their weights, biases and running statistics are then sent as they are (what the code of PAUSE's authors does).
+    `local`: running statistics stay with the clients.
+
+    Raises:
+        ValueError: statistics that would be sent unprotected and are not named, or names that fit no layer.
+    """
+
+    def __init__(self, *, layout: Layout, mechanism: Mechanism, unprotected: Unprotected | None, local: bool) -> None:
+        if unprotected not in (None, "batch-norm"):
+            raise ParameterError("unprotected", unprotected, "must be 'batch-norm', or left out")
+        width = layout.parameters
+        sent = layout.moves.clone()
+        if local:
+            sent[width:] = False
+        named = layout.batch_norm & sent if unprotected else torch.zeros_like(sent)
+        if mechanism.protects:
+            if unprotected and not named.any():
+                raise ParameterError("unprotected", unprotected, f"{NO_SUCH_LAYERS}")
+            if bool((sent[width:] & ~named[width:]).any()):
+                raise ParameterError("batch_statistics", "averaged", f"{BARE_STATISTICS}")
+        self.numbers = int(sent.sum())
+        """Numbers in one update."""
+        self.tensors = [layout.shapes[place].numel() for place in layout.trained]
+        """How many of them are parameters, tensor by tensor; the others are running statistics."""
+        self.unprotected = int(named.sum()) if mechanism.protects else self.numbers
+        """How many of them are sent as they are."""
+        self.guarantee = mechanism.guarantee
+        """What the mechanism promises for the others in one participation, in words."""
+        self._mechanism = mechanism
+        # A whole slice where all is protected: no copy of the matrix, and the same bits as without any exception.
+        bare = bool(named.any())
+        self._columns = torch.nonzero(sent[:width] & ~named[:width]).flatten() if bare else layout.columns
+
+    def protect(self, content: Tensor, epsilon: NDArray[np.float64], generators: Generators) -> None:
+        """Bound and noise the updates `content` (n, d) in place, row k under budget epsilon[k]."""
+        content[:, self._columns] = self._mechanism.protect(content[:, self._columns], epsilon, generators)

@@ -1,0 +1,67 @@
+"""What a method adds to the gradients of local training, and the vectors that clients and the server keep for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.fl.demands import LocalSteps
+from models.fl.protocols import Correction
+from models.fl.training.client_vectors import ClientVectors
+
+
+class Corrections:
+    """The vectors of all `clients` by `correction`: each client's own, and their mean over all of them, on the server.
+
+    Both move together, on delivery of the update that carries the change, so that the mean is that of the vectors at all times.
+    Clients that never delivered have zeros, which take no memory.
+    """
+
+    def __init__(self, *, correction: Correction, clients: int, numbers: int, most_bytes: int, device: torch.device) -> None:
+        self._correction, self._clients = correction, clients
+        self.keeps = correction.keeps
+        """Whether there is anything of this; otherwise nothing is to be called but the states."""
+        self._own = ClientVectors(most_bytes=most_bytes)
+        self.mean = torch.zeros(numbers, device=device)
+        """(d,) of the vectors of all clients."""
+
+    def own(self, clients: Sequence[int]) -> Tensor:
+        """(n, d) the vectors that these clients have."""
+        rows = self.mean.new_zeros(len(clients), len(self.mean))
+        self._own.add_to(rows, clients)
+        return rows
+
+    def shift(self, own: Tensor) -> Tensor:
+        """What is added to every gradient (n, d) of clients with the vectors `own` (n, d)."""
+        return self._correction.shift(own, self.mean)
+
+    def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """The vectors (n, d) with which clients end: see `protocols.Correction.after`."""
+        return self._correction.after(own, self.mean, moved, local, gradients)
+
+    def deliver(self, clients: Sequence[int], own: Tensor, after: Tensor) -> None:
+        """The updates of `clients`, each once, have arrived: their vectors are no more `own` (n, d) but `after` (n, d).
+
+        Where the latter are not finite, they stay as they were.
+        """
+        usable = after.isfinite().all(1)
+        chosen = [client for client, use in zip(clients, usable.tolist(), strict=True) if use]
+        self.mean += (after[usable] - own[usable]).sum(0) / self._clients
+        self._own.keep(chosen, after[usable])
+
+    def add_to(self, step: Tensor, columns: slice | Tensor) -> None:
+        """Add to these `columns` of the server's `step`, in place, what the method says."""
+        if self._correction.on_server:
+            step[columns] += self._correction.on_server * self.mean
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"own": self._own.state_dict(), "mean": self.mean.cpu().numpy().copy()} if self.keeps else {}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        if self.keeps:
+            self._own.load_state_dict(state["own"], device)
+            self.mean = torch.from_numpy(np.array(state["mean"], np.float32)).to(device)

@@ -1,0 +1,107 @@
+"""Gradients of n copies of a network at once, or of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from models.fl.networks.kinds import HandStacked
+from models.fl.networks.layout import Layout
+from models.fl.training.losses import Loss
+
+
+class Gradients:
+    """Computes them of `loss`; `mixed`: forward and backward in bfloat16. `channels_last`: how images lie in memory where copies
+    are computed one by one."""
+
+    def __init__(
+        self, *, network: nn.Module, layout: Layout, loss: Loss, mixed: bool, channels_last: bool, device: torch.device
+    ) -> None:
+        self._network, self._loss = network, loss
+        self._names, self._count, self._trained = layout.names, layout.count, layout.trained
+        self._mixed, self._channels_last, self._kind = mixed, channels_last, device.type
+        self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed else None
+        """The network, where it computes the gradients of its copies itself."""
+
+    def training(self, *, now: bool) -> None:
+        """Put the network into the state for training, or for evaluation; one that computes by hand knows no difference."""
+        if self.by_hand is None:
+            self._network.train(now)
+
+    def of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Write into `slots` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k of `views`.
+
+        What is not trained need not be written.
+        Returns the scores (n, B, classes) that they were computed from.
+        """
+        if self.by_hand is not None:
+            return self.by_hand.stacked_gradients(views, slots, x, y, weights, self._loss)
+        # The clients' losses do not depend on each other's parameters: the gradient of their sum is every client's own.
+        with torch.enable_grad():
+            leaves = self._leaves(view.detach() for view in views)
+            with self.autocast():
+                scores = self.scores_of_copies(leaves, x)
+            total = (self._loss.value(scores.float(), y) * weights).sum()
+        self._store(total, leaves, slots)
+        return scores.detach()
+
+    def scores_of_copies(self, leaves: list[Tensor], x: Tensor) -> Tensor:
+        """Scores (n, B, classes) of the copies with the parameters `leaves`, each (n, *shape)."""
+
+        def one(values: dict[str, Tensor], inputs: Tensor) -> Tensor:
+            return cast("Tensor", functional_call(self._network, values, (inputs,)))
+
+        return vmap(one)(dict(zip(self._names, leaves, strict=True)), x)
+
+    def scores(self, views: list[Tensor], x: Tensor) -> Tensor:
+        """Scores (B, classes) of one copy, with the parameters and buffers `views`, each (*shape)."""
+        if self.by_hand is not None:
+            return self.by_hand.scores(views, x)
+        values = dict(zip(self._names, views, strict=True))
+        return cast("Tensor", functional_call(self._network, values, (self.laid_out(x),)))
+
+    def of_one(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """The same for a single copy, of its real samples only, those of weight > 0; their scores (samples, classes)."""
+        real = weights[0] > 0
+        with torch.enable_grad():
+            leaves = self._leaves(view[0].detach() for view in views[: self._count])
+            # Buffers are given as views of the row, so that what the network writes into them stays there.
+            values = [*leaves, *(view[0] for view in views[self._count :])]
+            inputs = self.laid_out(x[0][real])
+            with self.autocast():
+                scores = cast("Tensor", functional_call(self._network, dict(zip(self._names, values, strict=True)), (inputs,)))
+            total = self._loss.value(scores.float(), y[0][real]).mean()
+        self._store(total, leaves, [slot[0] for slot in slots])
+        return scores.detach()
+
+    def laid_out(self, x: Tensor) -> Tensor:
+        """Images (B, C, H, W) with the channels of a pixel side by side, where a CPU convolves and pools those faster."""
+        if not self._channels_last:
+            return x
+        _, channels, height, width = x.shape
+        # Where there is one channel both layouts are the same in memory: only the strides tell which one is meant.
+        strides = (channels * height * width, 1, channels * width, channels)
+        return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, strides)
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The precision of a forward pass."""
+        # Without the cache of cast weights: every step has new ones.
+        return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
+
+    def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """`tensors`, those that are trained as what a gradient is taken in."""
+        leaves = list(tensors)
+        for place in self._trained:
+            leaves[place].requires_grad_()
+        return leaves
+
+    def _store(self, total: Tensor, leaves: list[Tensor], slots: list[Tensor]) -> None:
+        trained = [leaves[place] for place in self._trained]
+        parts = torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
+        for place, part in zip(self._trained, parts, strict=True):
+            slots[place].copy_(part)

@@ -1,0 +1,53 @@
+"""What several clients train with, beside the model that each starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.training.client_memory import OptimizerStates
+from models.fl.training.losses import FirstPass, LossTally
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """The steps of n clients; fields as of `training.LocalTrainer.train`."""
+
+    batches: Sequence[IntArray]
+    moves: Sequence[IntArray] | None
+    states: OptimizerStates | None
+    tally: LossTally | None
+    first: FirstPass | None
+    shift: Tensor | None
+
+    def of(self, rows: list[int]) -> LocalSteps:
+        """Those of the clients at `rows`, as copies: what comes of them counts once `keep` is told."""
+        states = self.states
+        return LocalSteps(
+            [self.batches[k] for k in rows],
+            None if self.moves is None else [self.moves[k] for k in rows],
+            None if states is None else OptimizerStates([moment[rows] for moment in states.moments], states.steps[rows]),
+            self.tally and self.tally.fresh(),
+            self.first and self.first.fresh(rows),
+            None if self.shift is None else self.shift[rows],
+        )
+
+    @property
+    def taken(self) -> IntArray:
+        """(n,) steps that each client's optimizer has taken before."""
+        return np.zeros(len(self.batches), np.int64) if self.states is None else self.states.steps
+
+    def keep(self, rows: list[int], some: LocalSteps, moments: list[Tensor]) -> None:
+        """The clients at `rows` have taken their steps, `some`, after which their optimizers are at `moments`."""
+        if self.states is not None:
+            self.states.keep(rows, moments, some.taken + np.array([len(batch) for batch in some.batches], np.int64))
+        if self.tally is not None and some.tally is not None:
+            self.tally.merge(some.tally)
+        if self.first is not None and some.first is not None:
+            self.first.merge(rows, some.first)

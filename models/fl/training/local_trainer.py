@@ -1,0 +1,331 @@
+"""Local training of all clients of a round in one computation.
+
+The parameters of n copies of a network lie in one matrix (n, d), a row a client. A step computes all rows' gradients at once,
+each on its own mini-batch, and updates the matrix. Clients are sorted by their number of steps, so that those still at work are
+always the first rows: ragged step counts cost nothing and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from models.errors import ParameterError
+from models.fl.data.augmentation import crop_flip
+from models.fl.data.batches import stack_batches
+from models.fl.memory import is_out_of_memory, release
+from models.fl.networks.initialisation import seeded
+from models.fl.networks.layout import Layout
+from models.fl.options import TrainingOptions
+from models.fl.protocols import Optimizer
+from models.fl.training.client_memory import OptimizerStates
+from models.fl.training.gradients import Gradients
+from models.fl.training.local_steps import LocalSteps
+from models.fl.training.losses import FirstPass, Loss, LossTally, StepLosses
+from models.fl.training.own_training import LocalTraining, OwnTraining
+
+IntArray = NDArray[np.int64]
+
+# Above this many numbers a sample, convolutions on a CPU are faster client by client than stacked (15 clients, batches of 20, one
+# thread: stacked, 8x8x1 images take 0.4 to 0.5 times the sequential time, 28x28x1 images 1.1, 32x32x3 images 1.3 to 1.5 times).
+_STACKED_CPU_INPUT = 512
+# Parameters, gradients and moments of the clients trained at once. On a CPU what stays in its cache is faster (300 clients of the
+# 784-32-16-10 network: 20 % slower all at once than 15 to 30 at a time); a GPU wants as many as fit.
+_CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 4 * 2**30}
+
+
+_BLOCK = 64
+"""Samples of a client whose gradient is computed at once, where it is of all of them."""
+
+
+class LocalTrainer:
+    """Trains copies of one network on mini-batches of one data set.
+
+    A row of parameters holds `parameters` numbers in the order of `Module.parameters()` and then, as `buffers` further columns,
+    the floating-point buffers (running statistics of batch normalisation), which a client trains along; such a network skips
+    batches of a single sample, which have no variance. Parameters that `options.trained` does not name keep the numbers that they
+    start from, and so do the running statistics of layers of which no parameter is trained.
+    `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
+    `options.proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added; `pull`
+    is the same, where a method of aggregation brings it along.
+    `options.precision` "bfloat16" computes forward and backward in mixed precision; parameters and moments stay float32.
+
+    On a CPU the result is the same bit for bit at the same number of threads. At another number it agrees to rounding error:
+    convolutions that are trained client by client then add up in another order (dense networks, and small images whose
+    convolutions are stacked, came out the same at 1 and 2 threads). On CUDA sums may be taken in another order from run to run,
+    and convolutions may use TF32: results agree to rounding error only, which training amplifies.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: nn.Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        x: Tensor,
+        y: Tensor,
+        options: TrainingOptions,
+        pull: float = 0.0,
+    ) -> None:
+        self._network = network
+        self._loss = loss
+        self._optimizer = optimizer
+        self.moments = optimizer.moments
+        """How many numbers the optimizer keeps of each parameter."""
+        self._x, self._y = x, y
+        self._proximal = options.proximal + pull
+        self.notes: list[str] = []
+        """What happened in training that a user should know, once each."""
+        self.layout = Layout(network, options.trained)
+        self.parameters, self.buffers = self.layout.parameters, self.layout.buffers
+        if not self.parameters:
+            raise ParameterError("network", network, "it has no parameters: there is nothing to train or to send", shown="")
+        self._convolves = any(isinstance(layer, nn.Conv2d) for layer in network.modules())
+        self._gradients = Gradients(
+            network=network,
+            layout=self.layout,
+            loss=loss,
+            mixed=options.precision == "bfloat16",
+            channels_last=self._convolves and x.dim() == 4 and x.device.type == "cpu",
+            device=x.device,
+        )
+        self._moving = self.layout.moves[self.parameters :].to(x.device)
+        self.reason = self._why_sequential()
+        self.vectorised = self.reason is None
+        row_bytes = 4 * self.parameters * (2 + optimizer.moments)
+        self._chunk = max(1, _CHUNK_BYTES[x.device.type] // row_bytes) if self.vectorised else 1
+
+    @property
+    def skips_single(self) -> bool:
+        """Whether batches of a single sample are left out: the network normalises over batches."""
+        return bool(self.buffers or self.layout.normalisers)
+
+    def own_training(self, function: LocalTraining) -> OwnTraining:
+        """Training of the same network on the same data by a function of the user's own; says so in `reason`."""
+        self.reason, self.vectorised = "local training is a function of your own", False
+        return OwnTraining(
+            function=function,
+            network=self._network,
+            layout=self.layout,
+            loss=self._loss,
+            optimizer=self._optimizer,
+            x=self._x,
+            y=self._y,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the data are, and training runs."""
+        return self._x.device
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return tuple(self._x.shape[1:])
+
+    def samples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs (n, ...) and labels (n,) of the training samples `rows` (n,)."""
+        return self._x.index_select(0, rows), self._y[rows]
+
+    def initial(self) -> Tensor:
+        """The network's present parameters and buffers as one row; shape (d,)."""
+        return self.layout.row(self._network).to(self._x.device)
+
+    def scores(self, row: Tensor, x: Tensor, *, batch_statistics: bool = False) -> Tensor:
+        """Scores (B, classes) of the network with the parameters of `row` (d,), as in evaluation.
+
+        `batch_statistics`: batch normalisation uses the statistics of `x` in place of the running ones in `row`, unless `x` is a
+        single sample.
+        """
+        self._gradients.training(now=False)
+        if batch_statistics and len(x) > 1:
+            # In training mode these layers overwrite their running statistics: not those of the caller's row.
+            row = row.clone()
+            for layer in self.layout.normalisers:
+                layer.train()
+        with torch.no_grad():
+            return self._gradients.scores([view[0] for view in self.layout.views(row.unsqueeze(0))], x)
+
+    def train(
+        self,
+        start: Tensor,
+        batches: Sequence[IntArray],
+        seeds: Sequence[int],
+        moves: Sequence[IntArray] | None = None,
+        states: OptimizerStates | None = None,
+        tally: LossTally | None = None,
+        first: FirstPass | None = None,
+        shift: Tensor | None = None,
+    ) -> Tensor:
+        """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
+
+        `seeds`: one a client, for networks that draw random numbers themselves (dropout); none where `vectorised`. `moves`: how
+        each client's samples are cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None:
+        not at all. `states`: from where each client's optimizer goes on, changed in place to where it ended; None: all start
+        without memory. `tally`: adds up the losses of all samples, each before the step that it is used in, without the proximal
+        term. `first`: takes those of each client's first pass. Both are of the scores that the gradients are computed from: there
+        is no further forward pass. `shift` (n, d of the columns that are trained): what is added to every gradient.
+
+        Raises:
+            MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
+                many are trained at once, from then on, and a note says so.
+        """
+        self._gradients.training(now=True)
+        if self.skips_single:
+            batches, moves = self._without_single(batches, moves, first)
+        steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
+        order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
+        in_order, done = list(range(len(batches))), 0
+        while done < len(order):
+            rows = order[done : done + self._chunk]
+            in_place = rows == in_order
+            # Nothing of the others has changed where the device turns out too small.
+            some = steps.of(rows)
+            try:
+                with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
+                    trained, moments = self._train_chunk(out if in_place else out[rows], some)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._halve(len(rows), error)
+                if in_place:
+                    out.copy_(start)
+                continue
+            if not in_place:
+                out[rows] = trained
+            steps.keep(rows, some, moments)
+            done += len(rows)
+        if not self.layout.all_move:
+            out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
+        return out
+
+    @staticmethod
+    def _without_single(
+        batches: Sequence[IntArray], moves: Sequence[IntArray] | None, first: FirstPass | None
+    ) -> tuple[list[IntArray], list[IntArray] | None]:
+        """The batches of more than one sample, with how they are moved; of the others `first` is told."""
+        kept = [(batch >= 0).sum(1) > 1 for batch in batches]
+        if first is not None:
+            first.skip(kept)
+        fewer = [batch[k] for batch, k in zip(batches, kept, strict=True)]
+        return fewer, None if moves is None else [move[k] for move, k in zip(moves, kept, strict=True)]
+
+    def _halve(self, clients: int, error: Exception) -> None:
+        release(self.device)
+        if clients == 1:
+            raise MemoryError(
+                f"device = {self._x.device.type!r}: out of memory while training a single client; "
+                "use a smaller batch_size or network, or device = 'cpu'"
+            ) from error
+        self._chunk = clients // 2
+        self.note(f"out of memory while training {clients} clients at once: from then on {self._chunk} at once")
+
+    def note(self, text: str) -> None:
+        """Add to `notes`, unless it is there."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _train_chunk(self, rows: Tensor, local: LocalSteps) -> tuple[Tensor, list[Tensor]]:
+        """The rows (n, d) of a few clients, changed in place by their steps, and where their optimizers then are."""
+        steps, chosen, weights, full, shifts = stack_batches(local.batches, local.moves, rows.device)
+        taken, shift = local.taken, local.shift
+        theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
+        columns = self.layout.columns
+        copies = not isinstance(columns, slice)  # what is indexed by a list of columns is no view
+        anchor = theta[:, columns].clone() if self._proximal else theta
+        moments = (
+            [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
+            if local.states is None
+            else local.states.moments
+        )
+        compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
+        active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
+        each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
+        losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
+        # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
+        sample = self.input_shape
+        memory = self._x.new_empty((chosen[:1].numel(), *sample))
+        with torch.no_grad():
+            for step, (index, y, weight) in enumerate(each_step):
+                if at_work[step] != active:
+                    active = at_work[step]
+                    mine, slopes = theta[:active], gradient[:active]
+                    views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
+                    kept = [moment[:active] for moment in moments]
+                    part, slope = mine[:, columns], slopes[:, columns]
+                    inputs = memory[: active * chosen.shape[2]]
+                    shaped = inputs.view(active, chosen.shape[2], *sample)
+                if active < len(rows):
+                    index, y, weight = index[:active], y[:active], weight[:active]
+                x = torch.index_select(self._x, 0, index.flatten(), out=inputs)
+                x = shaped if shifts is None else crop_flip(x, shifts[step, :active].flatten(0, 1)).reshape(shaped.shape)
+                scores = compute(views, slots, x, y, weight)
+                losses.note(step, scores, y, weight, full=full[step])
+                if copies:
+                    part, slope = mine[:, columns], slopes[:, columns]
+                if self._proximal:
+                    slope.add_(part - anchor[:active], alpha=self._proximal)
+                if shift is not None:
+                    slope.add_(shift[:active])
+                self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
+                if copies:
+                    theta[:active, columns] = part
+            losses.finish()
+        return rows, moments
+
+    def gradients(self, start: Tensor, samples: Sequence[IntArray]) -> Tensor:
+        """Gradients (n, columns that are trained) of the mean losses of n clients on all their `samples`, at the rows of `start`.
+
+        Each network is as in evaluation: running statistics are used and stay, nothing is drawn.
+        """
+        self._gradients.training(now=False)
+        columns, out = self.layout.columns, []
+        for first in range(0, len(samples), self._chunk):
+            rows, own = start[first : first + self._chunk], samples[first : first + self._chunk]
+            order = np.argsort([-len(one) for one in own], kind="stable")
+            blocks = [own[k] for k in order]
+            padded = [np.pad(one, (0, -len(one) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for one in blocks]
+            steps, chosen, weights, *_ = stack_batches(padded, None, rows.device)
+            rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
+            compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
+            with torch.no_grad():
+                for step in range(len(chosen)):
+                    active, part = int((steps > step).sum()), torch.zeros_like(rows)
+                    views = self.layout.views(rows[:active])
+                    slots = self.layout.views(part[:active])[: self.layout.count]
+                    x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
+                    compute(views, slots, x, y, weight)
+                    # A block's gradient is that of its mean loss.
+                    shares = (weight > 0).sum(1) / torch.tensor([len(one) for one in blocks[:active]], device=rows.device)
+                    total[:active] += part[:active] * shares[:, None]
+            out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
+        return torch.cat(out)
+
+    def _why_sequential(self) -> str | None:
+        if self._gradients.by_hand is not None:
+            return None
+        if any(True for _ in self._network.buffers()):
+            return "the network keeps running statistics"
+        if self.layout.normalisers:
+            # The copies that fill up short batches would enter the statistics.
+            return "batch normalisation mixes the samples of a batch"
+        if self._convolves and self._x.device.type == "cpu" and self._x[0].numel() > _STACKED_CPU_INPUT:
+            return "convolutions of large images are faster client by client on a CPU"
+        row = self.initial()
+        views = self.layout.views(torch.stack([row, row]))
+        self._network.train()
+        try:
+            with torch.no_grad(), self._gradients.autocast():
+                self._gradients.scores_of_copies(views, self._x[:1].expand(2, 2, *self._x.shape[1:]))
+        except torch.OutOfMemoryError:
+            raise  # says nothing of the network
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            # What torch.func raises for an operation it has no rule for. A network that cannot take these data at all was refused
+            # as it was built, by a plain forward pass.
+            return f"torch.func cannot stack the network ({(str(error).splitlines() or [type(error).__name__])[0]})"
+        return None

@@ -1,0 +1,378 @@
+"""What each client does with the model it was sent: its batches, its training, the protection of its update."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.compression.bits import Generators
+from models.fl.compression.messages import both_ways
+from models.fl.data.augmentation import draw_moves
+from models.fl.data.batches import draw_batches
+from models.fl.demands import LocalSteps, check_call, check_exact
+from models.fl.evaluation import Randomness
+from models.fl.methods import Methods
+from models.fl.options import TrainingOptions
+from models.fl.privacy.release import Release
+from models.fl.probing import Probing
+from models.fl.training.client_memory import ClientMemory, OptimizerStates
+from models.fl.training.client_vectors import ClientVectors
+from models.fl.training.corrections import Corrections
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import FirstPass, LossTally, finite_rows
+from models.fl.training.own_training import OwnTraining
+from models.laws.work import Work, WorkPlan
+
+IntArray = NDArray[np.int64]
+
+
+class Update(NamedTuple):
+    """One delivered update: whose, the round it was started in, the version it started from, what it may spend."""
+
+    client: int
+    round: int
+    version: int
+    epsilon: float
+    steps: int = 0
+    """Local steps, in place of those that are planned; 0: as planned."""
+
+
+class Models(Protocol):
+    """The versions of the model (`versions.Versions`)."""
+
+    @property
+    def model(self) -> Tensor: ...
+
+    def __getitem__(self, version: int) -> Tensor: ...
+
+
+class Computed(NamedTuple):
+    """Updates, each (n, d): where they started and what the server receives; what their clients ended with, and losses."""
+
+    starts: Tensor
+    content: Tensor
+    memory: ClientMemory
+    left_out: ClientVectors
+    losses: LossTally | None
+    first: FirstPass | None
+    own: Tensor | None
+    after: Tensor | None
+    """The vectors of the clients that corrected their gradients, before and after; None: there is no such."""
+
+
+class LocalWork:
+    """Computes updates, all that are asked for in one call, from their addresses, the versions they started from and what their
+    clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept".
+
+    An update is trained from the model as its client received it, bounded and noised, and then compressed; what compression with
+    error feedback leaves out (`left_out`) is of the noised update. Running statistics are not compressed, in neither direction.
+    An update that is not finite is sent as it is, for the server to refuse, and leaves its client's memory as it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        partition: list[IntArray],
+        trainer: LocalTrainer,
+        methods: Methods,
+        streams: Randomness,
+        options: TrainingOptions,
+        work: Work,
+        losses: LossTally | None,
+        probing: Probing,
+    ) -> None:
+        self._augment = options.augmentation == "crop-flip"
+        if self._augment and len(trainer.input_shape) != 3:
+            raise ParameterError("augmentation", "crop-flip", f"needs images (C, H, W), the data are {trainer.input_shape}")
+        self.local_statistics = options.batch_statistics == "local"
+        if self.local_statistics and not trainer.buffers:
+            raise ParameterError("batch_statistics", "local", "the network keeps no running statistics; leave it out")
+        self.release = Release(
+            layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
+        )
+        kept = options.optimizer_state == "kept"
+        if kept and not trainer.moments:
+            raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
+        self.memory = ClientMemory(
+            statistics=self.local_statistics, optimizer=kept, most_bytes=options.client_state_bytes
+        )
+        self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
+        tensors = self.release.tensors
+        others = self.release.numbers - sum(tensors)
+        self._demands = demands = methods.aggregation.demands
+        check_exact(
+            demands,
+            protects=methods.mechanism.guarantee if methods.mechanism.protects else None,
+            up=None if methods.compression.exact else type(methods.compression).__name__,
+            down=None if methods.down_compression.exact else type(methods.down_compression).__name__,
+        )
+        self.up, self.down = both_ways(methods.compression, methods.down_compression, tensors, others, demands)
+        """The clients' updates on their way, and the model on its way to them."""
+        self.corrections = Corrections(
+            correction=methods.aggregation.correction,
+            clients=len(partition),
+            numbers=sum(tensors),
+            most_bytes=options.client_state_bytes,
+            device=trainer.device,
+        )
+        self._probing = probing if options.reported_losses == "received" else None
+        self._rms_measure = options.reported_rms
+        self._optimizer, self._proximal = methods.optimizer, options.proximal
+        self.losses = losses
+        """Adds up the losses of what is trained; None: nobody wants to know them."""
+        self._partition = [np.asarray(shard, np.int64) for shard in partition]
+        self._trainer, self._streams = trainer, streams
+        self._work = work
+        self._own = self._own_training(methods, options)
+
+    def _own_training(self, methods: Methods, options: TrainingOptions) -> OwnTraining | None:
+        if methods.local_training is None:
+            return None
+        for name, unused in (("augmentation", "none"), ("proximal", 0.0), ("optimizer_state", "fresh"), ("precision", "float32")):
+            value = getattr(options, name)
+            if value != unused:
+                raise ParameterError(name, value, "leave it out: local_training takes the steps")
+        check_call("local_training", methods.local_training, ("parameters", "data", "steps", "generator"))
+        return self._trainer.own_training(methods.local_training)
+
+    def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
+        """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
+
+        `want_losses`: also the losses of each client's first pass.
+        """
+        width = self._trainer.parameters
+        received = {version: self.received(version, models[version]) for version in {update.version for update in updates}}
+        starts = torch.stack([received[update.version] for update in updates])
+        memory = self.memory.copy()
+        losses = None if self.losses is None else self.losses.fresh()
+        batches = [self._batches(update) for update in updates]
+        passes = self._first_passes(updates, batches) if want_losses and self._probing is None else None
+        first = None if passes is None else FirstPass(passes, self._rms_measure)
+        reported = self._received_moments(updates, received) if want_losses else None
+        own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
+        shift = None if own is None else self.corrections.shift(own)
+        train = partial(self._train_from_memory, memory) if memory.keeps else partial(self._train, states=None)
+        trained = train(updates, batches, starts, losses=losses, first=first, shift=shift)
+        content = trained.sub_(starts)
+        moved = content[:, self._trainer.layout.columns]
+        after = None
+        if own is not None:
+            after = self.corrections.after(own, moved, self.local_steps(updates), self._gradients(updates, starts))
+        if self.local_statistics:
+            content[:, width:] = 0.0
+            # The server knows its own only, which never change.
+            starts[:, width:] = models.model[width:]
+        self.release.protect(
+            content,
+            np.array([update.epsilon for update in updates]),
+            lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
+        )
+        return Computed(starts, content, memory, self._compress(content, updates), losses, reported or first, own, after)
+
+    def received(self, version: int, model: Tensor) -> Tensor:
+        """The model (d,) of this version as clients receive it: the same for all of them."""
+        if self.down.exact:
+            return model
+        columns, arrived = self._trainer.layout.columns, model.clone()
+        sent = model[None, columns]
+        arrived[columns] = self.down.received(sent, lambda row: self._streams.generator("model-compression", version))[0]
+        return arrived
+
+    def _compress(self, content: Tensor, updates: list[Update]) -> ClientVectors:
+        """Put what arrives of the updates `content` (n, d) in their place; what the clients have left out by then."""
+        if self.up.exact:
+            return self.left_out
+        columns = self._trainer.layout.columns
+        sent = content[:, columns]
+        left_out = self.left_out.copy()
+        usable = finite_rows(content).tolist()
+        for wave in _one_after_another(updates, self.up.error_feedback):
+            rows = [row for row in wave if usable[row]]
+            if not rows:
+                continue
+            clients, before = [updates[row].client for row in rows], sent[rows]
+            if self.up.error_feedback:
+                left_out.add_to(before, clients)
+            sent[rows] = after = self.up.received(before, self._draws([updates[row] for row in rows]))
+            if self.up.error_feedback:
+                left_out.keep(clients, before - after)
+        content[:, columns] = sent
+        return left_out
+
+    def _draws(self, updates: list[Update]) -> Generators:
+        return lambda row: self._streams.generator("update-compression", updates[row].round, updates[row].client)
+
+    def keep(self, computed: Computed) -> None:
+        """The clients go on from what they ended with as this was computed."""
+        self.memory, self.left_out = computed.memory, computed.left_out
+        if self.losses is not None and computed.losses is not None:
+            self.losses.merge(computed.losses)
+
+    @property
+    def reported_in_words(self) -> str | None:
+        """Which losses come with updates, where they are not those of training."""
+        told = "updates report the loss at the received model over all samples: a pass before training"
+        return None if self._probing is None else told
+
+    def state_dict(self) -> dict[str, Any]:
+        losses = {} if self.losses is None else self.losses.state_dict()
+        return {
+            "memory": self.memory.state_dict(),
+            "left_out": self.left_out.state_dict(),
+            "corrections": self.corrections.state_dict(),
+            "losses": losses,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        self.memory.load_state_dict(state["memory"], device)
+        self.left_out.load_state_dict(state["left_out"], device)
+        self.corrections.load_state_dict(state["corrections"], device)
+        if self.losses is not None:
+            self.losses.load_state_dict(state["losses"])
+
+    def _train_from_memory(
+        self,
+        memory: ClientMemory,
+        updates: list[Update],
+        batches: list[IntArray],
+        starts: Tensor,
+        *,
+        losses: LossTally | None,
+        first: FirstPass | None,
+        shift: Tensor | None,
+    ) -> Tensor:
+        """As `_train`, where clients keep something: `memory` and `starts` are changed in place to what they go on from."""
+        trained, width = torch.empty_like(starts), self._trainer.parameters
+        for rows in _one_after_another(updates, keeps=True):
+            clients = [updates[row].client for row in rows]
+            start = starts[rows]
+            memory.recall_statistics(clients, start[:, width:])
+            states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
+            first_of_rows = None if first is None else first.fresh(rows)
+            trained[rows] = self._train(
+                [updates[row] for row in rows],
+                [batches[row] for row in rows],
+                start,
+                states=states,
+                losses=losses,
+                first=first_of_rows,
+                shift=None if shift is None else shift[rows],
+            )
+            starts[rows] = start
+            if first is not None and first_of_rows is not None:
+                first.merge(rows, first_of_rows)
+            memory.keep(clients, trained[rows, width:], states)
+        return trained
+
+    def _train(
+        self,
+        updates: list[Update],
+        batches: list[IntArray],
+        starts: Tensor,
+        *,
+        states: OptimizerStates | None,
+        losses: LossTally | None,
+        first: FirstPass | None,
+        shift: Tensor | None,
+    ) -> Tensor:
+        # A network whose copies are trained at once draws nothing.
+        seeded = self._own is not None or not self._trainer.vectorised
+        seeds = [self._streams.integer_seed("network-draws", u.round, u.client) for u in updates] if seeded else []
+        if self._own is not None:
+            shards = [self._partition[update.client] for update in updates]
+            generators = [self._streams.generator("local-training", update.round, update.client) for update in updates]
+            return self._own.train(starts, shards, batches, seeds, generators, losses, first)
+        return self._trainer.train(
+            starts,
+            batches,
+            seeds,
+            [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
+            states,
+            losses,
+            first,
+            shift,
+        )
+
+    def local_steps(self, updates: list[Update]) -> LocalSteps:
+        """The local steps of `updates`, as they are taken; the optimizer must have a rate."""
+        clients, asked = (np.array(values, np.int64) for values in ([u.client for u in updates], [u.steps for u in updates]))
+        taken = self._work.amounts(clients, np.where(asked > 0, asked, self._work.drawn[clients]))[1]
+        return LocalSteps(
+            np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
+        )
+
+    def _gradients(self, updates: list[Update], starts: Tensor) -> Tensor | None:
+        """Of each client's loss over all its samples at the model it was sent, where the method asks for them."""
+        if not self._demands.gradient:
+            return None
+        return self._trainer.gradients(starts, [self._partition[update.client] for update in updates])
+
+    def _received_moments(self, updates: list[Update], received: Mapping[int, Tensor]) -> FirstPass | None:
+        """Losses of the models that clients were sent on all of their samples; None: those of training are reported."""
+        if self._probing is None:
+            return None
+        found = FirstPass(np.zeros(len(updates), np.int64))
+        clients, versions = np.array([u.client for u in updates]), np.array([u.version for u in updates])
+        statistics = self.memory.statistics if self.local_statistics else None
+        for version, model in received.items():
+            rows = np.flatnonzero(versions == version)
+            found.mean[rows], found.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
+        return found
+
+    def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
+        """(n,) how many steps each update's first pass over its client's samples takes."""
+        held = [len(self._partition[update.client]) for update in updates]
+        done = [(batch >= 0).sum(1).cumsum() for batch in batches]
+        return np.array([np.count_nonzero(seen <= samples) for seen, samples in zip(done, held, strict=True)], np.int64)
+
+    def _batches(self, update: Update) -> IntArray:
+        return draw_batches(
+            self._partition[update.client],
+            self._streams.generator("batches", update.round, update.client),
+            batch_size=int(self._work.batch_size[update.client]),
+            steps=update.steps or int(self._work.drawn[update.client]),
+        )
+
+    def _moves(self, update: Update, steps: int) -> IntArray:
+        generator = self._streams.generator("augmentation", update.round, update.client)
+        return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[update.client]))
+
+
+def _one_after_another(updates: list[Update], keeps: bool) -> list[list[int]]:
+    """Rows that can be computed at once: where clients keep anything, one that is there twice goes on from the first time."""
+    if not keeps:
+        return [list(range(len(updates)))]
+    waves: list[list[int]] = []
+    times: Counter[int] = Counter()
+    for row, update in enumerate(updates):
+        if times[update.client] == len(waves):
+            waves.append([])
+        waves[times[update.client]].append(row)
+        times[update.client] += 1
+    return waves
+
+
+def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
+    """What an update of each client is, by `plan`, and by `options` where that says nothing.
+
+    `data_sizes` (K,): samples of each client; `single`: batches of one sample are processed, too.
+    """
+    asked = options.batch_size if plan.batch_size is None else plan.batch_size
+    return Work(
+        data_sizes=data_sizes,
+        clients=len(data_sizes),
+        # A batch of more samples than anybody holds is one of all samples, and would only take memory.
+        batch_size=np.minimum(asked, data_sizes.max()),
+        epochs=options.epochs if plan.epochs is None else plan.epochs,
+        steps=plan.steps,
+        max_steps=options.max_steps,
+        single=single,
+    )
