@@ -265,6 +265,11 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def _verdict(warnings: int) -> str:
+    """Return the word for a scenario that can be run: "good" only without a warning."""
+    return f"can be run, with {_counted(warnings, 'warning')}." if warnings else "good."
+
+
 @app.command()
 @command
 def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = False) -> None:
@@ -278,7 +283,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     variants = planned.variants
     study = planned.runs[0].scenario
     out_console.print(
-        f"{scenario}: good. {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
+        f"{scenario}: {_verdict(len(planned.warned))} {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
         f"{_counted(len(variants), 'variant')} ({', '.join(variants)}), {_counted(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )

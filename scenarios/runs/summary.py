@@ -24,7 +24,8 @@ from scenarios.runs.machine import Effort, versions
 from scenarios.schema.protection import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import accounts, accounts_in_words
-from scenarios.wiring.doubtful import after_run, not_finite
+from scenarios.wiring.cautions import after_run
+from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
@@ -135,7 +136,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
-    late = after_run(scenario, totals, built.clients, ended)
+    late = after_run(Outcome(scenario, totals, built.clients, built.trained, ended))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,
@@ -178,7 +179,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             **({} if kept is None else {"accounting": kept}),
         },
         "learner": _learner_notes(built.trained),
-        "warnings": [caution.plain() for caution in (*built.cautions, *late, *not_finite(built.trained))],
+        "warnings": [caution.plain() for caution in (*built.cautions, *late)],
         "machine": effort.notes(),
         "versions": versions(),
     }

@@ -12,7 +12,7 @@ from netsim.core.protocols import DelayLaw, Timeline
 from scenarios.registry.components import ByGroup
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.doubtful import HasLaws
+from scenarios.wiring.cautions.outlook import HasLaws
 
 MOST_CHANGES = 10**6
 """So many changes may pass in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""

@@ -29,9 +29,10 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import require_accountant
 from scenarios.wiring.bandwidth import Carried, build_carrier, varies
+from scenarios.wiring.cautions import before_run
+from scenarios.wiring.cautions.outlook import Outlook, least_s
 from scenarios.wiring.client_state import check_client_state
 from scenarios.wiring.devices import filled
-from scenarios.wiring.doubtful import before_run, lacking_clients, least_s
 from scenarios.wiring.endless import refuse_endless
 from scenarios.wiring.energy import build_energy
 from scenarios.wiring.full_pass import with_extra_pass
@@ -164,8 +165,19 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
         channels=composed.channels,
         graph=None if composed.consensus is None else composed.consensus.links.graph,
         cautions=(
-            *before_run(scenario, population, delays, worked, _besides_s(down, up, composed), stops=down.stops or up.stops),
-            *lacking_clients(scenario, availability, streams["availability"]),
+            *before_run(
+                Outlook(
+                    scenario=scenario,
+                    population=population,
+                    delays=delays,
+                    worked=worked,
+                    carried=[law for _, law in carried],
+                    besides_s=_besides_s(down, up, composed),
+                    stops=down.stops or up.stops,
+                    presence=availability,
+                    draws=streams["availability"],
+                )
+            ),
             *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),
     )

@@ -1,0 +1,56 @@
+"""Warnings of a finished run: of clients whose updates never arrived, and of long waits for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from netsim.simulation import BY_TIME
+from scenarios.schema.cautions import Caution
+from scenarios.wiring.cautions.outlook import Outcome
+from scenarios.wiring.population import Population
+
+_LONG_WAIT_S = 86400.0
+"""The shortest wait for clients that is warned of: a day."""
+_ENOUGH = 10
+"""Selections a client, on average, from which on a group that was never selected is worth a warning."""
+
+
+def no_round(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of a run that is over without a complete round."""
+    if outcome.over and not outcome.run.rounds:
+        limit = f"time_limit_s = {outcome.scenario.time_limit_s!r} came first"
+        why = limit if outcome.ended == BY_TIME else f"it ended by: {outcome.ended}"
+        yield Caution("no-round", f"rounds: none was completed, {why}; the tables are empty")
+
+
+def waited_for_days(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of days without a round, where clients come and go."""
+    scenario, run = outcome.scenario, outcome.run
+    comes_and_goes = scenario.availability.kind != "always" or scenario.energy is not None
+    if not outcome.over or not run.rounds or not comes_and_goes or run.longest_wait_s < _LONG_WAIT_S:
+        return
+    days = f"{run.longest_wait_s / 86400.0:.3g} days ({run.longest_wait_s:.10g} s)"
+    key = f"availability.kind = {scenario.availability.kind!r}"
+    text = f"{key}: round {run.waited_round} waited {days} until enough clients were there"
+    yield Caution("long-wait", f"{text}; give other times of presence, or let rounds do with fewer clients")
+
+
+def nothing_delivered(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of groups of clients, or of all clients, without a delivered update."""
+    if not outcome.over or not outcome.run.rounds:
+        return
+    scenario, successes = outcome.scenario, np.array(outcome.clients.successes)
+    if not successes.any():
+        yield Caution("never-delivered", "clients: no update of any client was ever delivered")
+        return
+    for i, (name, members) in enumerate(Population(scenario.clients).members.items()):
+        if successes[members].any():
+            continue
+        tried = bool(np.array(outcome.clients.selections)[members].any())
+        # A short run, such as a trial, leaves some clients out under every policy.
+        if tried or outcome.run.counts["selected"] >= _ENOUGH * scenario.clients.count:
+            why = "each was lost, late, aborted or still under way at the end" if tried else "it was never selected"
+            text = f'clients.groups.{i}.name = "{name}": no update of this group was ever delivered; {why}'
+            yield Caution("never-delivered", text)

@@ -1,0 +1,33 @@
+"""Warnings of changes that no detector can see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scenarios.schema.cautions import Caution
+from scenarios.wiring.cautions.outlook import Outlook
+
+
+def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of detectors on sub-channels of which nothing changes but how long a transmission takes.
+
+    A scheduler observes if an update arrives within the round, and not how long that took.
+    """
+    scenario = outlook.scenario
+    channels, scheduler = scenario.channels, scenario.scheduler
+    # A script may change anything; where a close cuts transmissions off, a longer one is seen.
+    if channels is None or scheduler is None or scenario.script is not None or scenario.server.limit_s is not None:
+        return
+    inner = scheduler.parameters().get("scheduler") or scheduler
+    if "detector" not in inner.parameters() or scenario.jammers or scenario.outages or channels.states is not None:
+        return
+    detector = inner.parameters()["detector"]
+    drawn = channels.random_changes
+    changes = [f"channels.changes.{i}" for i, change in enumerate(channels.changes) if not change.channel]
+    changes += ["channels.random_changes"] if drawn is not None and "channel." not in str(drawn.parameter) else []
+    present = len(channels.changes) + (drawn is not None)
+    if not changes or len(changes) < present or (detector is not None and detector.kind == "no-detection"):
+        return
+    what = "changes only how long a transmission takes, which no detector of scheduler.kind"
+    why = "observes: it is told if an update arrived; change channel.success, or close rounds at a time"
+    yield Caution("unseen-change", f"{changes[0]}: {what} = {scheduler.kind!r} {why}")

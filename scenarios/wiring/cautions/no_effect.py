@@ -1,0 +1,82 @@
+"""Warnings of keys that have no effect beside others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from scenarios.registry.kinds import resolve
+from scenarios.schema.cautions import Caution
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.cautions.outlook import Outlook
+
+
+def privacy_weight(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of a policy that weighs privacy where none is ever lost: the term is the same for all clients at all times."""
+    privacy, policy = outlook.scenario.privacy, outlook.scenario.policy
+    if policy is None or (privacy is not None and privacy.mechanism != "none"):
+        return
+    gamma = policy.parameters().get("gamma")
+    if not gamma or "schedule" not in inspect.signature(resolve("policy", policy.kind)).parameters:
+        return
+    why = "there is no [privacy]" if privacy is None else 'privacy.mechanism is "none"'
+    text = f"policy.gamma = {gamma!r}: weighs privacy, and {why}, so that none is ever lost"
+    yield Caution("gamma-without-privacy", f"{text}; describe the mechanism in [privacy], or set gamma = 0")
+
+
+def late_clients(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of keys about late clients where no client is late, and about the length of a round that has another length."""
+    scenario = outlook.scenario
+    if scenario.server.own:
+        return
+    given = scenario.server.parameters()
+    closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
+    if given.get("deadline_s") is None and given.get("first") is None:
+        for name, value in (("stragglers", "cancel"), ("reselect_busy", True)):
+            if given.get(name) == value:
+                why = f"has no effect, as a round waits for all its updates; give {closes}, or leave it out"
+                yield Caution("without-effect", f"server.{name} = {value!r}: {why}")
+    if given.get("wait_for_compute") and given["round_s"] is not None:
+        why = f"has no effect, as server.round_s = {given['round_s']!r} is the length of a round; leave one of them out"
+        yield Caution("without-effect", f"server.wait_for_compute = True: {why}")
+
+
+def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of amounts of work where the server says how many steps an update has."""
+    scenario = outlook.scenario
+    work, learner = scenario.work, scenario.learner
+    if scenario.server.own or not scenario.server.gives_steps:
+        return
+    counts = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
+    if work is not None:
+        # Where the samples of clients are unknown, the planned steps say how large an update is.
+        held = learner is not None or scenario.clients.data_sizes is not None
+        planned = {"epochs": work.epochs, "steps": work.steps if held else None, "partial_share": work.partial_share or None}
+        for name, amount in planned.items():
+            if amount is not None:
+                yield Caution("without-effect", f"work.{name}: {counts}")
+    for name, amount in changed_in_learner(scenario, ("epochs", "max_steps")).items():
+        yield Caution("without-effect", f"learner.{name} = {amount!r}: {counts}")
+
+
+def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of amounts of work in `[learner]` that `[work]` replaces."""
+    scenario = outlook.scenario
+    if scenario.work is None or scenario.server.gives_steps:
+        return
+    work = scenario.work
+    replaced = {"epochs": "epochs" if work.epochs is not None else "steps" if work.steps is not None else None}
+    replaced["batch_size"] = "batch_size" if work.batch_size is not None else None
+    for name, amount in changed_in_learner(scenario, tuple(replaced)).items():
+        if replaced[name] is not None:
+            why = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
+            yield Caution("without-effect", f"learner.{name} = {amount!r}: {why}")
+
+
+def changed_in_learner(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:
+    """Return those keys of `[learner]` that have another value than their default."""
+    learner = scenario.learner
+    if learner is None:
+        return {}
+    values = {name: getattr(learner, name) for name in names}
+    return {name: value for name, value in values.items() if value != type(learner).model_fields[name].default}

@@ -1,0 +1,126 @@
+"""What the rules of warnings know of a scenario and of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray
+from netsim.simulation import BY_ABSENCE, BY_EVENTS, BY_ROUNDS, BY_TIME
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.population import Population
+
+
+class HasLaws(Protocol):
+    """A timeline that knows all of its laws."""
+
+    @property
+    def laws(self) -> Sequence[DelayLaw]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """A scenario, wired and not yet run."""
+
+    scenario: Scenario
+    population: Population
+    delays: Mapping[str, HasLaws]
+    """The delays of an update's phases: download, compute, upload."""
+    worked: Sequence[HasLaws]
+    """The times of the work of an update; empty if training takes its delay alone."""
+    carried: Sequence[HasLaws]
+    """The times of bytes at a bandwidth that changes or is shared; empty if there is none."""
+    besides_s: Mapping[str, FloatArray | float]
+    """The least seconds of each phase beside its delay: bytes, and the delay of a sub-channel."""
+    stops: bool
+    """True if a trace of bandwidth ends, and what is under way is lost then."""
+    presence: Availability
+    draws: Draws
+    """The random numbers of `presence`."""
+
+    @property
+    def everyone(self) -> IntArray:
+        """All clients (K,)."""
+        return np.arange(self.population.count)
+
+    @cached_property
+    def least_s(self) -> dict[str, FloatArray]:
+        """The least seconds (K,) of each phase of an update, without its work."""
+        return {phase: shortest_s(law, self.everyone) + self.besides_s[phase] for phase, law in self.delays.items()}
+
+    @cached_property
+    def least_work_s(self) -> FloatArray:
+        """The least seconds (K,) of the work of an update."""
+        return np.asarray(sum((shortest_s(law, self.everyone) for law in self.worked), np.zeros(self.population.count)))
+
+
+class Counted(Protocol):
+    """Sums over the rounds of a run."""
+
+    rounds: int
+    counts: dict[str, int]
+    longest_wait_s: float
+    """The longest time between two rounds, or before the first."""
+    waited_round: int
+    """The round that began after it."""
+
+
+class Tried(Protocol):
+    """Attempts (K,) of each client and its delivered updates (K,)."""
+
+    selections: IntArray
+    successes: IntArray
+
+
+class Trained(Protocol):
+    """What a learner says of a run that is over."""
+
+    trained_updates: int
+    refused_updates: int
+
+    @property
+    def unscored(self) -> Unscored: ...
+
+
+class Unscored(Protocol):
+    """Test samples without finite scores at the last evaluation."""
+
+    @property
+    def of(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def since_round(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is over."""
+
+    scenario: Scenario
+    run: Counted
+    clients: Tried
+    learner: Trained | None
+    ended: str
+    """The reason, as `netsim.simulation` has it."""
+
+    @property
+    def over(self) -> bool:
+        """True if the run cannot go on."""
+        return self.ended in (BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS)
+
+
+def shortest_s(timeline: HasLaws, entities: IntArray) -> FloatArray:
+    """Return the least seconds (n,) that any law of a timeline allows each of `entities` (n,)."""
+    nothing = np.zeros(len(entities))
+    # One law after the other, not one array: there may be many laws, of many clients.
+    return np.asarray(reduce(np.minimum, (law.quantile(nothing, entities) for law in timeline.laws)), np.float64)
+
+
+def least_s(timeline: Any, entities: IntArray) -> float:
+    """Return the least seconds that any law of a timeline allows any of `entities` (n,)."""
+    return float(shortest_s(timeline, entities).min())

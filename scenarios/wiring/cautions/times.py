@@ -1,0 +1,102 @@
+"""Warnings of times: limits that are too short, changes that are never reached, and scenarios in which nothing takes time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from netsim.core.protocols import FloatArray
+from scenarios.registry.kinds import is_own, resolve
+from scenarios.schema.cautions import Caution
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.cautions.outlook import Outlook
+from scenarios.wiring.changes import never_reached
+
+
+def change_points(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of change points that lie behind the end of the run."""
+    return (Caution("never-reached", note) for note in never_reached(outlook.scenario))
+
+
+def no_time(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of a scenario in which no update takes any time and no round has a length."""
+    scenario = outlook.scenario
+    server = scenario.server
+    waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)
+    # A scheduler of sub-channels is judged by ages, which count rounds.
+    if outlook.carried or scenario.scheduler is not None:
+        return
+    # What an own server, a script or the slots of a server wait for, only the run shows.
+    if waits or server.own or server.slotted or scenario.script is not None or server.parameters().get("round_s") is not None:
+        return
+    laws = [law for timeline in (*outlook.delays.values(), *outlook.worked) for law in timeline.laws]
+    at_least = (*outlook.least_s.values(), outlook.least_work_s)
+    if any(times.any() for times in at_least) or any(law.mean_s(outlook.everyone).any() for law in laws):
+        return
+    text = "downlink, compute and uplink: no update takes any time, so that every round ends as it begins and all times are 0"
+    yield Caution("nothing-takes-time", f"{text}; give a delay, work with a speed, or bytes with a bandwidth")
+
+
+def short_deadline(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of a limit that all clients, or all clients of a group, must miss."""
+    server = outlook.scenario.server
+    limit_s = server.limit_s
+    if limit_s is None or outlook.scenario.script is not None:
+        return
+    # An update that a round of fixed length cuts off is sent again, and is not prepared again.
+    needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _whole_s(outlook)
+
+    def caution(of_clients: str, of_it: str, least: float) -> Caution:
+        shortest = f"the shortest possible {server.limits} of {of_clients}, {least:.4g} s"
+        text = f"server.{server.limit_key} = {limit_s!r}: is below {shortest}"
+        return Caution("deadline-too-short", f"{text}; nothing {of_it}can ever be delivered; give more time than that")
+
+    if needed_s.min() > limit_s:
+        yield caution("any client", "", float(needed_s.min()))
+        return
+    for name, members in outlook.population.members.items():
+        if (least := float(needed_s[members].min())) > limit_s:
+            yield caution(f"group {name!r}", "of it ", least)
+
+
+def short_time_limit(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of a run that ends before its first round can."""
+    scenario = outlook.scenario
+    limit_s = scenario.time_limit_s
+    if limit_s is None or scenario.script is not None:
+        return
+    round_s = _shortest_round_s(scenario, np.sort(_whole_s(outlook)), outlook.stops)
+    if limit_s < round_s:
+        text = f"time_limit_s = {limit_s!r}: is below the shortest possible round, {round_s:.4g} s"
+        yield Caution("time-limit-too-short", f"{text}; no round can be completed, and the tables stay empty; give more time")
+
+
+def _whole_s(outlook: Outlook) -> FloatArray:
+    """Return the least seconds (K,) from selection to delivery."""
+    scenario, least_s = outlook.scenario, outlook.least_s
+    whole_s = least_s["download"] + least_s["compute"] + least_s["upload"]
+    # A policy of the user's own may ask for fewer steps than are planned, and partial work takes less time.
+    in_part = scenario.work is not None and scenario.work.partial_share > 0
+    if in_part or (scenario.policy is not None and is_own("policy", scenario.policy.kind)):
+        return whole_s
+    return whole_s + outlook.least_work_s
+
+
+def _shortest_round_s(scenario: Scenario, whole_s: FloatArray, stops: bool) -> float:
+    """Return a time before which no round can end, from the least durations of updates, ascending; 0 if none is known."""
+    downlink = scenario.downlink
+    lossy = downlink.channel.kind != "perfect" or any(change.channel for change in downlink.changes)
+    # A round also ends where all of its updates break off.
+    batteries = scenario.energy is not None and scenario.energy.battery is not None
+    sure = not (lossy or stops or batteries or scenario.outages or scenario.availability.kind != "always")
+    selects = scenario.policy is not None and not scenario.server.slotted
+    fewest = 1 if selects and _may_select_fewer(scenario.method.kind) else None
+    rounds = scenario.slots.rounds if scenario.slots is not None else 1
+    shortest_s: float = scenario.server.shortest_round_s(whole_s, sure=sure, fewest=fewest, rounds=rounds)
+    return shortest_s
+
+
+def _may_select_fewer(kind: str) -> bool:
+    """Return True if a policy may select fewer clients than asked for: one of the user's own, or one that asks clients."""
+    return is_own("policy", kind) or bool(resolve("policy", kind).probes)
