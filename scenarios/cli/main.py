@@ -282,8 +282,9 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
         planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
     study = planned.runs[0].scenario
+    verdict = _verdict(len(planned.warned))
     out_console.print(
-        f"{scenario}: {_verdict(len(planned.warned))} {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
+        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
         f"{_counted(len(variants), 'variant')} ({', '.join(variants)}), {_counted(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )

@@ -171,7 +171,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
                     population=population,
                     delays=delays,
                     worked=worked,
-                    carried=[law for _, law in carried],
+                    carries=bool(carried),
                     besides_s=_besides_s(down, up, composed),
                     stops=down.stops or up.stops,
                     presence=availability,

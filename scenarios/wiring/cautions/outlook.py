@@ -32,8 +32,8 @@ class Outlook:
     """The delays of an update's phases: download, compute, upload."""
     worked: Sequence[HasLaws]
     """The times of the work of an update; empty if training takes its delay alone."""
-    carried: Sequence[HasLaws]
-    """The times of bytes at a bandwidth that changes or is shared; empty if there is none."""
+    carries: bool
+    """True if bytes take time at a bandwidth that changes or is shared."""
     besides_s: Mapping[str, FloatArray | float]
     """The least seconds of each phase beside its delay: bytes, and the delay of a sub-channel."""
     stops: bool

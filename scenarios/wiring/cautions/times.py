@@ -25,7 +25,7 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     server = scenario.server
     waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)
     # A scheduler of sub-channels is judged by ages, which count rounds.
-    if outlook.carried or scenario.scheduler is not None:
+    if outlook.carries or scenario.scheduler is not None:
         return
     # What an own server, a script or the slots of a server wait for, only the run shows.
     if waits or server.own or server.slotted or scenario.script is not None or server.parameters().get("round_s") is not None:
