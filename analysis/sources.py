@@ -340,6 +340,8 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
         raise ValueError(f"{path}: expected {expected}, but it is not JSON: {error}") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected {expected}, but it is damaged, or something else: {error}") from error
+    if type(inner["format"]) is not int:
+        raise ValueError(f"{path}: expected {expected}, but its format is {inner['format']!r}, which is no whole number")
     _check_format(str(path), inner["format"])
     return inner
 

@@ -31,13 +31,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with without_own_code(no_import):
                 function(**arguments)
         except SystemExit as error:  # netsim's own commands raise typer.Exit
-            if isinstance(error.__context__, BrokenPipeError):
-                raise  # who read the output has gone: rich ends the program then
             told = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
             complain(f"{told}; let it raise an exception")
             raise typer.Exit(2) from None
-        except BrokenPipeError:
-            raise  # who read the output has gone
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""
             complain(f"{place}{error.strerror or error}; make room, or put right what is wrong there, and try again")

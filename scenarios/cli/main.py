@@ -35,6 +35,7 @@ from scenarios.cli.papers import reproduce
 from scenarios.cli.results import compare, replay, report, trace
 from scenarios.cli.scale import scale
 from scenarios.cli.stragglers import stragglers, what_if
+from scenarios.cli.streams import output_streams
 from scenarios.schema.errors import DefectError, UserError, located
 
 if TYPE_CHECKING:
@@ -371,9 +372,20 @@ def main() -> None:
     warnings.showwarning = warn
     # Pydantic would look through all that is installed for plugins of its own, and import them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # What asks the process to end, as a service manager does, is treated like Ctrl-C.
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A request to end by a service manager, or by a terminal that is closed, is treated like Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        with output_streams():
+            _run()
+    except OSError as error:
+        complain(f"standard output: {error.strerror or error}; make room, or put right what is wrong there, and try again")
+        sys.exit(2)
+
+
+def _run() -> None:
+    """Execute the command line; leaves by SystemExit."""
     try:
         app()
     except KeyboardInterrupt as error:

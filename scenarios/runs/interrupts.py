@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at a round boundary, so that a run's tables agree with each other; at once if that is too far away."""
+"""Ctrl-C, SIGTERM and SIGHUP as a round closes, so that a run's tables agree; at once if that takes too long."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def ignore_interrupts() -> None:
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Within, the first SIGINT or SIGTERM is noted; a second one, or `GRACE_S` seconds, raises KeyboardInterrupt on the spot.
+    """Note the first SIGINT, SIGTERM or SIGHUP of the block; a second one, or `GRACE_S` seconds, raises KeyboardInterrupt.
 
     In a thread other than the main one nothing changes: signals do not come there.
     """
@@ -122,7 +122,7 @@ def stop_requests() -> Iterator[StopRequest]:
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # What was started to ignore the signal (nohup, a background job of a script) goes on ignoring it.
             if signal.getsignal(number) != signal.SIG_IGN:
                 before[number] = signal.signal(number, note)

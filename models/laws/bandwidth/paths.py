@@ -37,6 +37,8 @@ _FIRST = 64
 _REACHED = 1.0 - 1e-14
 """What is reached but for rounding is reached."""
 _SMALLEST_U = 2.0**-54
+_MOST_RATE = 1e100
+"""The largest bandwidth, and factor of it: bytes are summed over a path, and the sum must stay finite."""
 More = Callable[[int, int], tuple[FloatArray, FloatArray]]
 """Durations and rates of steps a..b-1 of a path, which is asked for one after the other."""
 
@@ -84,7 +86,7 @@ class _Paths(ABC):
     """A path for each client, multiplied by `scale`."""
 
     def __init__(self, *, scale: PerClient) -> None:
-        self._scale = per_client("scale", scale, low=1e-12, unit="")
+        self._scale = per_client("scale", scale, low=1e-12, high=_MOST_RATE, unit="")
         self._paths: dict[int, _Path] = {}
 
     @abstractmethod
@@ -138,9 +140,10 @@ class GaussMarkov(_Paths):
     ) -> None:
         super().__init__(scale=scale)
         unit = " bytes per second"
-        self._mean = rate_per_client("mean_bytes_per_s", mean_bytes_per_s)
-        self._std = per_client("std_bytes_per_s", std_bytes_per_s, unit=unit)
-        self._floor = per_client("floor_bytes_per_s", floor_bytes_per_s, unit=unit)
+        mean = rate_per_client("mean_bytes_per_s", mean_bytes_per_s)
+        self._mean = per_client("mean_bytes_per_s", mean, high=_MOST_RATE, unit=unit)
+        self._std = per_client("std_bytes_per_s", std_bytes_per_s, high=_MOST_RATE, unit=unit)
+        self._floor = per_client("floor_bytes_per_s", floor_bytes_per_s, high=_MOST_RATE, unit=unit)
         same_clients(mean_bytes_per_s=self._mean, std_bytes_per_s=self._std, floor_bytes_per_s=self._floor)
         if not 0.0 <= memory < 1.0:
             raise ParameterError("memory", memory, "must be in [0, 1)")
@@ -198,6 +201,8 @@ class MarkovLevels(_Paths):
         for level in levels_bytes_per_s:
             if reason := refused_rate(level):
                 raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} {reason}")
+            if level > _MOST_RATE:
+                raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} must be <= {_MOST_RATE:g}")
         for stay in mean_stay_s:
             if not 1e-6 <= stay < math.inf:
                 raise ParameterError("mean_stay_s", mean_stay_s, f"{stay!r} must be finite and >= 1e-6 seconds")

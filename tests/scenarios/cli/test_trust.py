@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
-from scenarios.cli.main import app, main
+from scenarios.cli.main import app
 from scenarios.runs.run import run
 from tests.helpers.commands import LONG, start
 from tests.helpers.small_scenario import TEXT, Shell, small
@@ -177,25 +176,3 @@ def test_plugins_of_pydantic_are_not_looked_for(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, env=kept | path | given, capture_output=True, text=True)
         assert (done.returncode == 0) is not imported  # None is no plugin
         assert (tmp_path / "IMPORTED").exists() is imported
-
-
-def test_who_stops_reading_is_not_taken_for_a_component(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def gone(*_: object, **__: object) -> None:
-        raise BrokenPipeError
-
-    # What rich does where the reader of its output, such as head, has ended.
-    monkeypatch.setattr("scenarios.cli.main.out_console.print", lambda *_, **__: broken(gone))
-    monkeypatch.setattr(sys, "argv", ["netsim", "list"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == ""
-
-
-def broken(write: Callable[[], None]) -> None:
-    try:
-        write()
-    except BrokenPipeError:
-        raise SystemExit(1)  # noqa: B904

@@ -363,7 +363,10 @@ def test_bad_parameters_of_a_trace_are_refused(keywords: dict[str, Any], told: s
         # A time beyond what numbers hold.
         (lambda: Constant(bytes_per_s=1e-320), r"bytes_per_s = 1e-320: must be finite and >= 1e-12 bytes per second"),
         (lambda: gauss(mean_bytes_per_s=1e-320), r"mean_bytes_per_s = 1e-320: must be finite and >= 1e-12"),
-        (lambda: gauss(scale=1e-320), r"scale = 1e-320: must be finite and >= 1e-12"),
+        (lambda: gauss(scale=1e-320), r"scale = 1e-320: must be finite and in \[1e-12, 1e\+100\]"),
+        (lambda: gauss(mean_bytes_per_s=1e308), r"mean_bytes_per_s = 1e\+308: must be finite and in \[0, 1e\+100\]"),
+        (lambda: gauss(std_bytes_per_s=1e308), r"std_bytes_per_s = 1e\+308: must be finite and in \[0, 1e\+100\]"),
+        (lambda: levels(levels_bytes_per_s=[1.0, 1e308]), r"1e\+308 must be <= 1e\+100"),
         (lambda: levels(levels_bytes_per_s=[1.0, 1e-320]), r"1e-320 must be 0, or at least 1e-12 bytes per second"),
         (lambda: gauss(mean_bytes_per_s=0.0), r"mean_bytes_per_s = 0\.0"),
         (lambda: gauss(std_bytes_per_s=-1.0), r"std_bytes_per_s = -1\.0"),
