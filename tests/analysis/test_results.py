@@ -87,7 +87,7 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
         ('{"name": "x"}', "no key 'format'"),
         ('{"format": 2, "name": "x", "policy": "p", "seed": 1}', "format 2 is newer than format 1"),
         ('{"format": "1", "name": "x", "policy": "p", "seed": 1}', "its format is '1', which is no whole number"),
-        ('{"format": "one", "name": "x", "policy": "p", "seed": 1}', "expected format 1, but found 'one'"),
+        ('{"format": "one", "name": "x", "policy": "p", "seed": 1}', "its format is 'one', which is no whole number"),
         ('{"format": 0, "name": "x", "policy": "p", "seed": 1}', "expected format 1, but found 0"),
         ('{"format": 1, "name": "x", "policy": "p"}', "key 'seed' is missing"),
     ],
