@@ -31,6 +31,8 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "gaussian": {"mean_s": {"by_group": {"a": 0.5, "b": {"from": 0.5, "to": 2.0}}}, "std_s": 0.2, "floor": "resample"},
         "shifted-exponential": {"shift_s": 0.1, "mean_excess_s": 0.5},
         "log-normal": {"median_s": 0.5, "sigma": 0.7},
+        "gamma": {"mean_s": 0.6, "shape": 0.5},
+        "weibull": {"scale_s": 0.6, "shape": 0.7},
         "empirical": {"path": "durations.csv"},
     },
     "noise": {"constant": {}, "log-normal": {"sigma": 0.5}, "gamma": {"shape": 2.0}},

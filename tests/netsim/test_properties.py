@@ -53,6 +53,8 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "gaussian": {"std_s": -0.1},
         "shifted-exponential": {"shift_s": -0.1},
         "log-normal": {"sigma": -1.0},
+        "gamma": {"mean_s": -1.0},
+        "weibull": {"shape": 0.0},
         "empirical": {"path": "nowhere.csv"},
     },
     "noise": {"constant": None, "log-normal": {"sigma": -0.5}, "gamma": {"shape": 0.0}},
