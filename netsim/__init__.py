@@ -15,9 +15,9 @@ from netsim.collisions import NameCollisionError, refuse_collisions, started_as_
 from netsim.core.collector import resting, rests_at_the_end
 
 if TYPE_CHECKING:
-    from scenarios.api import Scenario, Script, World, load, open_run, open_sweep, register, resume, run, sweep
+    from scenarios.api import Scenario, Script, World, fit, load, open_run, open_sweep, register, resume, run, sweep
 
-__all__ = ["Scenario", "Script", "World", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
+__all__ = ["Scenario", "Script", "World", "fit", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
 
 if not started_as_command():
     refuse_collisions()

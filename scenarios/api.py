@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import PrivateAttr, ValidationError
 
@@ -39,12 +39,18 @@ from scenarios.wiring.script.waits import Script
 from scenarios.wiring.script.world import World
 from scenarios.wiring.simulation import build
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from scenarios.fit.fit import Fit
+
 __all__ = [
     "Run",
     "Scenario",
     "Script",
     "Sweep",
     "World",
+    "fit",
     "load",
     "open_run",
     "open_sweep",
@@ -314,6 +320,49 @@ def sweep(
     add_comparison(folder, done, done.compare(), formats=("png",) if figures else ())
     _warn(written_sweep.later_cautions(planned, folder))
     return done
+
+
+@_public
+def fit(
+    log: str | Path | pd.DataFrame,
+    *,
+    out: str | Path,
+    by: str = "class",
+    laws: Mapping[str, str] | None = None,
+    deadline_s: float | None = None,
+    seeds: int = 20,
+    overwrite: bool = False,
+) -> Fit:
+    """Fit a scenario to a measured log, and check what it predicts, as `netsim fit` does (docs/fit.md).
+
+    Args:
+        log: a CSV or Parquet file, a run's folder, or a table; one row for each phase of an attempt of a client.
+        out: a new or empty folder. It gets `scenario.toml`, `devices.csv`, `report.html`, and `presence.csv` if presence was logged.
+        by: "class": clients of one class share their laws; "client": each client has its own.
+        laws: a law by name for some phases, such as {"upload": "gamma"}, in place of the best one.
+        deadline_s: the server's deadline, seconds; None: the longest time at which it cut an update off.
+        seeds: seeds of the predictive check; 0: no check.
+        overwrite: replace an earlier fit in `out`.
+
+    Returns:
+        The fit: `scenario` (its file), `estimates`, and the predictions `check` and `hold_out`.
+
+    Raises:
+        ScenarioError: a ValueError: the log cannot be read or determines no law, or the folder holds something else.
+
+    >>> import numpy as np, pandas as pd, tempfile
+    >>> rng = np.random.default_rng(1)
+    >>> clients, rounds = np.arange(200) % 10, 1 + np.arange(200) // 10
+    >>> log = pd.DataFrame({"client": clients, "round": rounds, "seconds": rng.gamma(3.0, 1.0, 200)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fitted = fit(log, out=folder, seeds=0)
+    >>> fitted.estimates.phases["total", "all"].law.kind
+    'gamma'
+    """
+    from scenarios.fit.fit import fit_log
+
+    place = arguments.folder("out", out)
+    return fit_log(log, place, by=by, laws=laws, deadline_s=deadline_s, seeds=seeds, overwrite=overwrite)
 
 
 @_public

@@ -18,6 +18,7 @@ from scenarios.cli.breakpoints import breakpoints
 from scenarios.cli.commands import Commands, command, interrupted
 from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
 from scenarios.cli.figure import figure
+from scenarios.cli.fit import fit
 from scenarios.cli.output import (
     Quiet,
     complain,
@@ -258,7 +259,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), strict=strict)
 
 
-for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale):
+for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit):
     app.command()(command(function))
 
 

@@ -1,0 +1,1 @@
+"""From measured logs to a scenario: laws of durations and losses, a check of their predictions, and a report."""

@@ -1,0 +1,149 @@
+"""From a log to a folder with a scenario: estimate, write, predict, report."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scenarios.fit.estimate import Estimates, estimate, presence_rows
+from scenarios.fit.log import Log, read_log
+from scenarios.fit.prediction import Prediction, predict
+from scenarios.fit.scenario_text import scenario_text
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILES = ("scenario.toml", "devices.csv", "presence.csv", "report.html")
+"""What a fit may write."""
+_FITTED_SHARE = 0.7
+_LEAST_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fitted scenario: its file, the estimates behind it, and its predictions of the log and of the held-out rounds."""
+
+    scenario: Path
+    estimates: Estimates
+    check: list[Prediction]
+    hold_out: list[Prediction]
+
+
+def fit_log(
+    source: str | Path | pd.DataFrame,
+    out: Path,
+    *,
+    by: str = "class",
+    laws: Mapping[str, str] | None = None,
+    deadline_s: float | None = None,
+    seeds: int = 20,
+    overwrite: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Fit:
+    """Fit a scenario to a log and write it into the folder `out`.
+
+    Args:
+        source: a CSV or Parquet file, a run's folder, or a table (`scenarios.fit.log`).
+        out: a new or empty folder; it gets `scenario.toml`, `devices.csv`, `report.html`, and
+            `presence.csv` if presence was logged.
+        by: "class" or "client": what shares its laws.
+        laws: a law by name for some phases, such as {"upload": "gamma"}.
+        deadline_s: the server's deadline in seconds; None: the longest time at which it cut an update off.
+        seeds: seeds of the predictive check; 0: no check.
+        overwrite: replace the files of an earlier fit.
+        progress: called with the number of finished runs of the check.
+
+    Raises:
+        UserError: the log cannot be read or determines no law, or the folder holds something else.
+    """
+    if deadline_s is not None and not deadline_s > 0:
+        raise UserError(f"deadline_s = {deadline_s!r}: must be > 0 seconds")
+    if seeds < 0 or seeds == 1:
+        raise UserError(f"seeds = {seeds!r}: must be 0, or at least 2 for a band")
+    _check_folder(out, overwrite)
+    log = read_log(source, by=by)
+    estimates = estimate(log, laws=laws, deadline_s=deadline_s)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        text = scenario_text(estimates, out.resolve().name, out)
+        _write_scenario(estimates, text, folder)
+        check, hold_out = _predictions(estimates, folder, laws, seeds, progress)
+        # Pictures need Matplotlib, which takes a second to load: only now, when nothing can be refused any more.
+        from scenarios.fit.report import report_html
+
+        (folder / "report.html").write_text(report_html(estimates, text, check, hold_out, seeds), encoding="utf-8")
+        _move(folder, out)
+    return Fit(out / "scenario.toml", estimates, check, hold_out)
+
+
+def _check_folder(out: Path, overwrite: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; name a folder")
+    held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    if held - set(FILES):
+        raise UserError(f"{out}: holds files that no fit wrote ({sorted(held - set(FILES))[0]}); name a new folder")
+    if held and not overwrite:
+        raise UserError(f"{out}: holds an earlier fit; name a new folder, or give --overwrite")
+
+
+def _move(folder: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if (folder / name).is_file():
+            shutil.move(folder / name, out / name)
+        else:
+            (out / name).unlink(missing_ok=True)
+
+
+def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
+    """Write the scenario and the files that it names."""
+    log = estimates.log
+    lines = ["client,class", *(f"{client},{_quoted(group)}" for client, group in enumerate(log.groups))]
+    (folder / "devices.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    presence = presence_rows(log)
+    if len(presence):
+        presence.to_csv(folder / "presence.csv", index=False)
+    (folder / "scenario.toml").write_text(text, encoding="utf-8")
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"' if set(word) & set(',"\n') else word
+
+
+def _predictions(
+    estimates: Estimates, folder: Path, laws: Mapping[str, str] | None, seeds: int, progress: Callable[[int], None]
+) -> tuple[list[Prediction], list[Prediction]]:
+    """Return the predictive check on all rounds, and that on the last rounds by a fit to the first."""
+    log, deadline_s = estimates.log, estimates.deadline_s
+    if not seeds or not log.rounds:
+        if not log.rounds:
+            estimates.cautions.append("the log has no rounds: its predictions cannot be checked")
+        return [], []
+    tables = tomllib.loads(scenario_text(estimates, "check", folder))
+    check = predict(tables, log, deadline_s=deadline_s, seeds=seeds, progress=progress)
+    first, last = _split(log)
+    if first is None or last is None:
+        estimates.cautions.append(f"the log has fewer than {_LEAST_ROUNDS} rounds: nothing is held out")
+        return check, []
+    try:
+        earlier = estimate(first, laws=laws, deadline_s=deadline_s)
+    except UserError as error:
+        estimates.cautions.append(f"nothing is held out: {error}")
+        return check, []
+    tables = tomllib.loads(scenario_text(earlier, "hold-out", folder))
+    hold_out = predict(tables, last, deadline_s=deadline_s, seeds=seeds, progress=lambda done: progress(seeds + done))
+    return check, hold_out
+
+
+def _split(log: Log) -> tuple[Log | None, Log | None]:
+    rounds = sorted(set(log.rows.loc[log.rows["round"] > 0, "round"]))
+    if len(rounds) < _LEAST_ROUNDS:
+        return None, None
+    at = rounds[int(_FITTED_SHARE * len(rounds)) - 1]
+    return log.between(1, at), log.between(at + 1, rounds[-1])

@@ -1,0 +1,289 @@
+"""Measured logs: one row for each phase of each attempt of a client, read from CSV, Parquet or the folder of a run.
+
+Columns, as far as they are there; `client` and a duration are required:
+
+| column | meaning |
+| --- | --- |
+| `client` | number or name of the client |
+| `round` | number of the round, from 1; needed for losses in bursts, change points and the predictive check |
+| `phase` | `download`, `compute`, `upload`, `total` (all of them together, the default) or `present` |
+| `seconds`, or `start_s` and `end_s` | the duration, or its ends on one clock |
+| `bytes`, `samples` | what was transferred, what was trained on |
+| `outcome` | empty or `delivered`: complete; `lost`: complete, and lost; `overdue`: complete, when the server no longer waited; |
+| | `late`, `aborted`: cut off by the server or by the client, so that the duration is a bound |
+| `class` | the client's class of devices |
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scenarios.schema.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PHASES = ("download", "compute", "upload", "total")
+PRESENT = "present"
+_OUTCOMES = (
+    dict.fromkeys(("", "delivered", "complete", "ok", "overdue"), "complete")
+    | dict.fromkeys(("lost",), "lost")
+    | dict.fromkeys(("late", "timeout", "aborted", "in_flight", "censored"), "cut")
+)
+_COLUMNS = ("client", "round", "phase", "start_s", "end_s", "seconds", "bytes", "samples", "outcome", "class")
+_LONGEST_S = 1e8
+"""Durations above three years are taken for another unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A checked log.
+
+    Attributes:
+        rows: one row a phase of an attempt, with the columns `client` (number from 0), `round` (0: not known), `phase`, `start_s`
+            (NaN: not known), `seconds`, `cut` (the duration is a bound), `lost`, `late` (cut off by the server, not by the
+            client), `bytes` and `samples` (NaN: not known), and `group`.
+        names: name of each client in the log.
+        groups: class of each client (K,).
+        source: what messages call the log.
+        deadline_s: deadline of the server, seconds after a round's start; None: it is not known.
+    """
+
+    rows: pd.DataFrame
+    names: list[str]
+    groups: list[str]
+    source: str
+    deadline_s: float | None = None
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in alphabetical order."""
+        return sorted(set(self.groups))
+
+    @property
+    def rounds(self) -> int:
+        """Number of distinct rounds; 0 if the log has none."""
+        return int(self.rows.loc[self.rows["round"] > 0, "round"].nunique())
+
+    def phase(self, phase: str, group: str | None = None) -> pd.DataFrame:
+        """Return the rows of a phase, of one class or of all."""
+        wanted = self.rows["phase"] == phase
+        return self.rows[wanted if group is None else wanted & (self.rows["group"] == group)]
+
+    def phases(self) -> list[str]:
+        """Return the phases that the log has, in the order in which they happen."""
+        present = set(self.rows["phase"].unique())
+        return [phase for phase in PHASES if phase in present]
+
+    def between(self, first: int, last: int) -> Log:
+        """Return the rounds from `first` to `last`, both included."""
+        return replace(self, rows=self.rows[self.rows["round"].between(first, last)])
+
+    def attempts(self) -> pd.DataFrame:
+        """Return a row an attempt: `round`, `client`, `group`, `seconds` of all its phases, `delivered`, `late`, `lost`."""
+        rows = self.rows[self.rows["phase"].isin(PHASES) & (self.rows["round"] > 0)]
+        grouped = rows.groupby(["round", "client"], sort=True)
+        attempts = grouped.agg(
+            group=("group", "first"), seconds=("seconds", "sum"), late=("late", "any"), lost=("lost", "any"), cut=("cut", "any")
+        ).reset_index()
+        attempts["delivered"] = ~(attempts["lost"] | attempts["cut"] | attempts["late"])
+        return attempts
+
+
+def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
+    """Read a log and check it.
+
+    Args:
+        source: a CSV or Parquet file, the folder of a run, or a table with the columns of this module.
+        by: "class": clients of one class share their laws; "client": each client is a class of its own.
+
+    Raises:
+        UserError: a file or a column is missing, a value cannot be; the row and the remedy are named.
+    """
+    import pandas as pd
+
+    if by not in ("class", "client"):
+        raise UserError(f"by = {by!r}: must be 'class' or 'client'")
+    if isinstance(source, pd.DataFrame):
+        return _checked(source, "the table", by)
+    path = Path(source)
+    if (path / "clients.parquet").is_file():
+        return replace(_checked(run_log(path), str(path), by), deadline_s=_deadline_of(path))
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder without clients.parquet; give a run's folder, a CSV file or a Parquet file")
+    try:
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, skipinitialspace=True, comment="#")
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
+    except (ValueError, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as {path.suffix.lstrip('.') or 'CSV'}: {error}") from None
+    if list(table.columns) and len(table.columns) == 1 and ";" in str(table.columns[0]):
+        raise UserError(f"{path}: its columns are separated by ';'; separate them by commas")
+    return _checked(_converted(table), str(path), by)
+
+
+def _converted(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of attempts of this program as a log, any other as it is."""
+    return attempts_log(table, None) if {"compute_start_s", "upload_end_s", "outcome_s"} <= set(table.columns) else table
+
+
+def run_log(folder: Path) -> pd.DataFrame:
+    """Return the log of a run's folder."""
+    import pandas as pd
+
+    rounds = pd.read_parquet(folder / "rounds.parquet") if (folder / "rounds.parquet").is_file() else None
+    return attempts_log(pd.read_parquet(folder / "clients.parquet"), rounds)
+
+
+def _deadline_of(folder: Path) -> float | None:
+    """Return the deadline of a run's server, None if it has none."""
+    file = folder / "scenario.toml"
+    server = tomllib.loads(file.read_text(encoding="utf-8")).get("server", {}) if file.is_file() else {}
+    return server.get("deadline_s")
+
+
+def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the log of a table `clients.parquet`: a row for each phase that an attempt began.
+
+    The phase in which a late, aborted or unfinished attempt ended is cut off there. A late attempt that ended after its round
+    was not cut off: its update arrived, when the server had stopped waiting.
+    """
+    import pandas as pd
+
+    ended = attempts["outcome"].astype(str)
+    closes = np.full(len(attempts), np.nan)
+    if rounds is not None:
+        closes = attempts["round"].map(rounds.set_index("round")["end_s"]).to_numpy(np.float64)
+    arrived_late = (ended == "late").to_numpy() & (attempts["outcome_s"].to_numpy(np.float64) > closes)
+    cut_short = ended.isin(["late", "aborted", "in_flight"]).to_numpy() & ~arrived_late
+    following = {"download": "compute_start_s", "compute": "upload_start_s", "upload": None}
+    parts = []
+    for phase, after in following.items():
+        start, end = (attempts[f"{phase}_{side}_s"].to_numpy(np.float64) for side in ("start", "end"))
+        begun = np.isfinite(start)
+        last = np.ones(len(start), np.bool_) if after is None else attempts[after].isna().to_numpy()
+        # A client that waits for a sub-channel has finished training, though it has not begun to send.
+        waits = np.isfinite(end) & (end < attempts["outcome_s"].to_numpy(np.float64))
+        cut = begun & last & cut_short & ~waits
+        end = np.where(np.isfinite(end), end, attempts["outcome_s"].to_numpy(np.float64))
+        lost = begun & last & (ended == "lost").to_numpy()
+        outcome = np.where(cut, np.where(ended == "late", "late", "aborted"), np.where(lost, "lost", ""))
+        outcome = np.where(begun & last & arrived_late, "overdue", outcome)
+        size = {"download": "bytes_down", "upload": "bytes_up"}.get(phase)
+        part = pd.DataFrame(
+            {
+                "client": attempts["client"],
+                "round": attempts["round"],
+                "phase": phase,
+                "start_s": start,
+                "end_s": end,
+                "bytes": np.nan if size is None else attempts[size].astype(float),
+                "samples": attempts["samples"].astype(float) if phase == "compute" and "samples" in attempts else np.nan,
+                "outcome": outcome,
+                "class": attempts["group"].astype(object) if "group" in attempts else None,
+            }
+        )
+        part = part[begun]
+        # A phase that never takes time and loses nothing is no part of the world.
+        if (part["end_s"] > part["start_s"]).any() or (part["outcome"] == "lost").any():
+            parts.append(part)
+    return pd.concat(parts) if parts else pd.DataFrame(columns=_COLUMNS)
+
+
+def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
+    import pandas as pd
+
+    for column in table.columns:
+        if str(column) not in _COLUMNS:
+            raise UserError(f"{source}: column {column!r}: unknown; {did_you_mean(str(column), _COLUMNS)}")
+    if "client" not in table:
+        raise UserError(f"{source}: has no column 'client'; it names the client of each row")
+    if "seconds" not in table and not {"start_s", "end_s"} <= set(table.columns):
+        raise UserError(f"{source}: has no durations; give a column 'seconds', or 'start_s' and 'end_s'")
+    if not len(table):
+        raise UserError(f"{source}: has no row")
+    table = table.reset_index(drop=True)
+    rows = pd.DataFrame({"phase": _words(table, "phase", "total")})
+    known = [*PHASES, PRESENT]
+    _refuse(source, ~rows["phase"].isin(known), rows["phase"], "phase", f"must be one of {', '.join(known)}")
+    outcome = _words(table, "outcome", "").replace({"none": "", "nan": ""})
+    named = ", ".join(filter(None, _OUTCOMES))
+    _refuse(source, ~outcome.isin(_OUTCOMES), outcome, "outcome", f"must be empty, or one of {named}")
+    for name in ("start_s", "end_s", "seconds", "bytes", "samples", "round"):
+        rows[name] = _numbers(table, name, source)
+    meaning = outcome.map(_OUTCOMES)
+    rows["cut"], rows["lost"] = meaning == "cut", meaning == "lost"
+    rows["late"] = outcome.isin(["late", "timeout", "censored", "overdue"])
+    _set_seconds(rows, source)
+    rows["round"] = rows["round"].fillna(0).astype(np.int64)
+    names, codes = _clients(table)
+    rows["client"] = codes
+    groups = _groups(table, names, codes, source, by)
+    rows["group"] = np.array(groups, dtype=object)[codes]
+    return Log(rows, names, groups, source)
+
+
+def _words(table: pd.DataFrame, name: str, default: str) -> pd.Series[str]:
+    import pandas as pd
+
+    if name not in table:
+        return pd.Series(default, index=table.index)
+    return table[name].astype(object).where(table[name].notna(), default).astype(str).str.strip()
+
+
+def _numbers(table: pd.DataFrame, name: str, source: str) -> pd.Series[float]:
+    import pandas as pd
+
+    if name not in table:
+        return pd.Series(np.nan, index=table.index)
+    numbers = pd.to_numeric(table[name], errors="coerce").astype(np.float64)
+    given = table[name].notna() & (table[name].astype(str).str.strip() != "")
+    _refuse(source, given & ~np.isfinite(numbers), table[name], name, "must be a finite number")
+    _refuse(source, numbers < 0, table[name], name, "must be >= 0")
+    return numbers
+
+
+def _refuse(source: str, bad: Any, values: Any, name: str, reason: str) -> None:
+    """Raise a UserError about the first row that is bad; rows count from 1, below the header."""
+    places = np.flatnonzero(np.asarray(bad))
+    if len(places):
+        value = values.iloc[places[0]]
+        more = f" (and {len(places) - 1} more rows)" if len(places) > 1 else ""
+        raise UserError(f"{source}: row {places[0] + 1}: {name} = {value!r}: {reason}{more}")
+
+
+def _set_seconds(rows: pd.DataFrame, source: str) -> None:
+    ends = rows["start_s"].notna() & rows["end_s"].notna()
+    _refuse(source, ends & (rows["end_s"] < rows["start_s"]), rows["end_s"], "end_s", "must not be before start_s")
+    rows["seconds"] = rows["seconds"].where(rows["seconds"].notna(), rows["end_s"] - rows["start_s"])
+    _refuse(source, rows["seconds"].isna(), rows["seconds"], "seconds", "is missing; give it, or start_s and end_s")
+    too_long = (rows["seconds"] > _LONGEST_S) & (rows["phase"] != PRESENT)
+    _refuse(source, too_long, rows["seconds"], "seconds", "is over three years; give seconds, not milliseconds or less")
+
+
+def _clients(table: pd.DataFrame) -> tuple[list[str], Any]:
+    """Return the names of the clients, in order of number or of name, and the number of the client of each row."""
+    names = table["client"].astype(str).str.strip()
+    distinct = sorted(set(names), key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    number = {name: place for place, name in enumerate(distinct)}
+    return distinct, names.map(number).to_numpy(np.int64)
+
+
+def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
+    if by == "client":
+        return [f"client-{name}" for name in names]
+    if "class" not in table or table["class"].isna().all():
+        return ["all"] * len(names)
+    words = _words(table, "class", "")
+    known: dict[int, str] = {}
+    for row, (code, word) in enumerate(zip(codes.tolist(), words, strict=True)):
+        if word and known.setdefault(code, word) != word:
+            reason = f"client {names[code]} was of class {known[code]!r} before; a client has one class"
+            raise UserError(f"{source}: row {row + 1}: class = {word!r}: {reason}")
+    return [known.get(code, "other") for code in range(len(names))]
+

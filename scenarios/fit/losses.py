@@ -1,0 +1,122 @@
+"""Losses fitted to measured outcomes: independent ones (Bernoulli), or bursts (Gilbert-Elliott, a hidden Markov model)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from scenarios.fit.durations import LEVEL, Estimate, FloatArray
+
+UNSEEN = -1
+"""Entry of a table of outcomes where a client sent nothing in a round."""
+_STEPS = 200
+_GAIN = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class FittedLoss:
+    """A law of losses: `kind` is its name in scenario files, `parameters` its keys with their values."""
+
+    kind: str
+    parameters: dict[str, float]
+    log_likelihood: float
+    lost: Estimate
+    """Share of lost transmissions, with its 95 % interval after Wilson (1927)."""
+    number: int
+    """Number of transmissions."""
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion; smaller is better."""
+        return 2.0 * (len(self.parameters) - self.log_likelihood)
+
+    def table(self) -> dict[str, Any]:
+        """Return the law as a table of a scenario file."""
+        return {"kind": self.kind, **{key: float(f"{value:.6g}") for key, value in self.parameters.items()}}
+
+
+def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
+    """Fit both laws to outcomes (clients, rounds): 1 lost, 0 delivered, `UNSEEN` nothing sent. The better one comes first.
+
+    The chain of a client goes on through rounds in which it sends nothing. Without a loss, or without two transmissions of one
+    client to compare, only the independent law is fitted.
+
+    >>> fit_losses(np.array([[0, 0, 1, 0, 0, 0, 0, 1, 0, 0]]))[0].parameters
+    {'success': 0.8}
+    """
+    sent = outcomes != UNSEEN
+    number, lost = int(sent.sum()), int((outcomes == 1).sum())
+    if number == 0:
+        return [FittedLoss("perfect", {}, 0.0, Estimate(0.0, 0.0, 1.0), 0)]
+    share = _wilson(lost, number)
+    if lost == 0:
+        return [FittedLoss("perfect", {}, 0.0, share, number)]
+    p = lost / number
+    likelihood = lost * np.log(p) + (number - lost) * np.log1p(-p) if lost < number else 0.0
+    laws = [FittedLoss("bernoulli", {"success": 1.0 - p}, float(likelihood), share, number)]
+    if lost < number and (sent.sum(axis=1) > 1).any():
+        laws.append(_gilbert_elliott(outcomes, p, share))
+    return sorted(laws, key=lambda law: law.aic)
+
+
+def _wilson(lost: int, number: int) -> Estimate:
+    z = float(stats.norm.ppf((1 + LEVEL) / 2))
+    p = lost / number
+    middle = (p + z * z / (2 * number)) / (1 + z * z / number)
+    reach = z / (1 + z * z / number) * np.sqrt(p * (1 - p) / number + z * z / (4 * number * number))
+    return Estimate(p, float(max(0.0, middle - reach)), float(min(1.0, middle + reach)))
+
+
+def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate) -> FittedLoss:
+    """Return the most likely two-state chain, by expectation and maximisation (Baum et al. 1970).
+
+    It begins in the stationary law, as the simulator's channel does. The search begins at short bursts whose bad state loses
+    nearly everything; several beginnings would only help where the data cannot tell the two laws apart.
+    """
+    loss = np.array([0.2 * p, 0.9])
+    change = np.array([0.1 * p + 0.02, 0.4])  # good to bad, bad to good
+    before = -np.inf
+    for _ in range(_STEPS):
+        emission = _emission(outcomes, loss)
+        likelihood, gamma, moves = _forward_backward(emission, change)
+        if likelihood - before < _GAIN * max(1.0, abs(likelihood)):
+            break
+        before = likelihood
+        change = np.clip([moves[0, 1] / moves[0].sum(), moves[1, 0] / moves[1].sum()], 1e-6, 1.0 - 1e-6)
+        for state in (0, 1):
+            weight = gamma[..., state] * (outcomes != UNSEEN)
+            loss[state] = np.clip((weight * (outcomes == 1)).sum() / max(weight.sum(), 1e-300), 0.0, 1.0)
+    good, bad = (0, 1) if loss[0] <= loss[1] else (1, 0)
+    parameters = {"to_bad": change[good], "to_good": change[bad], "loss_good": loss[good], "loss_bad": loss[bad]}
+    number = int((outcomes != UNSEEN).sum())
+    return FittedLoss("gilbert-elliott", {k: float(v) for k, v in parameters.items()}, float(likelihood), share, number)
+
+
+def _emission(outcomes: NDArray[np.int64], loss: FloatArray) -> FloatArray:
+    """Return the probability of each outcome in each state, (clients, rounds, 2); 1 where nothing was sent."""
+    probability = np.where(outcomes[..., None] == 1, loss, 1.0 - loss)
+    return np.where(outcomes[..., None] == UNSEEN, 1.0, np.maximum(probability, 1e-12))
+
+
+def _forward_backward(emission: FloatArray, change: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Return the log-likelihood, the state probabilities (clients, rounds, 2) and the expected moves (2, 2), scaled per round."""
+    move = np.array([[1.0 - change[0], change[0]], [change[1], 1.0 - change[1]]])
+    stationary = np.array([change[1], change[0]]) / change.sum()
+    clients, rounds, _ = emission.shape
+    forward, scale = np.empty_like(emission), np.empty((clients, rounds))
+    state = np.broadcast_to(stationary, (clients, 2))
+    for t in range(rounds):
+        joint = (state if t == 0 else forward[:, t - 1] @ move) * emission[:, t]
+        scale[:, t] = joint.sum(axis=1)
+        forward[:, t] = joint / scale[:, t, None]
+    backward = np.ones_like(emission)
+    moves = np.zeros((2, 2))
+    for t in range(rounds - 2, -1, -1):
+        weighted = emission[:, t + 1] * backward[:, t + 1] / scale[:, t + 1, None]
+        moves += move * (forward[:, t].T @ weighted)
+        backward[:, t] = weighted @ move.T
+    return float(np.log(scale).sum()), forward * backward, moves

@@ -1,0 +1,107 @@
+"""The predictive check: the fitted scenario is run with many seeds, and its rounds are measured as those of the log were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis import Run
+from scenarios.fit.durations import LEVEL
+from scenarios.fit.log import Log, attempts_log, read_log
+from scenarios.runs.in_memory import run_in_memory
+from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A measured figure of rounds beside the simulated ones: their mean over seeds and the band that holds 95 % of the seeds."""
+
+    name: str
+    measured: float
+    simulated: float
+    low: float
+    high: float
+
+    @property
+    def agrees(self) -> bool:
+        """True if the measured figure lies in the band."""
+        return bool(self.low <= self.measured <= self.high)
+
+
+def round_figures(log: Log, deadline_s: float | None) -> dict[str, float]:
+    """Return figures of the rounds of a log: mean and 90 % quantile of their lengths, times of arrivals, shares.
+
+    A round ends as its last update does, or at the deadline. The time of the n-th arrival is the mean over the rounds in which n
+    updates arrived.
+    """
+    attempts = log.attempts()
+    seconds = attempts["seconds"] if deadline_s is None else attempts["seconds"].clip(upper=deadline_s)
+    lengths = seconds.groupby(attempts["round"]).max()
+    figures = {"mean round (s)": float(lengths.mean()), "90 % quantile of rounds (s)": float(lengths.quantile(0.9))}
+    arrived = attempts[attempts["delivered"]].sort_values(["round", "seconds"])
+    place = arrived.groupby("round").cumcount() + 1
+    usual = int(attempts.groupby("round").size().median())
+    for n in sorted({max(1, usual // 4), max(1, usual // 2), max(1, 3 * usual // 4)}):
+        times = arrived.loc[place == n, "seconds"]
+        if len(times):
+            figures[f"arrival {n} of a round (s)"] = float(times.mean())
+    figures["late (%)"] = 100.0 * float(attempts["late"].mean())
+    figures["lost (%)"] = 100.0 * float(attempts["lost"].mean())
+    if len(log.classes) > 1:
+        for group, share in attempts.groupby("group")["delivered"].mean().items():
+            figures[f"delivered of {group} (%)"] = 100.0 * float(share)
+    return figures
+
+
+def predict(
+    tables: Mapping[str, Any],
+    log: Log,
+    *,
+    deadline_s: float | None,
+    seeds: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Prediction]:
+    """Run the scenario of `tables` with `seeds` seeds for as many rounds as `log` has, and compare.
+
+    `progress` is called with the number of finished runs.
+    """
+    measured = round_figures(log, deadline_s)
+    simulated: dict[str, list[float]] = {name: [] for name in measured}
+    for seed in range(1, seeds + 1):
+        study = parse({**tables, "seed": seed, "rounds": max(1, log.rounds)}, "the fitted scenario")
+        run = Run(run_in_memory(build(study), study))
+        figures = round_figures(_simulated_log(run.clients, run.rounds), deadline_s)
+        for name, values in simulated.items():
+            values.append(figures.get(name, np.nan))
+        progress(seed)
+    return [_compared(name, measured[name], np.array(values)) for name, values in simulated.items()]
+
+
+def _simulated_log(clients: pd.DataFrame, rounds: pd.DataFrame) -> Log:
+    return read_log(attempts_log(clients, rounds))
+
+
+def _compared(name: str, measured: float, values: Any) -> Prediction:
+    if np.isnan(values).all():
+        return Prediction(name, measured, np.nan, np.nan, np.nan)
+    # A new measurement of the same world lies where a new seed would. No figure is negative, and no share above 100 %.
+    spread = np.nanstd(values, ddof=1) if np.isfinite(values).sum() > 1 else 0.0
+    mean = float(np.nanmean(values))
+    reach = _factor(int(np.isfinite(values).sum())) * float(spread)
+    most = 100.0 if name.endswith("(%)") else np.inf
+    return Prediction(name, measured, mean, max(0.0, mean - reach), min(most, mean + reach))
+
+
+def _factor(number: int) -> float:
+    """Return the half-width of a 95 % prediction interval in standard deviations, for one more value of a normal sample."""
+    from scipy import stats
+
+    return float(stats.t.ppf((1 + LEVEL) / 2, max(1, number - 1)) * np.sqrt(1 + 1 / number))
+

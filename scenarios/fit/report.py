@@ -1,0 +1,98 @@
+"""The report of a fit, as one HTML file: laws, figures, the predictive check and the hold-out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.figures.style import svg_text
+from analysis.report.blocks import Block, Bullets, Code, Document, Picture, Section, Table, Text
+from analysis.report.html import html, inline_svg
+from scenarios.fit.estimate import Estimates, PhaseFit
+from scenarios.fit.figures import quantile_figure, survival_figure
+from scenarios.fit.prediction import Prediction
+
+
+def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], hold_out: Sequence[Prediction], seeds: int) -> str:
+    """Return the report of `estimates`, of the scenario's `text`, and of predictions with `seeds` seeds."""
+    log = estimates.log
+    sections = [Section("What is doubtful", [Bullets(estimates.cautions) if estimates.cautions else Text("Nothing was found.")])]
+    sections += [Section(f"{fit.phase}, {fit.group}", _phase_blocks(fit)) for fit in estimates.phases.values()]
+    if estimates.losses:
+        sections.append(Section("Losses", [_loss_table(estimates)]))
+    if check:
+        sections.append(Section("Predictive check", _prediction_blocks("check", check, seeds, "all rounds of the log")))
+    if hold_out:
+        what = "the last 30 % of the rounds, predicted from the first 70 %"
+        sections.append(Section("Hold-out", _prediction_blocks("hold-out", hold_out, seeds, what)))
+    sections.append(Section("Scenario", [Code(text, "toml")]))
+    lead = f"{len(log.rows):,} durations of {len(log.names)} clients in {len(log.classes)} classes, {log.rounds} rounds."
+    document = Document(f"Fit of {log.source}", lead, sections)
+    return html(document, _svg)
+
+
+def _svg(picture: Picture) -> str:
+    return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.described)
+
+
+def _phase_blocks(fit: PhaseFit) -> list[Block]:
+    cut = 100 * fit.durations.censored_share
+    blocks: list[Block] = [Text(f"{fit.durations.number:,} durations, {cut:.1f} % cut off.")]
+    if fit.speed is not None:
+        speed = fit.speed
+        rows = [
+            ["overhead (s)", *_cells(speed.overhead_s)],
+            ["seconds per sample or byte", *_cells(speed.seconds_per_unit)],
+            ["sigma of the noise", *_cells(speed.sigma)],
+        ]
+        cells = (["parameter", "value", "from", "to"], rows)
+        blocks.append(Table(f"speed-{fit.phase}-{_anchor(fit.group)}", "Time by amount", cells, "95 % intervals"))
+    rows = [
+        [
+            law.kind,
+            ", ".join(f"{key} = {value.value:.4g}" for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles",
+            "" if law.values_s else f"{law.aic:.1f}",
+            f"{law.deviation:.3f}",
+            f"{100 * law.beyond:.1f}",
+        ]
+        for law in fit.laws
+    ]
+    header = ["law", "parameters", "AIC", "largest deviation", "beyond the log (%)"]
+    note = "The first law is used. Deviation: largest distance to the measured distribution. Beyond the log laws extrapolate."
+    name = f"laws-{fit.phase}-{_anchor(fit.group)}"
+    blocks.append(Table(name, "Laws", (header, rows), note, words=(0, 1)))
+    if len(fit.laws) > 1:
+        for make, what in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
+            name = f"{what}-{fit.phase}-{_anchor(fit.group)}"
+            blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {what}", make(fit)))
+    return blocks
+
+
+def _anchor(words: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in words.lower())
+
+
+def _cells(estimate: object) -> list[str]:
+    return [f"{getattr(estimate, name):.4g}" for name in ("value", "low", "high")]
+
+
+def _loss_table(estimates: Estimates) -> Table:
+    rows = []
+    for loss in estimates.losses.values():
+        law = loss.laws[0]
+        parameters = ", ".join(f"{key} = {value:.4g}" for key, value in law.parameters.items())
+        share = [f"{100 * value:.2f}" for value in (law.lost.value, law.lost.low, law.lost.high)]
+        rows.append([f"{loss.phase}, {loss.group}", f"{law.number:,}", *share, law.kind, parameters])
+    header = ["transmissions", "number", "lost (%)", "from", "to", "law", "parameters"]
+    return Table("losses", "Shares of lost transmissions", (header, rows), "95 % intervals (Wilson)", words=(0, 5, 6))
+
+
+def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, what: str) -> list[Block]:
+    wrong = [p.name for p in predictions if not p.agrees]
+    verdict = "Every measured figure lies in its band." if not wrong else f"Outside of their bands: {', '.join(wrong)}."
+    rows = [
+        [p.name, f"{p.measured:.4g}", f"{p.simulated:.4g}", f"{p.low:.4g}", f"{p.high:.4g}", "yes" if p.agrees else "no"]
+        for p in predictions
+    ]
+    header = ["figure", "measured", "simulated", "from", "to", "in the band"]
+    note = f"{what}; the fitted scenario with {seeds} seeds; the band holds 95 % of further seeds"
+    return [Text(verdict, warning=bool(wrong)), Table(name, "Measured and simulated", (header, rows), note, words=(0, 5))]

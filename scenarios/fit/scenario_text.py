@@ -1,0 +1,170 @@
+"""The text of a fitted scenario: every value with the number of durations, the censored share and the interval beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from scenarios.fit.amounts import FittedSpeed
+from scenarios.fit.durations import FittedLaw
+from scenarios.fit.estimate import Estimates, LossFit, PhaseFit
+
+_TABLE = {"download": "downlink", "compute": "compute", "upload": "uplink", "total": "compute"}
+"""The table of a scenario that a phase fills; the sum of all phases goes into `compute`."""
+_LOSSES = {"download": "downlink", "upload": "uplink", "total": "uplink"}
+
+
+def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
+    """Return the fitted scenario as TOML; it names `devices.csv` and, where presence was logged, `presence.csv` in `folder`."""
+    log = estimates.log
+    total = len(log.attempts()) or len(log.rows)
+    head = [
+        f"# Fitted to {_plain(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
+        "# n: durations; cut off: those of which only a bound is known; [..]: 95 % intervals.",
+    ]
+    tables: dict[str, Any] = {
+        "name": name,
+        "rounds": max(1, log.rounds),
+        "clients": {"count": len(log.names), "devices": str(folder / "devices.csv")},
+        "server": {"per_round": min(estimates.per_round, len(log.names))},
+        "policy": {"kind": "random"},
+    }
+    if estimates.deadline_s is not None:
+        tables["server"]["deadline_s"] = _short(estimates.deadline_s)
+    if (log.rows["phase"] == "present").any():
+        tables["availability"] = {"kind": "trace", "path": str(folder / "presence.csv")}
+        tables["server"]["when_short"] = "proceed"
+    text = "\n".join(head) + "\n" + tomli_w.dumps(tables)
+    for phase in ("download", "compute", "upload", "total"):
+        fits = [estimates.phases[phase, group] for group in log.classes if (phase, group) in estimates.phases]
+        losses = [estimates.losses[phase, group] for group in log.classes if (phase, group) in estimates.losses]
+        if fits:
+            text += _phase_text(fits)
+        if losses and any(loss.laws[0].kind != "perfect" for loss in losses):
+            text += _loss_text(losses)
+    return text + _amounts_text(estimates)
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.split())
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _phase_text(fits: list[PhaseFit]) -> str:
+    phase, table = fits[0].phase, _TABLE[fits[0].phase]
+    comments, keys = [], {}
+    if all(fit.speed is not None for fit in fits):
+        speeds = {fit.group: fit.speed for fit in fits if fit.speed is not None}
+        comments = [_speed_comment(group, speed) for group, speed in speeds.items()]
+        if phase == "compute":
+            keys["noise"] = {"kind": "log-normal", "sigma": _by_group(speeds, lambda s: s.sigma.value)}
+            keys["samples_per_s"] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
+        else:
+            comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
+            keys["bandwidth_bytes_per_s"] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
+        keys["delay"] = {"kind": "constant", "value_s": _by_group(speeds, lambda s: s.overhead_s.value)}
+    else:
+        comments = [_law_comment(fit, fit.law) for fit in fits]
+        laws = {fit.group: fit.law.table() for fit in fits}
+        keys["delay"] = next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
+    return "\n" + "\n".join(comments) + f"\n[{table}]\n" + _inline(keys)
+
+
+def _loss_text(losses: list[LossFit]) -> str:
+    comments = []
+    for loss in losses:
+        lost = loss.laws[0].lost
+        comments.append(
+            f"# losses, {loss.group}: n = {loss.laws[0].number}, lost {lost.value:.4f} [{lost.low:.4f}, {lost.high:.4f}]; "
+            f"AIC: {', '.join(f'{law.kind} {law.aic:.1f}' for law in loss.laws)}"
+        )
+    return "\n".join(comments) + "\n" + _channel(_LOSSES[losses[0].phase], losses)
+
+
+def _channel(table: str, losses: list[LossFit]) -> str:
+    """Return the channel of a table: one kind for all classes, the chain where one of them needs it."""
+    if any(loss.laws[0].kind == "gilbert-elliott" for loss in losses):
+        chains = {loss.group: _chain(loss) for loss in losses}
+        names = next(iter(chains.values())).keys()
+        keys = {name: _by_group({group: chain[name] for group, chain in chains.items()}, float) for name in names}
+        channel = {"kind": "gilbert-elliott", **keys}
+    else:
+        shares = {loss.group: 1.0 - loss.laws[0].lost.value for loss in losses}
+        channel = {"kind": "bernoulli", "success": _by_group(shares, lambda share: share)}
+    return f"[{table}.channel]\n" + _inline(channel)
+
+
+def _chain(loss: LossFit) -> Mapping[str, float]:
+    """Return the parameters of a chain; independent losses are a chain whose two states lose alike."""
+    law = loss.laws[0]
+    if law.kind == "gilbert-elliott":
+        return law.parameters
+    return {"to_bad": 0.5, "to_good": 0.5, "loss_good": law.lost.value, "loss_bad": law.lost.value}
+
+
+def _amounts_text(estimates: Estimates) -> str:
+    """Return the work and the payload behind fitted speeds."""
+    text = ""
+    phases = ("download", "compute", "upload")
+    by_phase = {phase: [fit for fit in estimates.phases.values() if fit.phase == phase] for phase in phases}
+    fitted = {phase: fits for phase, fits in by_phase.items() if fits and all(fit.speed is not None for fit in fits)}
+    if "compute" in fitted:
+        samples = {fit.group: round(fit.typical or 1.0) for fit in fitted["compute"]}
+        text += "\n# An update trains on the median number of samples of its class.\n[work]\nsteps = 1\n"
+        text += _inline({"batch_size": _by_group(samples, int)})
+    sizes = {
+        key: {fit.group: round(fit.typical or 1.0) for fit in fitted[phase]}
+        for phase, key in (("download", "down_bytes"), ("upload", "up_bytes"))
+        if phase in fitted
+    }
+    if sizes:
+        text += "\n# A message has the median size of its class.\n[payload]\n"
+        text += _inline({key: _by_group(values, int) for key, values in sizes.items()})
+    return text
+
+
+def _by_group(values: Mapping[str, Any], value_of: Callable[[Any], float]) -> Any:
+    numbers = {group: value_of(value) for group, value in values.items()}
+    numbers = {group: number if isinstance(number, int) else _short(number) for group, number in numbers.items()}
+    return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}
+
+
+def _interval(name: str, estimate: Any) -> str:
+    return f"{name} {estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
+def _law_comment(fit: PhaseFit, law: FittedLaw) -> str:
+    durations = fit.durations
+    values = ", ".join(_interval(key, value) for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles"
+    numbers = f"n = {durations.number}, cut off {100 * durations.censored_share:.1f} %"
+    return f"# {fit.phase}, {fit.group}: {numbers}; {law.kind}: {values}"
+
+
+def _speed_comment(group: str, speed: FittedSpeed) -> str:
+    values = (("overhead_s", speed.overhead_s), ("seconds_per_unit", speed.seconds_per_unit), ("sigma", speed.sigma))
+    cut = 100 * speed.censored / speed.number
+    return f"# {group}: n = {speed.number}, cut off {cut:.1f} %; " + ", ".join(_interval(*pair) for pair in values)
+
+
+def _inline(keys: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, str):
+        return tomli_w.dumps({"x": value}).split("=", 1)[1].strip()
+    if isinstance(value, Iterable):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return repr(value)
+
+
+def _key(key: str) -> str:
+    return key if key.replace("-", "_").isidentifier() else tomli_w.dumps({key: 0}).split("=", 1)[0].strip()
