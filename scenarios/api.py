@@ -337,7 +337,8 @@ def fit(
 
     Args:
         log: a CSV or Parquet file, a run's folder, or a table; one row for each phase of an attempt of a client.
-        out: a new or empty folder. It gets `scenario.toml`, `devices.csv`, `report.html`, and `presence.csv` if presence was logged.
+        out: a new or empty folder. It gets `scenario.toml`, `devices.csv`, `report.html`, and `presence.csv` if presence was
+            logged.
         by: "class": clients of one class share their laws; "client": each client has its own.
         laws: a law by name for some phases, such as {"upload": "gamma"}, in place of the best one.
         deadline_s: the server's deadline, seconds; None: the longest time at which it cut an update off.

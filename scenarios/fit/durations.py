@@ -252,10 +252,10 @@ def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArr
     total = float(durations.counts @ np.maximum(durations.seconds - first, 0.0))
     excess = total / (complete - 1)
     freedom = 2 * (complete - 1)
-    upper, lower = stats.chi2.ppf([(1 + LEVEL) / 2, (1 - LEVEL) / 2], freedom)
+    upper, lower = (float(stats.chi2.ppf(p, freedom)) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
     reach = stats.f.ppf(LEVEL, 2, freedom) * excess / number
     shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(reach)), first)
-    mean = Estimate(excess, 2 * total / float(upper), 2 * total / float(lower))
+    mean = Estimate(excess, 2 * total / upper, 2 * total / lower)
     return _fitted("shifted-exponential", [shift, mean], durations, curve)
 
 
@@ -274,8 +274,8 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
     found = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
     covariance = np.linalg.pinv(curvature(loss, found.x))
     reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    ends = np.exp(np.stack([found.x, found.x - reach, found.x + reach], axis=1))
-    estimates = [Estimate(float(value), float(low), float(high)) for value, low, high in ends]
+    values, lows, highs = (np.exp(found.x + sign * reach).tolist() for sign in (0.0, -1.0, 1.0))
+    estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
     return _fitted(kind, estimates, durations, curve)
 
 

@@ -253,6 +253,7 @@ def _refuse(source: str, bad: Any, values: Any, name: str, reason: str) -> None:
     places = np.flatnonzero(np.asarray(bad))
     if len(places):
         value = values.iloc[places[0]]
+        value = value.item() if isinstance(value, np.generic) else value
         more = f" (and {len(places) - 1} more rows)" if len(places) > 1 else ""
         raise UserError(f"{source}: row {places[0] + 1}: {name} = {value!r}: {reason}{more}")
 
