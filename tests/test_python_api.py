@@ -21,7 +21,7 @@ from scenarios.runs.run import run as run_to_folder
 from scenarios.schema.errors import ScenarioError
 from tests.helpers.small_scenario import Shell
 
-NAMES = ["Scenario", "Script", "World", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
+NAMES = ["Scenario", "Script", "World", "fit", "load", "open_run", "open_sweep", "register", "resume", "run", "sweep"]
 TABLES: dict[str, Any] = {
     "name": "study",
     "rounds": 12,
