@@ -21,6 +21,7 @@ from models.fl.memory import naming_device
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
+from models.fl.store import ModelStore
 from models.fl.task import Task
 from models.fl.training.local_work import Computed, LocalWork, Update, work_of
 from models.fl.training.losses import LossTally, finite_rows
@@ -154,8 +155,9 @@ class FederatedLearner:
             frozen[self._trainer.parameters :] = True
         self._frozen = frozen.to(self._device) if frozen.any() else None
         """The columns that no update changes, whatever aggregation and server optimizer make of a step of zeros."""
-        self._versions = Versions(first=self._trainer.initial(), kept=versions_kept)
-        self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.model) if cached else None
+        store = ModelStore()
+        self._versions = Versions(first=self._trainer.initial(), kept=versions_kept, store=store)
+        self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.id(0), store=store) if cached else None
         self.release = self._work.release
         """What of an update is sent, and how much of it is protected."""
         self.up_bytes, self.down_bytes = self._work.up.bytes, self._work.down.bytes
@@ -278,7 +280,7 @@ class FederatedLearner:
         assert self._cache is not None
         model = self._versions.model
         if deliveries.renewed is not None:
-            self._cache.renew(deliveries.renewed, model)
+            self._cache.renew(deliveries.renewed, self._versions.id(self.version))
         if not updates:
             self._take(self._cache.mean() - model)
             return None
@@ -292,7 +294,8 @@ class FederatedLearner:
         def enter(now: BoolArray) -> None:
             rows = np.flatnonzero(now)
             assert self._cache is not None
-            self._cache.put(deliveries.clients[rows], models[torch.from_numpy(rows).to(models.device)])
+            entering = models[torch.from_numpy(rows).to(models.device)]
+            self._cache.put(deliveries.clients[rows], deliveries.rounds[rows], entering)
 
         enter(accepted & ~held)
         self._take(self._cache.mean() - model)
@@ -328,8 +331,7 @@ class FederatedLearner:
             self._best_loss = loss
             return new
         self._evaluator.forget()
-        # Each version its own memory, as in a state that was saved: a cache adds up what shares it in one step.
-        return model.clone()
+        return model
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Quality of the present model, or None where none is due.

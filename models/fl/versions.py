@@ -1,4 +1,4 @@
-"""The versions of the model that updates under way started from."""
+"""The versions of a node's model that updates under way started from."""
 
 from __future__ import annotations
 
@@ -10,69 +10,95 @@ import torch
 from torch import Tensor
 
 from models.errors import ParameterError
+from models.fl.store import SERVER, ModelId, ModelStore
 
 
 class Versions:
-    """The newest `kept` versions, and those that somebody needs: memory follows the clients in flight, not the rounds.
+    """The newest `kept` versions of the model of `node`, and those that a holder needs, in `store`.
 
-    An engine whose updates may start from older versions calls `retain` after every aggregation with all that are in use. Clients
-    that were sent the newest version since its last call are known to the engine alone: so it needs `kept` >= 2, by which what
-    was newest is still there as the engine calls again.
+    Memory follows the clients in flight, not the rounds. An engine whose updates may start from older versions calls `retain`
+    after every aggregation with all versions in use. It alone knows the clients that were sent the newest version since its last
+    call: `kept` >= 2 keeps that version until the engine calls again.
     """
 
-    def __init__(self, *, first: Tensor, kept: int) -> None:
+    def __init__(self, *, first: Tensor, kept: int, store: ModelStore, node: int = SERVER) -> None:
         if kept < 1:
             raise ParameterError("versions_kept", kept, "must be >= 1")
         self.newest = 0
-        self._kept = kept
-        self._models: dict[int, Tensor] = {0: first}
-        self._held: dict[str, list[int]] = {}
+        self.store, self._node, self._kept = store, node, kept
+        self._recent = [store.put(self.id(0), first)]
+        self._held: dict[str, dict[int, ModelId]] = {}
+
+    def id(self, version: int) -> ModelId:
+        """The id of a version."""
+        return ModelId(self._node, "version", version)
 
     @property
     def model(self) -> Tensor:
         """The present model (d,)."""
-        return self._models[self.newest]
+        return self.store[self.id(self.newest)]
 
     def __getitem__(self, version: int) -> Tensor:
-        model = self._models.get(version)
-        if model is None:
+        id = self.id(version)
+        if id not in self.store:
             reason = (
-                f"an update starts from version {version}, but only {list(self._models)} are kept; retain what is in use, or "
+                f"an update starts from version {version}, but only {self.kept} are kept; retain what is in use, or "
                 "raise versions_kept"
             )
             raise ParameterError("versions", version, reason, shown="")
-        return model
+        return self.store[id]
+
+    @property
+    def kept(self) -> list[int]:
+        """The numbers of the newest versions, and of those that holders need, ascending."""
+        held = {version for versions in self._held.values() for version in versions}
+        return sorted(held | {id.number for id in self._recent})
 
     def push(self, model: Tensor) -> None:
-        """Make `model` the newest version, and drop those that nobody needs."""
+        """Make `model` the newest version, and let the oldest of the newest ones go."""
         self.newest += 1
-        self._models[self.newest] = model
-        self._drop()
+        self._recent.append(self.store.put(self.id(self.newest), model))
+        while len(self._recent) > self._kept:
+            self.store.release(self._recent.pop(0))
 
     def retain(self, versions: Iterable[int], *, holder: str) -> None:
-        """What `holder` ("engine", "buffer") needs from now on, in place of what it needed before. ValueError: it is gone."""
-        self._held[holder] = sorted(set(versions))
-        for version in self._held[holder]:
-            self[version]
-        self._drop()
+        """Keep what `holder` ("engine", "buffer") needs from now on, in place of what it needed before.
 
-    def _drop(self) -> None:
-        held = {version for versions in self._held.values() for version in versions}
-        self._models = {v: model for v, model in self._models.items() if v > self.newest - self._kept or v in held}
+        Raises:
+            ParameterError: a version is no longer there.
+        """
+        before, needed = self._held.get(holder, {}), sorted(set(versions))
+        for version in needed:
+            self[version]
+        self._held[holder] = {version: self.store.hold(self.id(version)) for version in needed}
+        for id in before.values():
+            self.store.release(id)
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "versions": list(self._models),
-            "models": np.stack([model.cpu().numpy() for model in self._models.values()]),
+            "versions": self.kept,
+            "models": np.stack([self[version].cpu().numpy() for version in self.kept]),
             "held": {holder: list(versions) for holder, versions in self._held.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state. ValueError: of a network of another size."""
+        """Take over a state.
+
+        Raises:
+            ParameterError: the state is of a network of another size.
+        """
         models = torch.from_numpy(np.array(state["models"], np.float32)).to(self.model.device)
         if models.shape[1] != len(self.model):
             raise ParameterError("models", tuple(models.shape), f"this network has {len(self.model)} numbers")
-        # Each its own memory, so that a version that is dropped is gone.
-        self._models = {int(version): model.clone() for version, model in zip(state["versions"], models, strict=True)}
-        self._held = {str(holder): list(versions) for holder, versions in state["held"].items()}
-        self.newest = max(self._models)
+        before = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
+        numbers = [int(version) for version in state["versions"]]
+        loaded = {self.id(version): model for version, model in zip(numbers, models, strict=True)}
+        self.newest = max(numbers)
+        self.store.load(loaded)
+        self._recent = [self.store.hold(self.id(v)) for v in sorted(numbers)[-self._kept :] if v > self.newest - self._kept]
+        self._held = {
+            str(holder): {version: self.store.hold(self.id(version)) for version in versions}
+            for holder, versions in state["held"].items()
+        }
+        for id in [*before, *loaded]:
+            self.store.release(id)

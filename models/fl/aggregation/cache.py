@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ParameterError
+from models.fl.store import ModelId, ModelStore
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -24,14 +25,18 @@ MOST_BYTES = 16 * 2**30
 
 
 class ModelCache:
-    """An entry for every client, `first` (d,) at the beginning, and their mean weighted by `sizes` (K,), samples.
+    """An entry for every client, the id of a model in `store`, and the mean of all entries weighted by `sizes` (K,), samples.
 
-    Entries that are the same model share its memory: what is kept grows with the clients that have delivered. Raises ValueError
-    where the entries of all of them would take more than `MOST_BYTES`.
+    All entries are `first` at the beginning. Entries that are the same model are one vector: memory grows with the clients that
+    have delivered.
+
+    Raises:
+        ParameterError: the entries of all clients would take more than `MOST_BYTES`.
     """
 
-    def __init__(self, *, sizes: IntArray, first: Tensor) -> None:
-        needed = len(sizes) * len(first) * 4
+    def __init__(self, *, sizes: IntArray, first: ModelId, store: ModelStore) -> None:
+        numbers = len(store[first])
+        needed = len(sizes) * numbers * 4
         if needed > MOST_BYTES:
             reason = (
                 f"the cache of the models of {len(sizes)} clients would take {needed / 2**30:.0f} GiB, more than the "
@@ -39,44 +44,55 @@ class ModelCache:
             )
             raise ParameterError("clients", len(sizes), reason)
         self._shares: FloatArray = np.asarray(sizes / sizes.sum(), np.float64)
-        self._first = first
-        self._entries: dict[int, Tensor] = {}
+        self._store, self._first = store, store.hold(first)
+        self._entries: dict[int, ModelId] = {}
 
-    def renew(self, clients: IntArray, model: Tensor) -> None:
-        """Give the entries of `clients` (n,) up for `model` (d,)."""
-        self._entries |= dict.fromkeys(clients.tolist(), model)
+    def renew(self, clients: IntArray, model: ModelId) -> None:
+        """Give the entries of `clients` (n,) up for `model`."""
+        for client in clients.tolist():
+            self._replace(client, self._store.hold(model))
 
-    def put(self, clients: IntArray, models: Tensor) -> None:
-        """Replace the entries of `clients` (n,) by `models` (n, d), of each client the last."""
-        for client, model in zip(clients.tolist(), models, strict=True):
-            self._entries[client] = model.clone()
+    def put(self, clients: IntArray, rounds: IntArray, models: Tensor) -> None:
+        """Replace the entries of `clients` (n,) by `models` (n, d), trained in `rounds` (n,); of each client the last."""
+        for client, round, model in zip(clients.tolist(), rounds.tolist(), models, strict=True):
+            self._replace(client, self._store.put(ModelId(client, "trained", round), model.clone()))
+
+    def _replace(self, client: int, entry: ModelId) -> None:
+        """Make `entry`, which is held for it, the entry of `client`."""
+        before = self._entries.get(client)
+        self._entries[client] = entry
+        if before is not None:
+            self._store.release(before)
 
     def mean(self) -> Tensor:
         """The mean of all entries (d,), each weighted by its client's share of all samples."""
-        weights: dict[int, float] = {}
-        entries: dict[int, Tensor] = {}
-        for client, entry in sorted(self._entries.items()):
-            weights[id(entry)] = weights.get(id(entry), 0.0) + float(self._shares[client])
-            entries[id(entry)] = entry
-        # In 64 bits: hundreds of terms that differ little from each other.
-        rest = 1.0 - float(self._shares[sorted(self._entries)].sum())
-        total = self._first.double() * rest
-        for key, entry in entries.items():
-            total.add_(entry.double(), alpha=weights[key])
-        return total.to(self._first.dtype)
+        clients = sorted(self._entries)
+        shares = self._shares[clients]
+        return self._store.mix(
+            [self._first, *(self._entries[client] for client in clients)], np.concatenate([[1.0 - shares.sum()], shares])
+        )
 
     def state_dict(self) -> dict[str, Any]:
-        """The entries, those that are the same model once."""
-        different = {id(entry): entry for _, entry in sorted(self._entries.items())}
-        places = {key: place for place, key in enumerate(different)}
+        """The entries, and each different model once."""
+        different = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
         return {
-            "first": self._first.cpu().numpy().copy(),
-            "models": [entry.cpu().numpy().copy() for entry in different.values()],
-            "entries": {client: places[id(entry)] for client, entry in sorted(self._entries.items())},
+            "ids": [list(id) for id in different],
+            "models": [self._store[id].cpu().numpy().copy() for id in different],
+            "entries": {client: list(entry) for client, entry in sorted(self._entries.items())},
         }
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
         """Take over a state."""
+        before = [self._first, *self._entries.values()]
+        ids = [_saved_id(id) for id in state["ids"]]
         models = [torch.from_numpy(np.array(model, np.float32)).to(device) for model in state["models"]]
-        self._first = torch.from_numpy(np.array(state["first"], np.float32)).to(device)
-        self._entries = {int(client): models[place] for client, place in state["entries"].items()}
+        self._store.load(dict(zip(ids, models, strict=True)))
+        self._first = self._store.hold(ids[0])
+        self._entries = {int(client): self._store.hold(_saved_id(entry)) for client, entry in state["entries"].items()}
+        for id in [*before, *dict.fromkeys(ids)]:
+            self._store.release(id)
+
+
+def _saved_id(saved: list[Any]) -> ModelId:
+    node, kind, number = saved
+    return ModelId(int(node), kind, int(number))

@@ -11,37 +11,57 @@ import torch
 
 from models.errors import ParameterError
 from models.fl.aggregation.cache import MOST_BYTES, ModelCache
+from models.fl.store import SERVER, ModelId, ModelStore
 from tests.helpers.learners import SIZES, deliver, make, model
 from tests.helpers.random_worlds import copied
 
 SHARES = np.array(SIZES) / sum(SIZES)
 
 
+FIRST = ModelId(SERVER, "version", 0)
+SECOND = ModelId(SERVER, "version", 1)
+
+
+def cache_of(sizes: list[int], first: list[float]) -> tuple[ModelCache, ModelStore]:
+    store = ModelStore()
+    cache = ModelCache(sizes=np.array(sizes), first=store.put(FIRST, torch.tensor(first)), store=store)
+    store.release(FIRST)
+    return cache, store
+
+
 def test_the_mean_counts_every_client_by_its_samples() -> None:
-    cache = ModelCache(sizes=np.array([1, 1, 2]), first=torch.tensor([4.0, 0.0]))
+    cache, store = cache_of([1, 1, 2], [4.0, 0.0])
     assert cache.mean().tolist() == [4.0, 0.0]
-    cache.put(np.array([2]), torch.tensor([[0.0, 2.0]]))
+    cache.put(np.array([2]), np.array([1]), torch.tensor([[0.0, 2.0]]))
     assert cache.mean().tolist() == [2.0, 1.0]
-    cache.renew(np.array([0, 1]), torch.tensor([8.0, 8.0]))
+    cache.renew(np.array([0, 1]), store.put(SECOND, torch.tensor([8.0, 8.0])))
+    store.release(SECOND)
     assert cache.mean().tolist() == [4.0, 5.0]
+    # One vector for both clients that were renewed, which goes with the last of them.
+    assert len(store) == 3
+    cache.put(np.array([0]), np.array([2]), torch.tensor([[1.0, 1.0]]))
+    assert SECOND in store
+    cache.put(np.array([1]), np.array([2]), torch.tensor([[1.0, 1.0]]))
+    assert SECOND not in store
 
 
 def test_an_entry_is_a_copy_and_its_state_goes_on() -> None:
-    cache = ModelCache(sizes=np.array([1, 3]), first=torch.zeros(1))
+    cache, store = cache_of([1, 3], [0.0])
     sent = torch.tensor([[1.0], [2.0]])
-    cache.put(np.array([0, 1]), sent)
+    cache.put(np.array([0, 1]), np.array([1, 1]), sent)
     sent.zero_()
     assert cache.mean().tolist() == [1.75]
-    cache.renew(np.array([0]), torch.tensor([5.0]))
-    other = ModelCache(sizes=np.array([1, 3]), first=torch.ones(1))
+    cache.renew(np.array([0]), store.put(SECOND, torch.tensor([5.0])))
+    other, loaded = cache_of([1, 3], [1.0])
     other.load_state_dict(copied(cache.state_dict()), torch.device("cpu"))
     assert other.mean().tolist() == cache.mean().tolist() == [2.75]
+    assert len(loaded) == 3
 
 
 def test_a_cache_that_no_memory_holds_is_refused() -> None:
     clients = MOST_BYTES // (4 * 1000) + 1
     with pytest.raises(ParameterError, match="the cache of the models of"):
-        ModelCache(sizes=np.ones(clients, np.int64), first=torch.zeros(1000))
+        cache_of([1] * clients, [0.0] * 1000)
 
 
 # Of three rounds: who delivered, from which version, what of it was held back, and who was renewed.
@@ -139,4 +159,9 @@ def test_a_model_that_stays_is_added_up_alike_after_a_resume() -> None:
         first.aggregate(told, want_updates=False)
         first._best_loss = -1.0  # no model is better than the first one made
     second.aggregate(told, want_updates=False)
-    assert first.state_dict()["cache"]["entries"] == second.state_dict()["cache"]["entries"] == {0: 0, 1: 1, 2: 2}
+    assert first.state_dict()["cache"]["entries"] == second.state_dict()["cache"]["entries"]
+    assert first.state_dict()["cache"]["entries"] == {
+        0: [0, "trained", 3],
+        1: [SERVER, "version", 1],
+        2: [SERVER, "version", 2],
+    }

@@ -1,0 +1,101 @@
+"""Models and updates by identity: a store of vectors that learners, caches and mixing share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ParameterError
+
+FloatArray = NDArray[np.float64]
+SERVER = -1
+"""The node that stands for the server; clients are 0, 1, ..."""
+
+
+class ModelId(NamedTuple):
+    """Identity of a vector. It follows from the address of what made the vector, never from the order of computing."""
+
+    node: int
+    """The node that made it: `SERVER`, or a client."""
+    kind: Literal["version", "trained"]
+    """A version of the node's model, or what the node ended with after local training."""
+    number: int
+    """The number of the version, or the round in which the training was begun."""
+
+
+class ModelStore:
+    """Vectors (d,) by id, each kept as long as it is held.
+
+    Holds are counted: `put` and `hold` add one, `release` takes one away, and the vector of an id without holds is dropped.
+
+    >>> import torch
+    >>> store = ModelStore()
+    >>> first = store.put(ModelId(SERVER, "version", 0), torch.zeros(2))
+    >>> other = store.put(ModelId(3, "trained", 1), torch.ones(2))
+    >>> store.mix([first, other], np.array([0.25, 0.75])).tolist()
+    [0.75, 0.75]
+    >>> store.release(other)
+    >>> other in store
+    False
+    """
+
+    def __init__(self) -> None:
+        self._vectors: dict[ModelId, Tensor] = {}
+        self._holds: dict[ModelId, int] = {}
+
+    def __contains__(self, id: ModelId) -> bool:
+        return id in self._vectors
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def __getitem__(self, id: ModelId) -> Tensor:
+        """Return the vector of `id`; raises ParameterError where nothing holds it any more."""
+        vector = self._vectors.get(id)
+        if vector is None:
+            owner = "the server" if id.node == SERVER else f"client {id.node}"
+            told = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
+            raise ParameterError("versions", id, told, shown="")
+        return vector
+
+    def put(self, id: ModelId, vector: Tensor) -> ModelId:
+        """Keep `vector` (d,) as `id`, with one more hold. The same id stands for the same numbers."""
+        self._vectors[id] = vector
+        self._holds[id] = self._holds.get(id, 0) + 1
+        return id
+
+    def hold(self, id: ModelId) -> ModelId:
+        """Hold `id` once more; raises ParameterError as reading it does."""
+        self[id]
+        self._holds[id] += 1
+        return id
+
+    def release(self, id: ModelId) -> None:
+        """Take one hold away, and drop the vector with the last one."""
+        self._holds[id] -= 1
+        if not self._holds[id]:
+            del self._holds[id], self._vectors[id]
+
+    def mix(self, ids: Sequence[ModelId], weights: FloatArray) -> Tensor:
+        """Return the sum (d,) of the vectors of `ids`, each times its one of `weights` (n,).
+
+        Each different id is added once, with the sum of its weights, in the order of its first appearance. Sums are in 64 bits:
+        hundreds of models that differ little from each other.
+        """
+        total_weights: dict[ModelId, float] = {}
+        for id, weight in zip(ids, weights.tolist(), strict=True):
+            total_weights[id] = total_weights.get(id, 0.0) + weight
+        first, *others = total_weights
+        total = self[first].double() * total_weights[first]
+        for id in others:
+            total.add_(self[id].double(), alpha=total_weights[id])
+        return total.to(self[first].dtype)
+
+    def load(self, vectors: Mapping[ModelId, Tensor]) -> None:
+        """Add `vectors` of a saved state, each with one hold and memory of its own."""
+        for id, vector in vectors.items():
+            self.put(id, vector.clone())
