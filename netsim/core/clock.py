@@ -7,6 +7,7 @@ times (see the benchmark of the message path).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -70,6 +71,20 @@ class Clock(Environment):
         entry: Any = (self._now + delay_s, NORMAL, number, fn, payload)
         heappush(self._queue, entry)
         return number
+
+    def reserve(self, count: int) -> int:
+        """Reserve the numbers of `count` calls that `call_numbered` makes later; return the first of them."""
+        first = next(self._eid)
+        self._eid = itertools.count(first + count)
+        return first
+
+    def call_numbered(self, time_s: float, number: int, fn: Callable[[Any], object], payload: Any = None) -> None:
+        """Call `fn(payload)` at `time_s`, not before now, under a reserved number.
+
+        Among the calls of an instant it has the place of its number, as if it had been made when that was reserved.
+        """
+        entry: Any = (time_s, NORMAL, number, fn, payload)
+        heappush(self._queue, entry)
 
     def event_at(self, time_s: float, priority: int = NORMAL) -> Event:
         """An event that happens at `time_s`, for a process to wait for; raises ValueError for a time that has passed."""

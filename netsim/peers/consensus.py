@@ -16,9 +16,9 @@ import numpy as np
 
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
+from netsim.network.transport.draws import EdgeDraws
 from netsim.peers.belief.asynchronous import AsynchronousBelief
 from netsim.peers.belief.synchronous import SynchronousBelief
-from netsim.peers.draws import PeerDraws
 from netsim.peers.gossip.flooding import Flooding
 from netsim.peers.gossip.push import Push
 from netsim.records.rows import BeliefRow
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.core.streams import Streams
     from netsim.network.jamming import Jammers
+    from netsim.network.transport.transport import Transport
     from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
     from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
-    from netsim.peers.links import PeerLinks
     from netsim.peers.protocol import PeerProtocol
     from netsim.records.sinks import Recorder
 
@@ -110,7 +110,7 @@ class ConsensusOutcome:
             yield BeliefRow(slot, client, *values)
 
 
-def _check_wave(links: PeerLinks, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:
+def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:
     """Refuse closed forms where they can never hold; a slot in which messages are lost or late is refused when it comes."""
     reasons = {
         "belief propagation is asynchronous": belief.update == "asynchronous",
@@ -130,7 +130,7 @@ class ConsensusPhase:
     def __init__(
         self,
         *,
-        links: PeerLinks,
+        links: Transport,
         belief: BeliefMath,
         gossip: GossipMath,
         rules: ConsensusRules,
@@ -150,9 +150,9 @@ class ConsensusPhase:
         self._belief_rules, self._gossip_rules, self._start = rules.belief, rules.gossip, rules.start
         self._size = size
         self._engine = rules.engine
-        self._belief_draws = PeerDraws(links, "belief", streams)
-        self._gossip_draws = PeerDraws(links, "gossip", streams)
-        self._answer_draws = PeerDraws(links, "gossip-answer", streams)
+        self._belief_draws = EdgeDraws(links, "belief", streams)
+        self._gossip_draws = EdgeDraws(links, "gossip", streams)
+        self._answer_draws = EdgeDraws(links, "gossip-answer", streams)
         self._contact_draws = streams["gossip.contacts"]
         self._tie_draws = streams["gossip.ties"] if rules.ties == "random" else None
 
@@ -255,11 +255,10 @@ class ConsensusPhase:
     def state_dict(self) -> State:
         """Between the consensus phases of two slots: the links, and the jammers on them."""
         jammed, jammers = self.links.jammed, self.jammers
-        flying = self.links.flying.values()
         return {
             "links": self.links.state_dict(),
             # Their ends and the next dwell may be of one instant.
-            "before_jammers": 0 if jammers is None else sum(message.order < jammers.call for message in flying),
+            "before_jammers": 0 if jammers is None else self.links.before(jammers.call),
             "jammed": None if jammed is None else jammed.state_dict(),
             "jammers": None if jammers is None else jammers.state_dict(),
         }

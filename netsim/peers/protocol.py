@@ -12,9 +12,9 @@ from netsim.core.clock import LAST
 if TYPE_CHECKING:
     from simpy.events import Event
 
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
-    from netsim.peers.messages import Message
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ClosedForm:
 class PeerProtocol(ABC):
     """One protocol of one slot over `links`, a handler of its own messages. What arrives after the stop is not heeded."""
 
-    def __init__(self, *, links: PeerLinks, draws: PeerDraws) -> None:
+    def __init__(self, *, links: Transport, draws: EdgeDraws) -> None:
         self.links, self.draws = links, draws
         self.live = False
         """Whether it has begun and was not stopped."""

@@ -339,16 +339,12 @@ class Channels(VaryingLink):
 class Peers(PeerKeys, VaryingLink):
     """The links between clients (fl-da). A message takes distance over speed, bytes over bandwidth and a delay.
 
-    A parameter that differs between clients is the sender's. Every message has all of its sender's bandwidth.
+    A parameter that differs between clients is the sender's. Every message has all of its sender's bandwidth, but for what
+    `shared` leaves it.
     """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_one_medium(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "shared" in value:
-            reason = "links between clients have no part that all of them share; give bandwidth_bytes_per_s or bandwidth"
-            raise problem(("shared",), value["shared"], reason)
-        return value
+    shared: SharedLink | None = None
+    """A bandwidth that all messages between clients share. Absent: no message slows down another."""
 
 
 class Opinions(OpinionKeys, Downlink):

@@ -20,7 +20,7 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.schema.world import Channels, Downlink, VaryingLink
+from scenarios.schema.world import Channels, Downlink, Peers, VaryingLink
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
 from scenarios.wiring.multiplied import Multiplied
@@ -209,13 +209,22 @@ def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
         raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
 
 
-def senders_law(section: VaryingLink, path: str, context: Context) -> Timeline[BandwidthLaw] | None:
-    """The clients' own bandwidth, each law over all time; None: unlimited. Raises UserError where it changes in rounds.
+def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
+    """Return what carries messages between clients, and the senders' bandwidths where nothing need (None, bytes/s).
 
-    What begins knows when it will end: what a script changes is of what begins after it.
+    Raises UserError.
     """
+    path, clients = "peers", np.arange(context.population.count)
     own = _own(section, path, context)
-    return None if own is None else _over_all_time(own, path)
+    shared = None if section.shared is None else _shared(section, path, context)
+    if shared is None and (own is None or (own.fixed and isinstance(own.laws[0], Constant))):
+        return None, math.inf if own is None else own.laws[0].mean_rate(clients)
+    # The bytes of each message are told as it joins.
+    carrier = _carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    return carrier, math.inf
 
 
 def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
@@ -271,7 +280,7 @@ def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
     return timeline if context.multiplier is None else context.multiplier.over(timeline)
 
 
-def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
+def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
     """The bandwidth that all share: one link, entity 0."""
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
@@ -284,9 +293,18 @@ def _shared(section: Downlink, path: str, context: Context) -> OwnBandwidth:
 
 
 def _carrier(
-    own: OwnBandwidth | None, shared: OwnBandwidth | None, clock: Clock, sizes: FloatArray, *, altered: bool
+    own: OwnBandwidth | None,
+    shared: OwnBandwidth | None,
+    clock: Clock,
+    sizes: FloatArray,
+    *,
+    altered: bool,
+    foreseen: bool = True,
 ) -> Carrier:
-    """Return the cheapest carrier that does it; `altered`: a bandwidth may become another one at any time."""
+    """Return the cheapest carrier that does it.
+
+    `altered`: a bandwidth may become another one at any time. `foreseen`: the bytes may be timed as a message begins.
+    """
     everyone = np.arange(len(sizes))
     if own is not None and not altered and own.unit == "seconds" and len(own.laws) > 1:
         own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
@@ -294,7 +312,7 @@ def _carrier(
     if shared is None:
         assert own is not None
         # What is lost as a trace ends does not end as a phase does.
-        if lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
+        if foreseen and lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
             return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
         return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
     link = shared.laws[0]

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from models.laws.bandwidth.bandwidth import Constant as ConstantBandwidth
-from models.laws.changes import Unchanging
-from models.laws.channels import Perfect
-from models.laws.delays import Constant
-from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
-from netsim.network.resending import Resending
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.jammed_links import JammedLinks
-from netsim.peers.link_laws import Disturbances, LinkLaws
-from netsim.peers.link_outages import Outage, Outages, link_between
-from netsim.peers.links import PeerLinks
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import OpinionUplink, Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
-from scenarios.registry.components import construct, key_at, refusals_at
-from scenarios.schema.errors import PARAMETER_WARNINGS, UserError
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError
 from scenarios.schema.work import Work
-from scenarios.schema.world import Compute, Opinions, Peers
-from scenarios.wiring.bandwidth import build_carrier, senders_law, varies
-from scenarios.wiring.channels import build_jammers, channels_and_pool
+from scenarios.schema.world import Compute, Opinions
+from scenarios.wiring.bandwidth import build_carrier, varies
+from scenarios.wiring.channels import channels_and_pool
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import Message
+from scenarios.wiring.peers import build_links, made_at, peer_graph, resending_of
 from scenarios.wiring.population import Context, FloatArray
 from scenarios.wiring.world import Composed, World
 
@@ -151,7 +138,7 @@ def _opinion_learner(world: World) -> Any:
     if law is not None:
         given = {name: getattr(law, name) for name in ("own", "noise", "memory", "start")}
         worth = population.values(law.worth, "opinions.synthetic.worth")
-        return _made(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **given}, supplied)
+        return made_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **given}, supplied)
     if world.trained is None:
         # A scenario that is only checked: its learner is not built.
         return SyntheticOpinions(worth=0.5, **supplied)
@@ -169,18 +156,11 @@ def _uplink(section: Opinions, streams: Streams, context: Context, outages: Clie
         delay=timeline(section, "delay", "opinions", context, None if varies(section, context) else message),
         channel=timeline(section, "channel", "opinions", context),
         streams=streams,
-        resending=_resending(section, "opinions"),
+        resending=resending_of(section, "opinions"),
         wait_s=section.wait_s,
         outages=outages,
         carrier_on=carried.another,
     )
-
-
-def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
-    """The graph that `[peers]` describes; raises UserError."""
-    supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
-    graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
-    return graph
 
 
 def _consensus(world: World, context: Context, client_outages: ClientOutages | None) -> ConsensusPhase:
@@ -192,15 +172,15 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
     zero = slots.start == "zero"
-    links, jammers = _links(world, section, graph, context, None if zero else client_outages)
+    links, jammers = build_links(world, section, graph, context, None if zero else client_outages)
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
     given = {name: getattr(gossip, name) for name in spreading}
     no_time = {"work_s": 0.0} if zero else {}
-    belief_rules = _made(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
-    belief_maths = _made(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
-    _made(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
+    belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
+    belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
+    made_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
     with refusals_at("slots", ("engine",)):
         return ConsensusPhase(
             links=links,
@@ -208,7 +188,7 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
             gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
             rules=ConsensusRules(
                 belief=belief_rules,
-                gossip=_made(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+                gossip=made_at(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
                 start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
                 per_round=scenario.server.per_round,
                 engine=slots.engine,
@@ -217,82 +197,3 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
             streams=streams,
             jammers=jammers,
         )
-
-
-def _links(
-    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
-) -> tuple[PeerLinks, Jammers | None]:
-    scenario, streams = world.scenario, world.streams
-    assert scenario.slots is not None
-    if scenario.slots.start == "zero":
-        still = Unchanging(Constant(value_s=0.0))
-        at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
-        links = PeerLinks(clock=world.clock, graph=graph, laws=at_once, streams=streams)
-        links.recording = scenario.output.messages_table
-        return links, None
-    outages = []
-    for i, one in enumerate(section.outages):
-        pairs = [(a, b) for a, b in one.links]
-        end_s = math.inf if one.to_s is None else one.to_s
-        outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
-        _made(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
-        outages.append(outage)
-    jammed = JammedLinks(graph=graph) if scenario.jammers else None
-    bandwidth = senders_law(section, "peers", context)
-    number: Any = math.inf
-    if bandwidth is not None and bandwidth.fixed and isinstance(constant := bandwidth.at(1, 0.0)[0], ConstantBandwidth):
-        number, bandwidth = constant.mean_rate(np.arange(graph.clients)), None
-    schedule = Outages(graph=graph, outages=outages)
-    laws = _made(
-        LinkLaws,
-        "peers",
-        {"speed_km_per_s": section.speed_km_per_s, "bandwidth_bytes_per_s": number},
-        {
-            # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
-            "bandwidth": bandwidth,
-            "delay": timeline(section, "delay", "peers", context),
-            "channel": timeline(section, "channel", "peers", context),
-        },
-    )
-    links = PeerLinks(
-        clock=world.clock,
-        graph=graph,
-        laws=laws,
-        streams=streams,
-        resending=_resending(section, "peers"),
-        disturbances=Disturbances(
-            outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
-            clients=client_outages,
-            jammed=jammed,
-        ),
-    )
-    links.recording = scenario.output.messages_table
-    if jammed is None:
-        return links, None
-    # To a jammer, links are sub-channels.
-    spectrum: Any = jammed
-    actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
-    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
-    jammed.catch_up = jammers.catch_up
-    return links, jammers
-
-
-def _resending(section: Peers | Opinions, path: str) -> Resending:
-    keys = ("max_resends", "resend_after_s")
-    resending: Resending = _made(Resending, path, {name: getattr(section, name) for name in keys}, {})
-    return resending
-
-
-def _made(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:
-    """`target` of its keywords; what it refuses or warns of by the name of a keyword is told by the key in the scenario."""
-    told = names or set(keywords)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with refusals_at(path, told):
-            made = target(**keywords, **supplied)
-    for warning in caught:
-        message = warning.message
-        if isinstance(message, PARAMETER_WARNINGS) and message.name in told:
-            message = message.renamed(key_at(path, message.name))
-        warnings.warn(message, warning.category, stacklevel=2)
-    return made

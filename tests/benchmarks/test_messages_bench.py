@@ -21,10 +21,10 @@ from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
+from netsim.network.transport.draws import EdgeDraws
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
-from netsim.peers.draws import PeerDraws
 from netsim.peers.gossip.exchange import GossipRules
 from tests.helpers.peer_world import links_between
 
@@ -48,7 +48,7 @@ class Exchange:
         self.clock, streams = Clock(), Streams(1)
         wire: dict[str, Any] = {"speed_km_per_s": 3e5, "bandwidth_bytes_per_s": 1e6}
         self.links = links_between(self.clock, graph, streams, delay=JITTER, channel=channel, **wire, **links)
-        draws = PeerDraws(self.links, "belief", streams)
+        draws = EdgeDraws(self.links, "belief", streams)
         self.links.open_slot(1, 0.0)
         draws.open_slot(1, 0.0)
         # Values cost the same either way, and are no events: here there is nothing to say.

@@ -14,14 +14,16 @@ from models.peers.graph import FloatArray, PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
+from netsim.network.carriers import VaryingLinks
 from netsim.network.resending import Resending
+from netsim.network.transport.jammed_links import JammedLinks
+from netsim.network.transport.laws import Disturbances, LinkLaws
+from netsim.network.transport.link_outages import Outage, Outages
+from netsim.network.transport.transport import Transport
+from netsim.network.varying_medium import VaryingMedium
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.jammed_links import JammedLinks
-from netsim.peers.link_laws import Disturbances, LinkLaws
-from netsim.peers.link_outages import Outage, Outages
-from netsim.peers.links import PeerLinks
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.opinions import OpinionUplink
 
@@ -37,7 +39,7 @@ def four() -> PeerGraph:
 @dataclass
 class World:
     clock: Clock
-    links: PeerLinks
+    links: Transport
     consensus: ConsensusPhase
     recorder: MemoryRecorder
     belief: PeerBelief
@@ -70,10 +72,16 @@ def links_between(
     jammed: Any = None,
     max_resends: int = 0,
     resend_after_s: float = 0.0,
+    bandwidth: Any = None,
+    shared: Any = None,
     **laws: Any,
-) -> PeerLinks:
-    """Links without delay, loss and disturbances, unless given otherwise."""
-    return PeerLinks(
+) -> Transport:
+    """Links without delay, loss and disturbances, unless given otherwise; `bandwidth`, `shared`: timelines."""
+    if shared is not None:
+        laws["carrier"] = VaryingMedium(clock=clock, clients=graph.clients, size_bytes=1.0, link=shared, own=bandwidth)
+    elif bandwidth is not None:
+        laws["carrier"] = VaryingLinks(clock=clock, clients=graph.clients, size_bytes=1.0, law=bandwidth)
+    return Transport(
         clock=clock,
         graph=graph,
         laws=LinkLaws(delay=Unchanging(delay or Constant(value_s=0.0)), channel=Unchanging(channel or Perfect()), **laws),

@@ -11,9 +11,9 @@ from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefRules
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
-    from netsim.peers.messages import Message
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
 
 
 class AsynchronousBelief(BeliefProtocol):
@@ -25,7 +25,7 @@ class AsynchronousBelief(BeliefProtocol):
     comes back from an outage.
     """
 
-    def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
+    def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
         super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.complete = False

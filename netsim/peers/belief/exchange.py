@@ -19,8 +19,8 @@ from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.transport import Transport
 
 
 class MessageStormWarning(ParameterWarning):
@@ -120,7 +120,7 @@ class Settled:
 class BeliefProtocol(PeerProtocol):
     """What both ways of exchanging beliefs share."""
 
-    def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
+    def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         super().__init__(links=links, draws=draws)
         self.rules = rules
         self._maths, self._fields = maths, fields

@@ -13,9 +13,9 @@ from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
-    from netsim.peers.messages import Message
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
 
 
 class Iterates:
@@ -55,7 +55,7 @@ class SynchronousBelief(BeliefProtocol):
     messages were given up and the last exchange still changed something, all go on for another one.
     """
 
-    def __init__(self, *, links: PeerLinks, draws: PeerDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
+    def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         graph = links.graph
         super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.goal = 0

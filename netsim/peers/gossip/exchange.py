@@ -19,8 +19,8 @@ from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.transport import Transport
 
 Known = Any
 """What a client knows, or a message holds: plain, immutable, false if empty; made and read by a `Payload` alone."""
@@ -96,7 +96,7 @@ class GossipProtocol(PeerProtocol):
     """What all ways of forwarding share: who knows what, and whether all agree."""
 
     def __init__(
-        self, *, links: PeerLinks, draws: PeerDraws, maths: GossipMath, rules: GossipRules, ranks: IntArray, size: int
+        self, *, links: Transport, draws: EdgeDraws, maths: GossipMath, rules: GossipRules, ranks: IntArray, size: int
     ) -> None:
         super().__init__(links=links, draws=draws)
         self.rules = rules

@@ -13,7 +13,7 @@ from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
-    from netsim.peers.messages import Message
+    from netsim.network.transport.messages import Message
 
 
 class Flooding(GossipProtocol):

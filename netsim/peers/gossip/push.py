@@ -10,9 +10,9 @@ from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
-    from netsim.peers.draws import PeerDraws
-    from netsim.peers.links import PeerLinks
-    from netsim.peers.messages import Message
+    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
 
 
 class Push(GossipProtocol):
@@ -21,9 +21,9 @@ class Push(GossipProtocol):
     def __init__(
         self,
         *,
-        links: PeerLinks,
-        draws: PeerDraws,
-        answers: PeerDraws,
+        links: Transport,
+        draws: EdgeDraws,
+        answers: EdgeDraws,
         contacts: Callable[[int], FloatArray],
         maths: GossipMath,
         rules: GossipRules,
@@ -89,7 +89,7 @@ class Push(GossipProtocol):
 class _Answers:
     """The answers of a push-pull: messages with draws of their own, since a client may push over the same edge meanwhile."""
 
-    def __init__(self, push: Push, draws: PeerDraws) -> None:
+    def __init__(self, push: Push, draws: EdgeDraws) -> None:
         self._push = push
         self.draws = draws
         self.outstanding = 0

@@ -11,7 +11,7 @@ from netsim.clients.pool import ClientPool
 from netsim.core.protocols import IntArray
 from netsim.network.jamming import Jammers
 from netsim.network.spectrum import Spectrum
-from netsim.peers.messages import PeerGraph
+from netsim.network.transport.messages import PeerGraph
 from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import is_number
 from scenarios.wiring.population import Population

@@ -20,8 +20,8 @@ from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
 from netsim.network.outages import CutOffs
-from netsim.peers.link_outages import Cuts
-from netsim.peers.scripted_cuts import ScriptedCuts
+from netsim.network.transport.link_outages import Cuts
+from netsim.network.transport.scripted_cuts import ScriptedCuts
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None

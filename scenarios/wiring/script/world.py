@@ -10,7 +10,7 @@ import numpy as np
 
 from netsim.core.protocols import IntArray
 from netsim.network.jamming import Jammers
-from netsim.peers.link_outages import Outage, links_down
+from netsim.network.transport.link_outages import Outage, links_down
 from netsim.records.rows import ScriptRow
 from scenarios.schema.errors import UserError
 from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming

@@ -20,10 +20,10 @@ from models.peers.belief import ConvergenceWarning, Ising, beliefs, step
 from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief
 from models.peers.topologies import complete, erdos_renyi, grid
+from netsim.network.transport.link_outages import Outage
 from netsim.peers.belief.exchange import BeliefRules, MessageStormWarning, warn_of_storms
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.link_outages import Outage
 from tests.helpers.peer_opinions import JITTER, geometric, opinions_of
 from tests.helpers.peer_world import four, world
 
@@ -66,7 +66,7 @@ def test_flooding_every_message_by_hand() -> None:
     assert of_best == [(0, 0, 1, 4.0, 5.0), (0, 1, 2, 5.0, 7.0), (0, 2, 3, 7.0, 7.5)]
     assert outcome.agreed_s == outcome.duration_s == 7.5
     # Two more of its messages are still on their way as the slot starts: 0 -> 2 since 4, 2 -> 0 since 7.
-    flying = sorted((m.key, m.sent_s, m.due_s) for m in w.links.flying.values() if m.key == 0)
+    flying = sorted((m.key, m.sent_s, m.due_s) for m in w.links.under_way() if m.key == 0)
     assert flying == [(0, 4.0, 8.0), (0, 7.0, 11.0)]
     assert outcome.members.tolist() == [0]
     assert outcome.disagreement == 0.0
@@ -81,7 +81,7 @@ def test_push_by_hand() -> None:
         assert outcome.agreed_s == agreed
         assert [row[3:] for row in w.rows("gossip")] == [(2.0, 3.0), (2.0, 3.0)]
         # Of the second repetition, at 2.75, both are under way at 3, as are the answers to the first.
-        assert sorted(m.sent_s for m in w.links.flying.values()) == [2.75, 2.75] + ([3.0, 3.0] if forwarding != "push" else [])
+        assert sorted(m.sent_s for m in w.links.under_way()) == [2.75, 2.75] + ([3.0, 3.0] if forwarding != "push" else [])
 
 
 def test_bytes_over_bandwidth_and_resending_by_hand() -> None:
@@ -162,7 +162,7 @@ def test_closed_forms_equal_events_to_the_last_bit(seed: int, kind: str, deadlin
         for slot in (1, 2):
             o = w.run(slot, opinions_of(graph.clients, slot))
             counts = (w.links.sent, w.links.delivered, w.links.in_flight, w.links.sent_bytes)
-            flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.flying.values() if m.label == ("gossip", slot))
+            flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.under_way() if m.label == ("gossip", slot))
             found.append((repr(o), counts, flying))
         seen.append(found)
     assert seen[0] == seen[1]
@@ -190,7 +190,7 @@ def test_closed_forms_equal_events_where_messages_arrive_together(
         w = world(graph, per_round=2, seed=seed, delay=delay, speed_km_per_s=math.inf, **rules)
         w.links.bytes_over = np.zeros(graph.edges, np.int64)
         outcome = w.run(1, opinions_of(graph.clients, seed))
-        flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.flying.values())
+        flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.under_way())
         seen.append((repr(outcome), w.links.sent, w.links.delivered, flying, w.links.bytes_over.tolist()))
     assert seen[0] == seen[1]
 
@@ -327,7 +327,7 @@ def test_memory_of_draws_may_be_forgotten_at_any_time(monkeypatch: pytest.Monkey
     graph = geometric(15, 3, 0.5)
     seen = []
     for cached in (1 << 21, 1):
-        monkeypatch.setattr("netsim.peers.draws._CACHED_BYTES", cached)
+        monkeypatch.setattr("netsim.network.transport.draws._CACHED_BYTES", cached)
         w = world(graph, per_round=3, delay=JITTER, channel=Bernoulli(success=0.8), max_resends=2, record=True)
         w.run(1, opinions_of(15))
         seen.append(w.recorder.messages)

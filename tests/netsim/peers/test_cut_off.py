@@ -18,12 +18,12 @@ from models.peers.topologies import complete, random_geometric
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.transport.cut_off import CutOff
+from netsim.network.transport.link_outages import Outage, Outages, link_between
+from netsim.network.transport.scripted_cuts import ScriptedCuts
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
-from netsim.peers.cut_off import CutOff
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.link_outages import Outage, Outages, link_between
-from netsim.peers.scripted_cuts import ScriptedCuts
 from netsim.servers.opinions import OpinionUplink
 from tests.helpers.peer_world import four, opinion_uplink, world
 
@@ -249,7 +249,7 @@ def test_what_a_message_in_flight_has_met_is_not_forgotten() -> None:
     outages = mast(4, [2], 4.5, 5.0)
     w = world(four(), per_round=1, belief=BeliefRules(exchanges=1), record=True, client_outages=outages)
     w.run(1, opinions_of(4), np.array([0.9, 0.1, 0.2, 0.3]))
-    flying = {(m.sent_s, m.due_s) for m in w.links.flying.values() if m.edge in np.flatnonzero(four().source == 0)}
+    flying = {(m.sent_s, m.due_s) for m in w.links.under_way() if m.edge in np.flatnonzero(four().source == 0)}
     assert (4.0, 8.0) in flying  # from 0 to 2, over the outage
     outages.forget(w.clock.now)
     w.clock.run(until=60.0)

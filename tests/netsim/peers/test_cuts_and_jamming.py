@@ -14,10 +14,10 @@ from models.peers.graph import PeerGraph
 from models.peers.topologies import grid
 from netsim.core.streams import Streams
 from netsim.network.jamming import Dwells, Jammer, Jammers
+from netsim.network.transport.link_outages import Outage, Outages
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.peers.link_outages import Outage, Outages
 from tests.helpers.peer_opinions import JITTER, geometric, opinions_of
 from tests.helpers.peer_world import World, four, world
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from models.laws.delays import ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.peers.draws import PeerDraws
+from netsim.network.transport.draws import EdgeDraws
 from tests.helpers.peer_world import four, links_between
 
 
 def test_two_sendings_never_share_their_draws() -> None:
     # Sixteen bits count the attempts of a key: attempt 65,536 of key 8 must not be attempt 0 of key 9.
     streams, delay = Streams(1), ShiftedExponential(shift_s=0.0, mean_excess_s=1.0)
-    draws = PeerDraws(links_between(Clock(), four(), streams, delay=delay), "gossip", streams)
+    draws = EdgeDraws(links_between(Clock(), four(), streams, delay=delay), "gossip", streams)
     draws.open_slot(1, 0.0)
     keys, attempts = (8, 9), (0, 1, 65_535, 65_536, 65_537, 131_072, 2**32)
     drawn = {next(iter(draws.of([0], key, attempt, 0.0)[0])) for key in keys for attempt in attempts}

@@ -10,7 +10,7 @@ from netsim.core.intervals import Intervals
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
-    from netsim.peers.link_outages import Cuts
+    from netsim.network.transport.link_outages import Cuts
 
 
 class ScriptedCuts:

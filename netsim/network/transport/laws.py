@@ -11,10 +11,11 @@ import numpy as np
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BandwidthLaw, ChannelLaw, DelayLaw, FloatArray, Timeline
+    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, Timeline
+    from netsim.network.carriers import Carrier
     from netsim.network.outages import ClientOutages
-    from netsim.peers.jammed_links import JammedLinks
-    from netsim.peers.link_outages import Cuts
+    from netsim.network.transport.jammed_links import JammedLinks
+    from netsim.network.transport.link_outages import Cuts
 
 _LEAST_KM_PER_S = 1e-9
 """The least speed of propagation: a metre takes a fortnight, and no distance an infinite time."""
@@ -34,8 +35,8 @@ class LinkLaws:
     speed_km_per_s: float = math.inf
     bandwidth_bytes_per_s: float | FloatArray = math.inf
     """A number, or one a client (K,)."""
-    bandwidth: Timeline[BandwidthLaw] | None = None
-    """In its place, where it changes in time: the bytes then follow the delay, and each message has all of it."""
+    carrier: Carrier | None = None
+    """In its place, for a bandwidth that changes in time or that messages share: the bytes then follow the delay."""
 
     def __post_init__(self) -> None:
         if not self.speed_km_per_s >= _LEAST_KM_PER_S:

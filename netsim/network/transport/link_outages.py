@@ -18,7 +18,7 @@ from netsim.core.intervals import Intervals
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
-    from netsim.peers.messages import PeerGraph
+    from netsim.network.transport.messages import PeerGraph
 
 
 def link_between(graph: PeerGraph, a: int, b: int) -> int:

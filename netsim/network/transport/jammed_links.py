@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from netsim.core.protocols import IntArray, State
     from netsim.network.spectrum import Jam
-    from netsim.peers.messages import Message, PeerGraph
+    from netsim.network.transport.messages import Message, PeerGraph
 
 
 class JammedLinks:

@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from netsim.core.protocols import State
     from netsim.network.outages import ClientOutage, ClientOutages
-    from netsim.peers.link_outages import Cuts
-    from netsim.peers.messages import PeerGraph
+    from netsim.network.transport.link_outages import Cuts
+    from netsim.network.transport.messages import PeerGraph
 
 
 class CutOff:

@@ -11,11 +11,12 @@ import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.network.draws import Spared, loses_nothing, takes_no_time
+from netsim.network.transport.messages import ALL_GOOD
 
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray
     from netsim.core.streams import Stream, Streams
-    from netsim.peers.links import PeerLinks
+    from netsim.network.transport.transport import Transport
 
 _EVER = math.inf
 SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # of the lower word of the address of a draw
@@ -24,17 +25,17 @@ _CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest
 # Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
 # much as two reads. What was asked for twice is asked for often: a read counts four times.
 _READ_COST, _CALL_READS = 400, 2
-_NO_DELAYS, _ALL_GOOD = repeat(0.0), repeat(True)
+_NO_DELAYS = repeat(0.0)
 _BYTES = 9  # of one edge at one address: its delay, and whether the message survives
 
 
-class PeerDraws:
+class EdgeDraws:
     """The draws of one protocol: delay and survival of a message at (slot, key, attempt, edge), all edges in one call.
 
     Raises ValueError where the graph has more clients than a key has numbers.
     """
 
-    def __init__(self, links: PeerLinks, name: str, streams: Streams) -> None:
+    def __init__(self, links: Transport, name: str, streams: Streams) -> None:
         if links.graph.clients >= 1 << KEY_BITS:
             shown = f" has {links.graph.clients} clients"
             raise ParameterError("graph", links.graph, f"must be fewer than {1 << KEY_BITS}", shown=shown)
@@ -92,7 +93,7 @@ class PeerDraws:
         if time_s >= self._until_s:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
-            return _NO_DELAYS, _ALL_GOOD
+            return _NO_DELAYS, ALL_GOOD
         index = self._index(key, attempt)
         drawn = self._drawn.get(index)
         if drawn is None:
@@ -104,14 +105,14 @@ class PeerDraws:
         delays, goods = drawn
         return (
             _NO_DELAYS if delays is None else [delays.item(edge) for edge in edges],
-            _ALL_GOOD if goods is None else [goods[edge] == 1 for edge in edges],
+            ALL_GOOD if goods is None else [goods[edge] == 1 for edge in edges],
         )
 
     def _read(self, index: int, edges: list[int], time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         graph, slot = self.links.graph, self.label[1]
         place, sender = graph.address[edges], graph.source[edges]
         delays: Iterable[float] = _NO_DELAYS
-        goods: Iterable[bool] = _ALL_GOOD
+        goods: Iterable[bool] = ALL_GOOD
         if not self._no_delay:
             law, _ = self.links.delay.at(slot, time_s)
             delays = law.quantile(self._delay_stream.uniforms_at(index, place, graph.edges), sender).tolist()

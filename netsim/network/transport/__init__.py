@@ -1,0 +1,1 @@
+"""Messages between nodes: their laws, draws, disturbances and the transport that carries them."""

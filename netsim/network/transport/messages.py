@@ -1,0 +1,159 @@
+"""A message between two clients, over an edge of their graph, and who is told what became of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
+
+ALL_GOOD: Iterable[bool] = repeat(True)
+"""The survival of messages of which none is lost."""
+
+
+class Stage(IntEnum):
+    """The next step of a message in flight."""
+
+    DELAY = 0
+    """Its bytes join the carrier at `next_s`."""
+    BYTES = 1
+    """The carrier has had its bytes since `next_s`."""
+    FLIGHT = 2
+    """It arrives at `next_s`."""
+
+
+class PeerGraph(Protocol):
+    """Who is whose neighbour: an undirected graph of K clients as E directed edges, sorted by (target, source)."""
+
+    @property
+    def clients(self) -> int: ...
+    @property
+    def edges(self) -> int: ...
+    @property
+    def source(self) -> IntArray: ...
+    @property
+    def target(self) -> IntArray: ...
+    @property
+    def reverse(self) -> IntArray: ...
+    @property
+    def starts(self) -> IntArray: ...
+    @property
+    def address(self) -> IntArray:
+        """(E,) each edge's number for addressed draws; half of it, rounded down, is the number of its link."""
+
+    @property
+    def distance_km(self) -> FloatArray: ...
+
+
+class MessageDraws(Protocol):
+    """What is drawn for the messages of one protocol."""
+
+    @property
+    def label(self) -> tuple[str, int]:
+        """The protocol's name, and the slot."""
+
+    def lossless_until(self, time_s: float) -> float:
+        """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
+
+    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
+        """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
+
+
+class MessageHandler(Protocol):
+    """Who sends messages and is told what became of them. While it is not `live`, nothing reaches it."""
+
+    @property
+    def draws(self) -> MessageDraws: ...
+    @property
+    def live(self) -> bool: ...
+
+    def arrived(self, message: Message) -> None:
+        """A message got through."""
+
+    def given_up(self, message: Message) -> None:
+        """A message was lost and will not be sent again."""
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One sending of one message over one directed edge."""
+
+    handler: MessageHandler | None
+    """Who is told how it ended; None: nobody waits for it."""
+    label: tuple[str, int]
+    """The protocol's name, and the slot."""
+    edge: int
+    key: int
+    """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
+    attempt: int
+    tries: int
+    """How often this message was sent before."""
+    size_bytes: int
+    content: Any
+    sent_s: float
+    due_s: float
+    good: bool | None
+    """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
+    number: int
+    jammed: bool | None = False
+    stage: int = Stage.FLIGHT
+    next_s: float = math.nan
+    """The time of the next step, or of the last one while a carrier has the bytes; see `Stage`."""
+    order: int = -1
+    """The number of the next step among the calls of the clock; -1 while a carrier has the bytes."""
+
+
+KEPT = tuple(field.name for field in fields(Message) if field.name not in ("handler", "order"))
+"""The fields of a message in flight that a saved state holds."""
+
+
+Sent = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
+"""What the messages of a batch have in common: handler, label, key, attempt, tries, size in bytes, content."""
+
+
+class Batch:
+    """Messages that were sent together, one over each of `edges`, with one entry on the clock: that of the next to arrive.
+
+    Thousands of messages under way are then a few hundred entries. `sent`: the fields of a message that all have, but for `edge`.
+    `number`, `order`: the numbers of the first message and of its call; the others follow in the order of `edges`.
+    """
+
+    __slots__ = ("_at", "_goods", "_places", "_sent", "dues_s", "edges", "number", "order", "sent_s")
+
+    def __init__(
+        self, sent: Sent, sent_s: float, number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
+    ) -> None:
+        self._sent, self.sent_s, self.number, self.order, self.edges, self.dues_s = sent, sent_s, number, order, edges, dues_s
+        self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
+        # Stable: of messages that arrive together the one that was sent first comes first.
+        self._places = sorted(range(len(edges)), key=dues_s.__getitem__)
+        self._at = 0
+
+    def next(self) -> int | None:
+        """Return the place of the next message to arrive; None if all have."""
+        return self._places[self._at] if self._at < len(self._places) else None
+
+    def left(self) -> list[int]:
+        """Return the places of the messages in flight, in the order in which they arrive."""
+        return self._places[self._at :]
+
+    def take(self) -> Message:
+        """Return the next message to arrive, which is in flight no more."""
+        self._at += 1
+        return self.message(self._places[self._at - 1])
+
+    def message(self, place: int) -> Message:
+        """Return the message at `place`."""
+        handler, label, key, attempt, tries, size_bytes, content = self._sent
+        due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
+        edge, number = self.edges[place], self.number + place
+        message = Message(
+            handler, label, edge, key, attempt, tries, size_bytes, content, self.sent_s, due_s, good, number
+        )
+        message.next_s, message.order = due_s, self.order + place
+        return message

@@ -1,0 +1,419 @@
+"""The transport of messages between nodes: when each arrives, what it is lost to, and how often it is sent again.
+
+A message takes its delay, its bytes and its flight. One that is lost is sent again, up to a limit; each sending is a message
+of its own and ends exactly once, as delivered or lost. Until then it is in flight: at every instant sent = delivered + lost + in
+flight. A loss has one cause: jamming, an outage of the link or of a client at either end, a bandwidth that ended, or a bad
+channel, in this order. Links are undirected and numbered as the graph addresses them; edges are their two directions.
+
+Reading: a sender notices a loss `resend_after_s` after the message would have arrived (acknowledgements take no time and are not
+lost). A link that is down for any instant of a message's flight loses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.network.carriers import NoCarrier
+from netsim.network.draws import Survivals
+from netsim.network.resending import NEVER_AGAIN, Resending
+from netsim.network.transport.cut_off import CutOff
+from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
+from netsim.network.transport.link_outages import Cuts, Outages
+from netsim.network.transport.messages import KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Stage
+from netsim.records.sinks import MessageRow, NoRecorder, Recorder
+
+if TYPE_CHECKING:
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.core.streams import Streams
+    from netsim.network.carriers import Carrier
+
+_EVER = math.inf
+_COUNTS = ("sent", "delivered", "lost", "resent", "sent_bytes")
+
+
+class Transport:
+    """Messages of one `kind` over the links of `graph`: they follow `laws`, and lost ones are sent again as `resending` says.
+
+    `kind` names the streams of their channels and their place on carriers.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        graph: PeerGraph,
+        laws: LinkLaws,
+        streams: Streams,
+        resending: Resending = NEVER_AGAIN,
+        disturbances: Disturbances = UNDISTURBED,
+        kind: str = "peers",
+    ) -> None:
+        rates = np.broadcast_to(np.asarray(laws.bandwidth_bytes_per_s, np.float64), (graph.clients,))
+        self.clock = clock
+        self.graph = graph
+        self.delay = laws.delay
+        self.channel = laws.channel
+        self.max_resends = resending.max_resends
+        self.resend_after_s = resending.resend_after_s
+        self.cuts: Cuts = Outages(graph=graph) if disturbances.outages is None else disturbances.outages
+        """Outages of links."""
+        if disturbances.clients:
+            self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=disturbances.clients)
+            disturbances.clients.remember_from(self._earliest_s)
+        self.jammed = disturbances.jammed
+        self.recorder: Recorder = NoRecorder()
+        self.recording = False
+        """True if every message is recorded."""
+        self.propagation_s: FloatArray = graph.distance_km / laws.speed_km_per_s
+        self.bandwidth_bytes_per_s: FloatArray = rates[graph.source]
+        self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
+        """Carrier of the bytes, where their time is not known as they begin."""
+        self._port = self.carrier.port(kind)
+        self._port.on_end, self._port.on_stop = self._carried, self._stopped
+        self._carries = self.carrier.carries
+        self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
+        """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
+        self.survivals = Survivals(
+            clients=graph.clients, law=laws.channel, draws=streams[f"{kind}.loss"], state_draws=streams[f"{kind}.state"]
+        )
+        self.sent = self.delivered = self.lost = self.resent = 0
+        self.sent_bytes = 0
+        self.bytes_over: IntArray | None = None
+        """(E,) bytes sent over each edge since the last `airtime_s`; None if they are not counted."""
+        self.flying: dict[int, Message] = {}
+        """Messages in flight by number, but for those of batches."""
+        self.batches: dict[int, Batch] = {}
+        """Batches with messages in flight, by the number of their first message."""
+        self.handlers: dict[str, MessageHandler] = {}
+        """Handlers that take over messages of a saved state, by protocol."""
+        self.watchers: list[Callable[[set[int]], None]] = []
+        """Callbacks for links that come back at a time that was not known beforehand."""
+        self._plain = self.jammed is None and not self.cuts
+        self._alone = self.jammed is not None or self._carries
+
+    @property
+    def in_flight(self) -> int:
+        """Number of messages that were sent and have not ended."""
+        return self.sent - self.delivered - self.lost
+
+    def under_way(self) -> Iterator[Message]:
+        """Return the messages in flight, in the order in which they were sent."""
+        single = list(self.flying.values())
+        batched = [batch.message(place) for batch in self.batches.values() for place in batch.left()]
+        return iter(sorted(single + batched, key=lambda message: message.number))
+
+    def _earliest_s(self) -> float:
+        """Return the time at which the first of the messages in flight was sent; inf if there is none."""
+        sent_s = (one.sent_s for one in self.flying.values())
+        return min(min(sent_s, default=_EVER), min((batch.sent_s for batch in self.batches.values()), default=_EVER))
+
+    def tell_of_return(self, links: set[int]) -> None:
+        """Tell the watchers of `links` that came back by an act from outside, but for those that another outage keeps down."""
+        now = self.clock.now
+        back = {link for link in links if self.cuts.cause(link, now, now) is None}
+        for watch in list(self.watchers) if back else ():
+            watch(back)
+
+    def tell_of_reconnection(self, clients: set[int]) -> None:
+        """Tell the watchers of the links of `clients` that were reconnected by an act from outside."""
+        ends = zip(self._link, self.sources, strict=True)
+        self.tell_of_return({link for link, client in ends if client in clients})
+
+    def is_back(self, message: Message) -> bool:
+        """True if an outage has cost a message, and its link has come back before the message would have arrived."""
+        link, now = self._link[message.edge], self.clock.now
+        return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
+
+    def open_slot(self, slot: int, time_s: float) -> None:
+        """Let the channels and the bandwidth move on to `slot`."""
+        self.survivals.open_round(slot, time_s)
+        self.carrier.open_round(slot, time_s)
+
+    def quiet_until(self, draws: MessageDraws, time_s: float) -> float:
+        """Return until when every message of a protocol gets through undisturbed and no law changes; -inf: not even now.
+
+        Up to there the closed forms of `models.peers.wave` hold.
+        """
+        if not self.undisturbed:
+            return -_EVER
+        return min(draws.lossless_until(time_s), self.cuts.quiet_until(time_s))
+
+    @property
+    def undisturbed(self) -> bool:
+        """True if nothing but losses and outages keeps closed forms from holding."""
+        return not self._alone and not self.recording
+
+    def count(self, messages: IntArray, size_bytes: int) -> None:
+        """Count `messages` (E,) that a closed form has sent over each edge, all delivered."""
+        total = int(messages.sum())
+        self.sent += total
+        self.delivered += total
+        self.sent_bytes += total * size_bytes
+        if self.bytes_over is not None:
+            self.bytes_over += messages * size_bytes
+
+    def airtime_s(self) -> tuple[FloatArray, FloatArray]:
+        """Return the seconds that each client (K,) has sent since the last call, and those that it has received.
+
+        Each message counts for itself, with its bytes alone: radios are off during flight and delay. Bytes that a carrier carries
+        count as they are through. `bytes_over` must be kept.
+        """
+        assert self.bytes_over is not None
+        seconds = self._carried_s.copy() if self._carries else self.bytes_over / self.bandwidth_bytes_per_s
+        self._carried_s[:] = 0
+        self.bytes_over[:] = 0
+        clients = self.graph.clients
+        sent, received = (np.bincount(ends, seconds, clients) for ends in (self.graph.source, self.graph.target))
+        return sent.astype(np.float64), received.astype(np.float64)
+
+    def put_in_flight(
+        self, draws: MessageDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
+    ) -> None:
+        """Put a message on its way that a closed form has sent and no handler waits for."""
+        message = Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent)
+        message.next_s = due_s
+        self.sent += 1
+        self.sent_bytes += size_bytes
+        if self.bytes_over is not None:
+            self.bytes_over[edge] += size_bytes
+        self.flying[message.number] = message
+        message.order = self.clock.call_at(due_s, self._arrive, message)
+
+    # Lists for one message at a time; closed forms have no use for them.
+
+    @cached_property
+    def _propagation(self) -> list[float]:
+        values: list[float] = self.propagation_s.tolist()
+        return values
+
+    @cached_property
+    def _bandwidth(self) -> list[float]:
+        values: list[float] = self.bandwidth_bytes_per_s.tolist()
+        return values
+
+    @cached_property
+    def _link(self) -> list[int]:
+        values: list[int] = (self.graph.address >> 1).tolist()
+        return values
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """The sender of each edge."""
+        values: list[int] = self.graph.source.tolist()
+        return values
+
+    @cached_property
+    def targets(self) -> list[int]:
+        """The receiver of each edge."""
+        values: list[int] = self.graph.target.tolist()
+        return values
+
+    @cached_property
+    def outgoing(self) -> list[list[int]]:
+        """The edges that leave each client, in the order of its neighbours' numbers."""
+        reverse, starts = self.graph.reverse.tolist(), self.graph.starts.tolist()
+        return [reverse[starts[i] : starts[i + 1]] for i in range(self.graph.clients)]
+
+    def send(
+        self,
+        handler: MessageHandler,
+        edges: list[int],
+        key: int,
+        size_bytes: int,
+        content: Any = None,
+        attempt: int = 0,
+        tries: int = 0,
+    ) -> None:
+        """Send one message of `size_bytes` over each of `edges`, and tell `handler` how each ends."""
+        now, label, number = self.clock.now, handler.draws.label, self.sent
+        delays, goods = handler.draws.of(edges, key, attempt, now)
+        if self._carries:
+            dues_s = [now + delay_s for _, delay_s in zip(edges, delays, strict=False)]
+        else:
+            propagation, bandwidth = self._propagation, self._bandwidth
+            dues_s = [
+                now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)
+                for edge, delay_s in zip(edges, delays, strict=False)
+            ]
+        if len(edges) == 1 or self._alone:
+            if self.jammed is not None:
+                self.jammed.catch_up()
+            for place, (edge, due_s, good) in enumerate(zip(edges, dues_s, goods, strict=False)):
+                fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
+                self._set_out(Message(handler, label, edge, *fields))
+        else:
+            first = self.clock.reserve(len(edges))
+            sent = handler, label, key, attempt, tries, size_bytes, content
+            batch = Batch(sent, now, number, first, edges, dues_s, goods)
+            self.batches[number] = batch
+            self._await_next(batch)
+        self.sent = number + len(edges)
+        self.sent_bytes += size_bytes * len(edges)
+        if self.bytes_over is not None:
+            np.add.at(self.bytes_over, edges, size_bytes)
+
+    def _set_out(self, message: Message) -> None:
+        """Start a message that has calls of its own on the clock."""
+        self.flying[message.number] = message
+        if self.jammed is not None:
+            self.jammed.begin(message, self._link[message.edge])
+        call, due_s = self._arrive, message.due_s
+        if self._carries:
+            call, message.stage, message.due_s = self._join, Stage.DELAY, _EVER
+        message.order = self.clock.call_at(due_s, call, message)
+        message.next_s = due_s
+
+    def _await_next(self, batch: Batch) -> None:
+        """Put the next arrival of a batch on the clock, or forget the batch."""
+        place = batch.next()
+        if place is None:
+            del self.batches[batch.number]
+        else:
+            self.clock.call_numbered(batch.dues_s[place], batch.order + place, self._arrive_of, batch)
+
+    def _arrive_of(self, batch: Batch) -> None:
+        message = batch.take()
+        self._await_next(batch)
+        self._end(message)
+
+    def _join(self, message: Message) -> None:
+        """Start the bytes of a message whose delay has passed."""
+        message.stage, message.next_s, message.order = Stage.BYTES, self.clock.now, -1
+        self._port.join(message.number, self.sources[message.edge], message.size_bytes)
+
+    def _carried(self, number: int) -> None:
+        """Start the flight of a message whose bytes are through."""
+        message, now = self.flying[number], self.clock.now
+        self._carried_s[message.edge] += now - message.next_s
+        message.stage = Stage.FLIGHT
+        flight_s = self._propagation[message.edge]
+        if flight_s:
+            message.due_s = message.next_s = now + flight_s
+            message.order = self.clock.call_at(message.due_s, self._arrive, message)
+        else:
+            message.due_s = now
+            self._arrive(message)
+
+    def _stopped(self, number: int) -> None:
+        """End a message whose bandwidth has ended."""
+        message = self.flying[number]
+        message.good, message.due_s = None, self.clock.now
+        self._carried_s[message.edge] += message.due_s - message.next_s
+        self._arrive(message)
+
+    def _arrive(self, message: Message) -> None:
+        del self.flying[message.number]
+        self._end(message)
+
+    def _end(self, message: Message) -> None:
+        good = message.good
+        if not self._plain:
+            good = not self._disturbed(message) and good
+        if self.recording:
+            self.recorder.message(self._row(message, "delivered" if good else "lost"))
+        handler = message.handler
+        if good:
+            self.delivered += 1
+            if handler is not None and handler.live:
+                handler.arrived(message)
+            return
+        self.lost += 1
+        if handler is None or not handler.live:
+            return
+        if message.tries >= self.max_resends:
+            handler.given_up(message)
+        elif self.resend_after_s > 0:
+            self.clock.call_in(self.resend_after_s, self._resend, message)
+        else:
+            self._send_again(message, handler)
+
+    def _disturbed(self, message: Message) -> bool:
+        link = self._link[message.edge]
+        if self.jammed is not None:
+            self.jammed.end(message, link)
+        return bool(message.jammed) or self.cuts.cause(link, message.sent_s, message.due_s) is not None
+
+    def _resend(self, message: Message) -> None:
+        if message.handler is not None and message.handler.live:
+            self._send_again(message, message.handler)
+
+    def _send_again(self, message: Message, handler: MessageHandler) -> None:
+        self.resent += 1
+        key, size, content = message.key, message.size_bytes, message.content
+        self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
+
+    def _row(self, message: Message, outcome: str) -> MessageRow:
+        edge, graph = message.edge, self.graph
+        cause = None
+        if outcome == "lost":
+            cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
+            cause = "jammed" if message.jammed else cut or ("trace-end" if message.good is None else "channel")
+        return MessageRow(
+            message.label[1],
+            message.label[0],
+            int(graph.source[edge]),
+            int(graph.target[edge]),
+            message.key,
+            message.tries,
+            message.sent_s,
+            self.clock.now,
+            outcome,
+            cause,
+            message.size_bytes,
+        )
+
+    def record_unfinished(self) -> None:
+        """Record what is in flight as the run ends."""
+        if self.recording:
+            for message in self.under_way():
+                self.recorder.message(self._row(message, "in_flight"))
+
+    def before(self, number: int) -> int:
+        """Return the number of messages in flight whose next step comes before call `number` of the clock, at equal times."""
+        return sum(message.order < number for message in self.under_way())
+
+    def state_dict(self) -> State:
+        """Return counts, the state of the channels and the carrier, and every message in flight with its content.
+
+        Messages come in the order of their next calls of the clock.
+        """
+        flying = sorted(self.under_way(), key=lambda message: message.order)
+        return {
+            **{name: getattr(self, name) for name in _COUNTS},
+            "survivals": self.survivals.state_dict(),
+            "cuts": self.cuts.state_dict(),
+            "carrier": self.carrier.state_dict(),
+            "carried_s": self._carried_s.copy(),
+            "flying": [{name: getattr(message, name) for name in KEPT} for message in flying],
+        }
+
+    def load_state_dict(
+        self, state: State, slot: int, time_s: float, before: Callable[[int], None] = lambda place: None
+    ) -> None:
+        """Go on from a saved state; put what is in flight on the clock again.
+
+        `before` is called with the place of each message in that order before it, and last with their number.
+        """
+        for name in _COUNTS:
+            setattr(self, name, state[name])
+        self.survivals.load_state_dict(state["survivals"], slot, time_s)
+        self.cuts.load_state_dict(state["cuts"])
+        self._carried_s = state["carried_s"].copy()
+        self.flying, self.batches = {}, {}
+        for place, saved in enumerate(state["flying"]):
+            before(place)
+            message = Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
+            self.flying[message.number] = message
+            if self.jammed is not None:
+                self.jammed.under_way[self._link[message.edge]].append(message)
+            if message.stage != Stage.BYTES:
+                call = self._join if message.stage == Stage.DELAY else self._arrive
+                message.order = self.clock.call_at(message.next_s, call, message)
+        before(len(state["flying"]))
+        self.carrier.load_state_dict(state["carrier"], slot, time_s)

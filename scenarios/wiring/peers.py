@@ -1,0 +1,116 @@
+"""The links between clients that `[peers]` describes, for any server whose clients send each other messages."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from models.laws.changes import Unchanging
+from models.laws.channels import Perfect
+from models.laws.delays import Constant
+from models.peers.graph import PeerGraph
+from netsim.core.streams import Streams
+from netsim.network.jamming import Jammers
+from netsim.network.outages import ClientOutages
+from netsim.network.resending import Resending
+from netsim.network.transport.jammed_links import JammedLinks
+from netsim.network.transport.laws import Disturbances, LinkLaws
+from netsim.network.transport.link_outages import Outage, Outages, link_between
+from netsim.network.transport.transport import Transport
+from netsim.records.sinks import NoRecorder
+from scenarios.registry.components import construct, key_at, refusals_at
+from scenarios.schema.errors import PARAMETER_WARNINGS
+from scenarios.schema.world import Opinions, Peers
+from scenarios.wiring.bandwidth import build_peer_carrier
+from scenarios.wiring.channels import build_jammers
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.population import Context
+
+if TYPE_CHECKING:
+    from scenarios.wiring.world import World
+
+
+def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
+    """The graph that `[peers]` describes; raises UserError."""
+    supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
+    graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
+    return graph
+
+
+def build_links(
+    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
+) -> tuple[Transport, Jammers | None]:
+    """Return the transport of messages over the links of `graph`, and the jammers of the links; raises UserError."""
+    scenario, streams = world.scenario, world.streams
+    assert scenario.slots is not None
+    if scenario.slots.start == "zero":
+        still = Unchanging(Constant(value_s=0.0))
+        at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
+        links = Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams)
+        links.recording = scenario.output.messages_table
+        return links, None
+    outages = []
+    for i, one in enumerate(section.outages):
+        pairs = [(a, b) for a, b in one.links]
+        end_s = math.inf if one.to_s is None else one.to_s
+        outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
+        made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
+        outages.append(outage)
+    jammed = JammedLinks(graph=graph) if scenario.jammers else None
+    carrier, number = build_peer_carrier(section, context, world.clock)
+    schedule = Outages(graph=graph, outages=outages)
+    laws = made_at(
+        LinkLaws,
+        "peers",
+        {"speed_km_per_s": section.speed_km_per_s, "bandwidth_bytes_per_s": number},
+        {
+            # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
+            "carrier": carrier,
+            "delay": timeline(section, "delay", "peers", context),
+            "channel": timeline(section, "channel", "peers", context),
+        },
+    )
+    links = Transport(
+        clock=world.clock,
+        graph=graph,
+        laws=laws,
+        streams=streams,
+        resending=resending_of(section, "peers"),
+        disturbances=Disturbances(
+            outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
+            clients=client_outages,
+            jammed=jammed,
+        ),
+    )
+    links.recording = scenario.output.messages_table
+    if jammed is None:
+        return links, None
+    # To a jammer, links are sub-channels.
+    spectrum: Any = jammed
+    actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
+    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    jammed.catch_up = jammers.catch_up
+    return links, jammers
+
+
+def resending_of(section: Peers | Opinions, path: str) -> Resending:
+    """Return how often lost messages of the section at `path` are sent again; raises UserError."""
+    keys = ("max_resends", "resend_after_s")
+    resending: Resending = made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
+    return resending
+
+
+def made_at(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:
+    """Return `target` of its keywords; name the key of the scenario where it refuses or warns of a keyword."""
+    told = names or set(keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with refusals_at(path, told):
+            made = target(**keywords, **supplied)
+    for warning in caught:
+        message = warning.message
+        if isinstance(message, PARAMETER_WARNINGS) and message.name in told:
+            message = message.renamed(key_at(path, message.name))
+        warnings.warn(message, warning.category, stacklevel=2)
+    return made
