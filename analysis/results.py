@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analysis.folders import is_sweep
-from analysis.sources import COLUMNS, RunFolder, RunSource, TableName, check_table
+from analysis.sources import COLUMNS, ROUND_NUMBERS, RunFolder, RunSource, TableName, check_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +200,7 @@ class Run:
 
         def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
             # All at once: who wants one column wants others, and to open the file again takes longer than to read them.
-            table = self.arrow("rounds", [*COLUMNS["rounds"], *(name for name in lacking if name not in COLUMNS["rounds"])])
+            table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in lacking if name not in ROUND_NUMBERS)])
             return {name: _floats(table.column(name)) for name in table.column_names}
 
         return self.source.kept.get(names, read)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analysis.checksums import FILES, check_file, make_again, unsealed
 
-FORMAT = 1
+FORMAT = 2
 """The newest format version this reader knows."""
 
 TableName = Literal[
@@ -32,11 +32,15 @@ TableName = Literal[
     "probes",
     "script",
     "evaluations",
+    "communication_rounds",
     "what_ifs",
 ]
 
 ADDED: tuple[TableName, ...] = ("what_ifs",)
 """Tables that later commands add to the folder of a finished run, whose summary says nothing of them."""
+
+ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
+"""Columns of rounds that link them to what opened and closed them, since format 2."""
 
 COLUMNS: dict[TableName, tuple[str, ...]] = {
     "rounds": (
@@ -48,12 +52,14 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
         *("message_bytes", "probes", "probes_answered", "probe_s", "training_loss"),
         *("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
         *("picked", "picked_s", "renewed", "groups"),
+        *ROUND_CAUSES,
     ),
     "clients": (
         *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
         *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
         *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
         *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j", "group"),
+        *("number", "begun_by", "begun_after", "sent_after"),
     ),
     "messages": (
         *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
@@ -69,13 +75,16 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {
     ),
     "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
     "evaluations": ("round", "time_s", "version", "metric", "value"),
+    "communication_rounds": ("round", "slot", "start_s", "end_s", *ROUND_CAUSES),
     "partition": ("client", "label", "samples"),
     "what_ifs": (
         *("round", "change", "client", "value", "start_s", "end_s", "then_end_s", "saved_s"),
         *("delivered", "then_delivered", "last", "then_last"),
     ),
 }
-"""The columns format 1 promises, by table; more may be there."""
+"""The columns that are promised, by table; more may be there."""
+ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CAUSES)
+"""Columns of rounds that hold measured numbers: each is a metric."""
 LATER: dict[TableName, tuple[str, ...]] = {
     "rounds": COLUMNS["rounds"][17:],
     "clients": COLUMNS["clients"][16:],

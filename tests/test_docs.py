@@ -11,7 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.results import COLUMNS
-from netsim.records.sinks import CLIENTS, DETECTIONS, FORMAT, JAMS, MESSAGES, PROBES, ROUNDS, SCRIPT, RoundRow, UpdateRow
+from netsim.records.sinks import (
+    CLIENTS,
+    COMMUNICATION_ROUNDS,
+    DETECTIONS,
+    FORMAT,
+    JAMS,
+    MESSAGES,
+    PROBES,
+    ROUNDS,
+    SCRIPT,
+    RoundRow,
+    UpdateRow,
+)
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.schema.reference import json_schema, reference
@@ -99,7 +111,7 @@ def test_scenarios_point_editors_to_the_schema():
 
 
 SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "jams": JAMS, "detections": DETECTIONS, "messages": MESSAGES}
-SCHEMAS |= {"probes": PROBES, "script": SCRIPT}
+SCHEMAS |= {"probes": PROBES, "script": SCRIPT, "communication_rounds": COMMUNICATION_ROUNDS}
 
 
 def _documented(text: str) -> dict[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from analysis.metrics import measures
 from analysis.metrics.facts import DEFAULT, Facts, Settings
 from analysis.names import did_you_mean
 from analysis.results import Run
-from analysis.sources import COLUMNS
+from analysis.sources import ROUND_NUMBERS
 from analysis.targets import Cost
 
 FloatArray = NDArray[np.float64]
@@ -237,7 +237,7 @@ def metric(name: str) -> Metric:
     """The metric called `name`: one of `METRICS`, or a column of `rounds.parquet`; ValueError where it is neither."""
     if name in METRICS:
         return METRICS[name]
-    if name not in COLUMNS["rounds"]:
+    if name not in ROUND_NUMBERS:
         raise ValueError(f"metric {name!r}: there is none of this name; {did_you_mean(name, known())}")
     last = name in _COUNTING_UP
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "bytes" if name.startswith("bytes_") else "")
@@ -254,7 +254,7 @@ def metric(name: str) -> Metric:
 
 def known() -> tuple[str, ...]:
     """All names of metrics: those with a definition of their own, then the other columns of `rounds.parquet`."""
-    return (*METRICS, *(name for name in COLUMNS["rounds"] if name not in METRICS))
+    return (*METRICS, *(name for name in ROUND_NUMBERS if name not in METRICS))
 
 
 def metric_values(run: Run, names: Iterable[str], settings: Settings = DEFAULT) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
-from netsim.clients.update import OUTCOMES
+from netsim.clients.update import BEGUN_BY, OUTCOMES
 from netsim.records.rows import UpdateRow
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, EPSILON, LEAK, AWAY = range(11)
 """Rows of `times`: seconds, NaN where a step is not reached, but for what privacy costs."""
-CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED = range(15)
+CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED, NUMBER = range(16)
 """Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
 `ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
-many starts and ends of phases have been told to whoever counts energy."""
-TIMES, COUNTS = AWAY + 1, METERED + 1
+many starts and ends of phases have been told to whoever counts energy; `NUMBER`: among the attempts of the run, from 1."""
+TIMES, COUNTS = AWAY + 1, NUMBER + 1
 """How many rows there are of each."""
 DELIVERED, LOST, LATE, ABORTED = range(4)
 _TIMES = {
@@ -49,6 +49,8 @@ _COUNTS = {
     "bytes_down": DOWN,
     "bytes_up": UP,
     "drawn_steps": DRAWN,
+    "number": NUMBER,
+    "begun_after": ROUND,
 }
 _OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
 _JOULES = {
@@ -76,7 +78,7 @@ class Groups(Protocol):
 class Columns:
     """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups`: those of clients, None: there are none.
 
-    `times` (11, n), `counts` (15, n): rows as of the constants above. `phases`: what they draw, None: that is not counted.
+    `times` (11, n), `counts` (16, n): rows as of the constants above. `phases`: what they draw, None: that is not counted.
     """
 
     __slots__ = ("causes", "counts", "groups", "phases", "times")
@@ -156,6 +158,8 @@ class Columns:
             return self.counts[OUTCOME], OUTCOMES
         if name == "cause":
             return self.counts[CAUSE], self.causes
+        if name == "begun_by":
+            return np.zeros(len(self), np.int64), BEGUN_BY
         if name == "group" and self.groups is not None:
             return self.groups.places_of(self.counts[CLIENT]), self.groups.names
         return None

@@ -385,6 +385,7 @@ class UpdateLifecycle:
             self.life_of(following).leave(following, now)
         following = self._access.end(update, delivered=update.outcome == "delivered")
         if following is not None:
+            following.sent_after = update.number or None
             self.life_of(following).transmit(following, now)
 
 

@@ -15,8 +15,9 @@ from netsim.clients.lifecycle import Asking, UpdateLifecycle
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
 from netsim.clients.tallies import Tallies
-from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, renew
+from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, renew
 from netsim.clients.whole_rounds import WholeRounds
+from netsim.core.causes import Causes
 from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
@@ -53,18 +54,15 @@ class ClientPool(Tallies):
         foreseeable: bool = True,
     ) -> None:
         super().__init__(medium.clients)
-        self.clock, self.medium = clock, medium
+        self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
         self.groups, self.reports_phases = groups, rules.reports_phases
         self.presence, self.energy = presence.presence, energy
         """Who is there; what clients draw, and their batteries (None: it is not counted)."""
         self.accountant = accountant
+        self.alive_now: dict[int, Update] = {}
+        """The update that each client has, if it has one and that is an object of its own."""
         self.life = UpdateLifecycle(
-            clock=clock,
-            medium=medium,
-            accountant=accountant,
-            find=lambda client: self.alive_now[client],
-            rules=rules,
-            energy=energy,
+            clock=clock, medium=medium, accountant=accountant, rules=rules, energy=energy, find=lambda of: self.alive_now[of]
         )
         self.life.on_end = self._ended
         self.followers: list[Callable[[Update], object]] = []
@@ -73,8 +71,6 @@ class ClientPool(Tallies):
         """How many of them have to be told of each by itself, at its time."""
         self.channels_of: Callable[[IntArray], list[int] | None] = lambda clients: None
         """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
-        self.alive_now: dict[int, Update] = {}
-        """The update that each client has, if it has one and that is an object of its own."""
         self._in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
         self.watchers: list[Callable[[], object]] = []
@@ -119,10 +115,11 @@ class ClientPool(Tallies):
 
     def unused_columns(self) -> list[str]:
         """Columns of an attempt's record that say nothing in this run."""
+        queue = ["sent_after"] if self.medium.access.free else []
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
         work = [] if self.medium.work.samples is not None else ["samples", "steps"]
         group = [] if self.groups is not None else ["group"]
-        return energy + work + group + ([] if self.life.retry else ["started_round"])
+        return queue + energy + work + group + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
@@ -229,7 +226,11 @@ class ClientPool(Tallies):
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
-            update.attempt(round, round - last[place], departures[place], now, send, place, channel)
+            # An update that is still being made goes on by itself; one that is kept is sent now.
+            goes_on = retry and update.begun_round != round and update.phase != KEPT
+            cause = self.causes.of_beginning(client, update.number if goes_on else None)
+            update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
+            update.number = self.started + place + 1
             if energy is not None:
                 energy.begin(update, now)
             if retry:
@@ -316,8 +317,7 @@ class ClientPool(Tallies):
             self.last_delivery[client] = update.round
             self.last_delivery_s[client] = update.outcome_s
             self.successes[client] += 1
-        for follow in self.followers:
-            follow(update)
+        self.causes.end(update, self.followers)
 
     def leave(self, clients: IntArray) -> None:
         """Clients (n,) were taken away from outside: what they are making ends as aborted; what is finished they keep."""

@@ -17,6 +17,7 @@ from netsim.clients.columns import (
     DRAWN,
     EPSILON,
     LEAK,
+    NUMBER,
     PLACE,
     ROUND,
     SAMPLES,
@@ -81,6 +82,7 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
         plain(one.column("group"))[0],
     )
     update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None)
+    update.number = counts[NUMBER]
     for name, time_s in zip(_TIMES, times[DOWN_START : UP_END + 1], strict=True):
         setattr(update, name, time_s)
     for name in ("receive_j", "compute_j", "send_j"):

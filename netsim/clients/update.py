@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from netsim.core.causes import OPEN, Cause
 from netsim.records.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED, KEPT = "download", "compute", "wait", "upload", "ended", "kept"
 """Phases of an update; kept: it is finished, could not be delivered, and waits for its next attempt."""
+BEGUN_BY = (OPEN,)
+"""The one cause of attempts that are worked out together."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
 Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
 """What is drawn for an update: how long its phases and its samples take, and whether the links lose it."""
@@ -200,9 +203,17 @@ class Update:
         """The number of its next step among the calls of the clock; -1: none is set."""
 
     def attempt(
-        self, round: int, age_rounds: int, departure_s: float, now_s: float, draws: SendDraws, place: int, channel: int | None
+        self,
+        round: int,
+        age_rounds: int,
+        departure_s: float,
+        now_s: float,
+        draws: SendDraws,
+        place: int,
+        channel: int | None,
+        begun: Cause | None = None,
     ) -> None:
-        """Begin an attempt in `round`."""
+        """Begin an attempt in `round`; `begun`: its cause, None: the opening of the round."""
         self.send_draws = draws
         self.send_place = place
         """Position among the clients of `send_draws`."""
@@ -227,6 +238,9 @@ class Update:
         self.good: bool | None = None
         self.jammed: bool | None = None
         self.collided: bool | None = None
+        self.number = 0
+        self.begun_by, self.begun_after = begun or Cause(OPEN, round)
+        self.sent_after: int | None = None
         self.started_round: int | None = None
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None

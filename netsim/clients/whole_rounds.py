@@ -24,6 +24,7 @@ from netsim.clients.columns import (
     EPSILON,
     LATE,
     LEAK,
+    NUMBER,
     OUTCOME,
     PLACE,
     ROUND,
@@ -95,6 +96,8 @@ class WholeRounds:
         """Who is told of attempts that have ended, in the order in which they did."""
         self.closes_s: float | None = None
         """When the round under way will close; None: that is not known."""
+        self.closed_by: int | None = None
+        """The attempt whose end closes it; None: the deadline does."""
         self._table: Columns | None = None
         self._ends_s: FloatArray = np.zeros(0)
         """(n,) when the attempts of the table end, ascending; the first of them may be over."""
@@ -135,6 +138,7 @@ class WholeRounds:
         if known is None:
             return None
         times, counts, all_arrive = known
+        counts[NUMBER] = counts[PLACE] + (pool.started + 1)
         table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
         if old:
             table = self._rest().with_others([table])
@@ -171,6 +175,7 @@ class WholeRounds:
             if len(arrived) >= first:
                 last = arrived.item(first - 1)
         closes_s = ends_s.item(last)
+        self.closed_by = counts.item(NUMBER, last)
         if closes_s <= latest_s:
             following = last + 1
             # What is sent in no time is over after the server has gone on, if it is ready in the instant of the close, but after
@@ -182,6 +187,7 @@ class WholeRounds:
                     return None
         else:
             closes_s = latest_s
+            self.closed_by = None
             following = int(ends_s.searchsorted(closes_s, "right"))
         if following < len(ends_s):
             if self._foreseen.medium.outages is not None:

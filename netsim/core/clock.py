@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
+from copy import copy
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
@@ -62,6 +63,14 @@ class Clock(Environment):
         entry: Any = (time_s, priority, number, fn, payload)
         heappush(self._queue, entry)
         return number
+
+    def next_number(self) -> int:
+        """Return the number that the next call or event will get."""
+        return next(copy(self._eid))
+
+    def pending(self) -> int:
+        """Return how many calls and events are scheduled."""
+        return len(self._queue)
 
     def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: Any = None) -> int:
         """Call `fn(payload)` after `delay_s` seconds; returns as `call_at`; raises ValueError for a negative delay."""

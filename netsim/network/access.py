@@ -26,6 +26,8 @@ class UplinkAccess(Protocol[SenderT]):
     """Whether the way adds nothing to the sender's own link, neither time nor loss: then `begin` and `loss` are not asked."""
     free: bool
     """Whether moreover nobody ever waits: then `take` and `end` are not asked either."""
+    steady: bool
+    """True if no bandwidth of a sub-channel changes in time."""
 
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
@@ -72,7 +74,7 @@ class UplinkAccess(Protocol[SenderT]):
 class OwnLinkAccess(Generic[SenderT]):
     """The null object of access: every client has a link of its own, and nobody waits."""
 
-    own_link = free = True
+    own_link = free = steady = True
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes from round to round."""
@@ -177,6 +179,7 @@ class AssignedAccess(Generic[SenderT]):
     def __init__(self, *, spectrum: Spectrum, jammers: Jammers) -> None:
         self.spectrum = spectrum
         self.jammers = jammers
+        self.steady = spectrum.steady
         self._queues: dict[int, deque[SenderT]] = {}
 
     def open_round(self, round: int, time_s: float) -> None:

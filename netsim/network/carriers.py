@@ -68,6 +68,8 @@ class Carrier(Protocol):
 
     carries: bool
     """True if messages join. False if their bytes take a time that is known as they begin."""
+    steady: bool
+    """True if a message that begins later ends later by as much: nothing is shared, and no bandwidth changes in time."""
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
         """Return the port for messages of `kind`, of one size for all clients (None: each client's own)."""
@@ -108,7 +110,7 @@ class Carrier(Protocol):
 class NoCarrier:
     """Carries nothing: bytes take a time that is known as they begin, or none."""
 
-    carries = False
+    carries, steady = False, True
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
         return Port(self, kind, size_bytes)
@@ -147,7 +149,7 @@ class NoCarrier:
 class Ports:
     """The ports of a carrier that carries by events."""
 
-    carries = True
+    carries, steady = True, False
 
     def __init__(self) -> None:
         self._ports: dict[str, Port] = {}

@@ -24,6 +24,8 @@ class KnownLinks(NoCarrier):
     `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
     """
 
+    steady = False
+
     def __init__(
         self, *, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray
     ) -> None:

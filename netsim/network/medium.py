@@ -135,6 +135,11 @@ class Medium:
         down, up = self._carried_bytes
         return self.down.port(kind, down), self.up.port(kind, up)
 
+    def inexact_phases(self) -> set[str]:
+        """Return the phases that do not end later by as much as they begin later, because a bandwidth is shared or changes."""
+        steady = {"download": self.down.steady, "upload": self.up.steady and self.access.steady}
+        return {phase for phase, is_steady in steady.items() if not is_steady}
+
     def open_round(self, round: int, time_s: float) -> None:
         """Let everything that has a memory move on to `round`."""
         self.access.open_round(round, time_s)

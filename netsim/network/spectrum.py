@@ -88,6 +88,8 @@ class Spectrum:
         self._draws = streams["channels.loss"]
         self._states = Survivals(clients=channels, law=law, draws=self._draws, state_draws=streams["channels.state"])
         delays = Durations(clients=channels, law=delay, draws=streams["channels.delay"])
+        self.steady = links is None
+        """True if no bandwidth changes in time."""
         self._delays: Phases = delays if links is None else links.timed(delays)
         self._round = 0
         self._u: FloatArray = np.zeros(channels)

@@ -12,6 +12,7 @@ from netsim.records.columns import column, empty, words_at
 from netsim.records.rows import (
     BELIEFS,
     CLIENTS,
+    COMMUNICATION_ROUNDS,
     DETECTIONS,
     EVALUATIONS,
     JAMS,
@@ -20,6 +21,7 @@ from netsim.records.rows import (
     ROUNDS,
     SCRIPT,
     BeliefRow,
+    CommunicationRow,
     DetectionRow,
     EvaluationRow,
     JamRow,
@@ -161,6 +163,7 @@ class ArrowRecorder:
             "probes": PROBES,
             "script": SCRIPT,
             "evaluations": EVALUATIONS,
+            "communication_rounds": COMMUNICATION_ROUNDS,
         }
         self._schemas = {name: schemas[name] for name in wanted.names}
         self._pieces: dict[str, list[pa.Table]] = {name: [] for name in self._schemas}
@@ -172,6 +175,9 @@ class ArrowRecorder:
 
     def round(self, row: RoundRow) -> None:
         self._keep("rounds", row)
+
+    def communication(self, row: CommunicationRow) -> None:
+        self._keep("communication_rounds", row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return self._rows["clients"].taking(columns) if "clients" in self._rows else NoTable()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 
 
 class RoundRow(NamedTuple):
@@ -102,6 +102,18 @@ class RoundRow(NamedTuple):
     """Clients that were forced to take the new model as the round opened, because theirs was too old."""
     groups: int | None = None
     """Groups of clients under way as the round closes (server of FedCompass)."""
+    opened_by: str | None = None
+    """The kind of what opened the round: start (of the run), close (of the round before), end (of an attempt that was waited
+    for), return (of a client that was waited for). Servers with slots state causes in the table communication_rounds."""
+    opened_after: int | None = None
+    """Its number: of a round, of an attempt (`number` in the client table), or of a client; null: there is none."""
+    closed_by: str | None = None
+    """The kind of what closed the round: end (of an attempt), open (of this round: a deadline set then, or nothing to wait for),
+    schedule (a time of the clock that does not depend on the round)."""
+    closed_after: int | None = None
+    """Its number, likewise. A round that closes later than what closed it was closed by a timer that was set then."""
+    close_rule: str | None = None
+    """The rule that closed it, such as deadline; null: a rule of one's own that does not name itself."""
 
 
 class UpdateRow(NamedTuple):
@@ -165,10 +177,33 @@ class UpdateRow(NamedTuple):
     """Likewise in receiving the model."""
     group: str | None = None
     """The client's group, or class of devices; null where the scenario names none."""
+    number: int = 0
+    """Counts the attempts of the run in the order in which they begin, from 1."""
+    begun_by: str | None = None
+    """The kind of what let the attempt begin: open (its round opened), end (another attempt ended and made room), return (the
+    client came back), earlier (an earlier attempt of the same update, which goes on)."""
+    begun_after: int | None = None
+    """The number of that round, attempt (`number`) or client."""
+    sent_after: int | None = None
+    """The attempt (`number`) whose end let the upload begin; null: it did not queue, or queued for the answer to a probe."""
 
 
 LATER = ("loss", "loss_rms")
 """The columns of an attempt that are known only as its round closes."""
+
+
+class CommunicationRow(NamedTuple):
+    """One communication round of a server with slots. Causes are as of `RoundRow`; their numbers are those of such rounds."""
+
+    round: int
+    slot: int
+    start_s: float
+    end_s: float
+    opened_by: str
+    opened_after: int | None
+    closed_by: str
+    closed_after: int | None
+    close_rule: str | None
 
 
 class ProbeRow(NamedTuple):
@@ -316,11 +351,14 @@ def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Sche
     return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
 
 
-ROUNDS = _schema("rounds", RoundRow, dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32()))
 _WORDS = pa.dictionary(pa.int8(), pa.string())
-# Names that a scenario gives may be more than 128.
+# Names that a scenario, or a class of the user's, gives may be more than 128.
 _NAMES = pa.dictionary(pa.int32(), pa.string())
-CLIENTS = _schema("clients", UpdateRow, {"outcome": _WORDS, "cause": _NAMES, "group": _NAMES})
+_CAUSES = {"opened_by": _WORDS, "closed_by": _WORDS, "close_rule": _NAMES}
+_COUNTED = dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32())
+ROUNDS = _schema("rounds", RoundRow, _COUNTED | _CAUSES)
+CLIENTS = _schema("clients", UpdateRow, {"outcome": _WORDS, "cause": _NAMES, "group": _NAMES, "begun_by": _WORDS})
+COMMUNICATION_ROUNDS = _schema("communication_rounds", CommunicationRow, _CAUSES)
 PROBES = _schema("probes", ProbeRow, {"outcome": _WORDS, "cause": _NAMES})
 JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
 DETECTIONS = _schema("detections", DetectionRow, {"detector": _WORDS})

@@ -10,6 +10,7 @@ from netsim.records.attempts import AttemptTable, NoTable, RowList
 from netsim.records.rows import (
     BELIEFS,
     CLIENTS,
+    COMMUNICATION_ROUNDS,
     DETECTIONS,
     EVALUATIONS,
     FORMAT,
@@ -19,6 +20,7 @@ from netsim.records.rows import (
     ROUNDS,
     SCRIPT,
     BeliefRow,
+    CommunicationRow,
     DetectionRow,
     EvaluationRow,
     JamRow,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLIENTS",
+    "COMMUNICATION_ROUNDS",
     "DETECTIONS",
     "FORMAT",
     "JAMS",
@@ -57,11 +60,15 @@ __all__ = [
     "UpdateRow",
 ]
 
+
 class Recorder(Protocol):
     """Takes the records of a run in the order in which they come about."""
 
     def round(self, row: RoundRow) -> None:
         """A round has closed."""
+
+    def communication(self, row: CommunicationRow) -> None:
+        """A communication round of a slot has closed."""
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         """Who takes the row of each attempt that has ended, or that the run has ended before.
@@ -101,6 +108,9 @@ class NoRecorder:
     def round(self, row: RoundRow) -> None:
         return None
 
+    def communication(self, row: CommunicationRow) -> None:
+        return None
+
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return NoTable()
 
@@ -134,6 +144,7 @@ class MemoryRecorder:
 
     def __init__(self) -> None:
         self.rounds: list[RoundRow] = []
+        self.communications: list[CommunicationRow] = []
         self.updates: list[UpdateRow] = []
         self.jams: list[JamRow] = []
         self.detections: list[DetectionRow] = []
@@ -145,6 +156,9 @@ class MemoryRecorder:
 
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
+
+    def communication(self, row: CommunicationRow) -> None:
+        self.communications.append(row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return RowList(self.updates, columns)
@@ -191,7 +205,8 @@ class ParquetRecorder:
         asked = Table(folder, "probes", PROBES) if wanted.probes else None
         acts = Table(folder, "script", SCRIPT) if wanted.script else None
         metrics = Table(folder, "evaluations", EVALUATIONS) if wanted.evaluations else None
-        tables = (rounds, updates, dwells, declared, sent, thought, asked, acts, metrics)
+        trained = Table(folder, "communication_rounds", COMMUNICATION_ROUNDS) if wanted.communication_rounds else None
+        tables = (rounds, updates, dwells, declared, sent, thought, asked, acts, metrics, trained)
         self._tables = [table for table in tables if table is not None]
         self.digests: dict[str, str] = {}
         """The SHA-256 of each file, once the recorder is closed."""
@@ -204,6 +219,7 @@ class ParquetRecorder:
         self.probe = asked.rows.append if asked else NoRecorder().probe
         self.evaluation = metrics.rows.append if metrics else NoRecorder().evaluation
         self.script = acts.rows.append if acts else NoRecorder().script
+        self.communication = trained.rows.append if trained else NoRecorder().communication
 
     def state_dict(self) -> State:
         """What is recorded so far, as pieces on disk and rows."""

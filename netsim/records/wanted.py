@@ -17,6 +17,7 @@ class WantedTables:
     probes: bool = False
     script: bool = False
     evaluations: bool = False
+    communication_rounds: bool = False
 
     @property
     def names(self) -> list[str]:

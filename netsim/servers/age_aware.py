@@ -74,6 +74,7 @@ class Everyone:
                 break
             yield pool.clock.event_at(next_s)
             present = self._present()
+            pool.causes.returned = int(np.argmax(present)) if present.any() else None
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 

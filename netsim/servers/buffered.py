@@ -178,6 +178,7 @@ class BufferFull(EndsOfRound):
             self.dispatch.refill()
             if not pool.in_flight:
                 if self.ends and self.pacing.gives_up(self.ends):
+                    pool.causes.close_now("nobody at work")
                     return
                 if not self.ends and not pool.ever_selectable().any():
                     raise NobodyLeftError
@@ -185,6 +186,7 @@ class BufferFull(EndsOfRound):
             if len(pool.in_flight) < self.dispatch.concurrency:
                 self._waking.at(float(pool.availability.next_change_s.min()))
             yield self._waking.event()
+        pool.causes.close_now(self.pacing.name)
 
     def _full(self) -> bool:
         return self.pacing.due(self.ends) and self.rule.may_close(self._number)

@@ -81,6 +81,7 @@ class WhenEnded(_OfOneRound):
     def __init__(self, *, pool: ClientPool, rule: WaitRule, at_once: bool = False) -> None:
         self.pool = pool
         self.rule = rule
+        self._rule = "all ended" if rule.first is None else "deliveries"
         self._closing = pool.clock.event()
         self._due = 0
         self._arrived = 0
@@ -103,8 +104,13 @@ class WhenEnded(_OfOneRound):
     def wait(self) -> Generator[Any, Any, None]:
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
+            closed_by = whole.closed_by
             # After everything else of that instant: it may be single updates by then.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
+            if closed_by is None:
+                self.pool.causes.close_by_deadline()
+            else:
+                self.pool.causes.close_by_end(closed_by, self._rule)
             self.pool.life.open_round = None
             whole.closed()
             if not self._at_once:
@@ -112,6 +118,7 @@ class WhenEnded(_OfOneRound):
             return
         if not self._due and self.rule.deadline_s is None:
             # Nobody takes part: there is nothing to wait for, but a deadline.
+            self.pool.causes.close_now("all ended")
             self.pool.life.open_round = None
             return
         if self.rule.deadline_s is not None:
@@ -124,6 +131,7 @@ class WhenEnded(_OfOneRound):
         self._due -= 1
         self._arrived += update.outcome == "delivered"
         if self._due == 0 or self._arrived == self.rule.first:
+            self.pool.causes.close_by_end(update.number, self._rule)
             self._close()
 
     def _ended_together(self, ended: Columns) -> None:
@@ -142,6 +150,7 @@ class WhenEnded(_OfOneRound):
     def _ring(self, payload: None) -> None:
         self._alarm_set = False
         if self.pool.life.open_round is not None and self.pool.clock.now >= self._deadline_s:
+            self.pool.causes.close_by_deadline()
             self._close()
         self._set_alarm()
 
@@ -157,6 +166,7 @@ class FixedLength(_OfOneRound):
     def __init__(self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None]) -> None:
         self.pool = pool
         self.round_s = check_round_s(round_s)
+        pool.causes.fixed_length = True
         self._announce = announce
         self._end_s = 0.0
 
@@ -167,6 +177,7 @@ class FixedLength(_OfOneRound):
     def wait(self) -> Generator[Any, Any, None]:
         # After everything else of that instant: who arrives exactly as the round ends is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
+        self.pool.causes.close_by_schedule("fixed length")
 
 
 def check_round_s(round_s: float) -> float:
@@ -182,6 +193,8 @@ class NothingOnTheAir(_OfOneRound):
     `wait_for_compute`: it also waits for everyone who still gets the model or computes.
     """
 
+    _rule = "nothing on the air"
+
     def __init__(self, *, pool: ClientPool, wait_for_compute: bool = False) -> None:
         self.pool = pool
         self.wait_for_compute = wait_for_compute
@@ -195,6 +208,7 @@ class NothingOnTheAir(_OfOneRound):
 
     def wait(self) -> Iterable[Any]:
         if self._over():
+            self.pool.causes.close_now(self._rule)
             return ()
         self._closing = self.pool.clock.event()
         return (self._closing,)
@@ -214,9 +228,9 @@ class NothingOnTheAir(_OfOneRound):
     def _close(self, payload: None) -> None:
         self._called = False
         if self._closing is not None and self._over():
+            self.pool.causes.close_now(self._rule)
             closing, self._closing = self._closing, None
             closing.succeed()
-
 
 class End(NamedTuple):
     """What became of one attempt that has not entered a model yet."""

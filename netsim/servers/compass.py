@@ -141,6 +141,10 @@ class GroupComplete(EndsOfRound):
         """What ended before it opened is counted for it."""
 
     def wait(self) -> Generator[Any, Any, None]:
+        yield from self._wait()
+        self.pool.causes.close_now("group complete", "latest time of a group")
+
+    def _wait(self) -> Generator[Any, Any, None]:
         pool = self.pool
         while not self._ready:
             self.dispatch.refill()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.core.causes import CLOSE, END, RETURN, START, Cause
 from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Selection, State, Stateful
 from netsim.servers.assignment import Assignment, NoAssignment
 
@@ -87,6 +88,12 @@ class ClosedRound:
     """Of the delivered updates in the order of `attempts`, as far as it is wanted."""
     version: int | None
     """The model's before they were folded into it; None: nothing is trained."""
+    opened_by: Cause
+    """The cause of its opening."""
+    closed_by: Cause
+    """The cause of its close."""
+    close_rule: str | None
+    """The name of the rule that closed it, as the rule states it."""
     ended: Sequence[Update | Sent]
     """All attempts that ended since the last close, whichever round they began in; where an instrument looks at them. Those that
     ended before a state was saved that the run goes on from are told as `Sent`."""
@@ -256,7 +263,7 @@ class RoundLoop:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
         number, pool = self.round + 1, self.pool
         self.on_open(number)
-        yield from self.dispatch.wait(number)
+        opened_by = yield from self._until_open(number)
         start_s = self.clock.now
         pool.medium.open_round(number, start_s)
         for instrument in self.instruments:
@@ -265,10 +272,11 @@ class RoundLoop:
         chosen = self.dispatch.choose(number, self.clock.now)
         self.assignment.open(number, chosen)
         chosen = self.alteration.chosen(self, number, chosen)
+        pool.causes.open(number)
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
         self.dispatch.send(number)
-        yield from self.close.wait()
+        closed_by = yield from self._until_close()
         if not self.straggle and pool.under_way:
             pool.cut()
         self.is_open = False
@@ -276,7 +284,8 @@ class RoundLoop:
         ends = self._ends.copy()
         self._ends.clear()
         version = self.learner.version if self.learner.aggregates else None
-        closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, ends)
+        rule = pool.causes.rule
+        closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, opened_by, closed_by, rule, ends)
         self.alteration.closed(closed)
         closed.content = self._aggregate(number, attempts)
         self.dispatch.tell(closed)
@@ -285,6 +294,24 @@ class RoundLoop:
         if self.retain is not None and self.learner.aggregates:
             self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
         return closed
+
+    def _until_open(self, number: int) -> Generator[Any, Any, Cause]:
+        """Wait until round `number` may open; returns the cause of its opening."""
+        causes, asked_s = self.pool.causes, self.clock.now
+        yield from self.dispatch.wait(number)
+        now = self.clock.now
+        if now == asked_s:
+            return Cause(CLOSE, number - 1) if number > 1 else Cause(START)
+        return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
+
+    def _until_close(self) -> Generator[Any, Any, Cause]:
+        """Wait for the close of the present round; returns its cause."""
+        causes = self.pool.causes
+        set_by = causes.latest()
+        for event in self.close.wait():
+            set_by = causes.latest()
+            yield event
+        return causes.closing or causes.of_timer(set_by)
 
     def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
         if not self.learner.aggregates:

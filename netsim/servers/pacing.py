@@ -32,6 +32,9 @@ _NEVER = -1.0
 class Pacing(Stateful, Protocol):
     """Says whether enough has arrived, or long enough ago, for a new model."""
 
+    name: str
+    """Of the rule, as rounds state it."""
+
     def opened(self, start_s: float) -> None:
         """A round has opened: the last model was made at `start_s`."""
 
@@ -55,6 +58,8 @@ def arrivals(ends: Sequence[Attempt]) -> int:
 
 class Deliveries:
     """A model of every `buffer` deliveries. Raises ValueError for a buffer below 1."""
+
+    name = "deliveries"
 
     def __init__(self, *, buffer: int) -> None:
         if buffer < 1:
@@ -112,6 +117,8 @@ class ByLatency:
     L_k is the time from the selection of client k to its last delivery. Nothing is made of nothing: where nothing has arrived by
     then, the first that does is waited for. `wake` has `due` asked again.
     """
+
+    name = "pacing"
 
     def __init__(
         self, *, pool: ClientPool, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing

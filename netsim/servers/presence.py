@@ -26,8 +26,9 @@ class Presence:
 
     def until(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
         """Until `need` clients of `among` (K,; None: all) are `able` () -> (K,), which is returned; raises NobodyLeftError."""
-        pool, waking = self._pool, self._waking
+        pool, waking, before = self._pool, self._waking, None
         while int(np.count_nonzero(now_able := _those(able(), among))) < need:
+            before = now_able
             next_s = float(pool.availability.next_change_s.min())
             nothing_moves = next_s == _EVER and not pool.under_way
             if nothing_moves or int(np.count_nonzero(_those(pool.ever_selectable(), among))) < need:
@@ -41,6 +42,9 @@ class Presence:
             yield waking.event()
             pool.watchers.remove(waking.wake)
             pool.followers.remove(waking.wake)
+        if before is not None:
+            back = np.flatnonzero(now_able & ~before)
+            pool.causes.returned = int(back[0]) if len(back) else None
         return now_able
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from netsim.clients.columns import plain
 from netsim.core.reports import Reports, RoundOutcome
+from netsim.records.rows import CommunicationRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray
@@ -58,6 +59,12 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
     if content is not None and content.loss is not None and content.loss_rms is not None:
         reports.loss[places], reports.loss_rms[places] = content.loss, content.loss_rms
     return reports
+
+
+def communication_row(slot: int, closed: ClosedRound) -> CommunicationRow:
+    """Return the record of a communication round of `slot`."""
+    causes = (*closed.opened_by, *closed.closed_by, closed.close_rule)
+    return CommunicationRow(closed.number, slot, closed.start_s, closed.end_s, *causes)
 
 
 def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, float]]:

@@ -213,6 +213,9 @@ class RoundServer:
 
     def _record(self, closed: ClosedRound) -> None:
         columns = self.loop.columns(closed)
+        columns["opened_by"], columns["opened_after"] = closed.opened_by
+        columns["closed_by"], columns["closed_after"] = closed.closed_by
+        columns["close_rule"] = closed.close_rule
         self.rows.closed(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
         evaluation = learner.evaluate(number, end_s, number == self.last_round)

@@ -211,6 +211,9 @@ class PickedArrived(EndsOfRound):
             self._set_alarm()
         while pool.in_flight and pool.clock.now < self._due_s and not self._settled():
             yield self._waking.event()
+        if pool.clock.now >= self._due_s and pool.in_flight and not self._settled():
+            pool.causes.close_by_deadline()
+        pool.causes.close_now("enough arrived" if pool.in_flight else "all ended")
 
     def _settled(self) -> bool:
         if self._after_all:

@@ -20,6 +20,7 @@ from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
+from netsim.servers.reports import communication_row
 from netsim.servers.rounds import AttemptRows, Book, Recording, record_metrics
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class SlotServer(ABC):
         for _ in range(self.rounds_per_slot):
             closed = yield from self.training.run_round()
             self.rows.closed(closed)
-            # What is measured of communication rounds is counts, which add up over a slot.
+            self.recorder.communication(communication_row(slot, closed))
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
@@ -191,7 +192,7 @@ class SlotServer(ABC):
 
     @property
     def in_flight(self) -> int:
-        """Attempts that have begun and have not ended."""
+        """Attempts under way."""
         return self.training.pool.under_way
 
     def notes(self) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class UrgentNotices(WaitForOld):
         if not 0.0 <= notice_s < _EVER:
             raise ParameterError("notice_s", notice_s, "must be >= 0 seconds and finite")
         self.notice_s = notice_s
+        # Local training then ends with a pass over the samples, wherever in the pass the notice arrives.
+        pool.causes.inexact.add("compute")
         self._under_way: list[tuple[float, int, int]] = []
         """When a notice arrives, at which client, about the update begun in which round."""
 

@@ -298,4 +298,5 @@ def tables_of(scenario: Scenario) -> WantedTables:
         probes=scenario.probes,
         script=scenario.script is not None,
         evaluations=scenario.learner is not None and bool(scenario.learner.metrics),
+        communication_rounds=scenario.server.slotted and scenario.output.clients_table,
     )

@@ -17,6 +17,7 @@ from netsim.clients.update import OUTCOMES
 from netsim.network.access import AssignedAccess
 from netsim.records.rows import BeliefRow
 from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
+from netsim.servers.facts import facts_of
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.runs.energy import energy_accounts, energy_notes
@@ -106,6 +107,7 @@ class Summing:
         self.totals = totals
         self.last: RoundRow | None = None
         """The record of the last round; None: there is none yet."""
+        self.communication = inner.communication
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message
@@ -155,6 +157,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "fastest_round_s": known(_fastest_round_s(built, scenario)),
             "regret": known(totals.regret),
         },
+        "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
         "availability": built.clients.presence.notes(),

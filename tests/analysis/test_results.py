@@ -85,10 +85,10 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[1]", "no key 'format'"),
         ('{"name": "x"}', "no key 'format'"),
-        ('{"format": 2, "name": "x", "policy": "p", "seed": 1}', "format 2 is newer than format 1"),
+        ('{"format": 3, "name": "x", "policy": "p", "seed": 1}', "format 3 is newer than format 2"),
         ('{"format": "1", "name": "x", "policy": "p", "seed": 1}', "its format is '1', which is no whole number"),
         ('{"format": "one", "name": "x", "policy": "p", "seed": 1}', "its format is 'one', which is no whole number"),
-        ('{"format": 0, "name": "x", "policy": "p", "seed": 1}', "expected format 1, but found 0"),
+        ('{"format": 0, "name": "x", "policy": "p", "seed": 1}', "expected format 2, but found 0"),
         ('{"format": 1, "name": "x", "policy": "p"}', "key 'seed' is missing"),
     ],
 )
@@ -104,8 +104,8 @@ def test_foreign_tables_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     file = run / "rounds.parquet"
     columns = {"round": [1]}
-    write_table(file, "rounds", columns, format="2")
-    with pytest.raises(ValueError, match=r"rounds\.parquet: format 2 is newer"):
+    write_table(file, "rounds", columns, format="3")
+    with pytest.raises(ValueError, match=r"rounds\.parquet: format 3 is newer"):
         _ = open_run(run).rounds
     write_table(file, "rounds", columns, drop=("end_s", "reward"))
     with pytest.raises(ValueError, match=r"rounds\.parquet: .*columns are missing: end_s, reward"):

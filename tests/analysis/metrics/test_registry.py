@@ -14,7 +14,7 @@ from analysis.metrics.registry import METRICS, known, metric, metric_values, nam
 from analysis.report.comparison import compare
 from analysis.report.tables import comparison_cells
 from analysis.results import Run, open_run
-from analysis.sources import COLUMNS
+from analysis.sources import ROUND_NUMBERS
 from analysis.sweeps import open_sweep
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
 
@@ -76,7 +76,7 @@ def test_columns_are_metrics(tmp_path: Path) -> None:
     assert values(run, "agreed_share", "consensus_share") == [0.6, 0.5]
     assert math.isnan(metric_values(run, ["opinion"])["opinion"])
     assert (metric("consensus_s").unit, metric("bytes_up").unit, metric("idle_j").unit) == ("s", "bytes", "J")
-    assert set(known()) == {*METRICS, *COLUMNS["rounds"]}
+    assert set(known()) == {*METRICS, *ROUND_NUMBERS}
 
 
 def test_an_unknown_metric_is_told_with_the_nearest(tmp_path: Path) -> None:

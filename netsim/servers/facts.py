@@ -1,0 +1,41 @@
+"""Facts that a summary states of the coordinator of a run, so that readers of tables need not know its kind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What readers of the tables must know of the coordinator that ran the rounds."""
+
+    carries_over: bool
+    """True if a round is about the attempts that end in it, whenever they began."""
+    resends: bool
+    """True if an update may take several attempts, one a round."""
+    fixed_length: bool
+    """True if rounds close at times that are set before the run."""
+    slotted: bool
+    """True if a row of the rounds table is a slot of several communication rounds."""
+    inexact: tuple[str, ...]
+    """Phases of attempts whose end does not shift one to one with their start, in ascending order."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return them as plain data."""
+        return {**asdict(self), "inexact": list(self.inexact)}
+
+
+def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
+    """Return the facts of the coordinator that the clients of `pool` work for."""
+    causes, life = pool.causes, pool.life
+    return Facts(
+        carries_over=life.takes_all and not life.retry,
+        resends=life.retry,
+        fixed_length=causes.fixed_length,
+        slotted=slotted,
+        inexact=tuple(sorted(causes.inexact)),
+    )
