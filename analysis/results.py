@@ -141,6 +141,11 @@ class Run:
         return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
 
     @property
+    def states_causes(self) -> bool:
+        """True if the run says what opened and closed its rounds: runs of format 1 do not."""
+        return "coordinator" in self.summary
+
+    @property
     def has_privacy(self) -> bool:
         """Whether the scenario has a `[privacy]` table, and so budgets that are spent."""
         return bool(self.scenario.get("privacy"))

@@ -87,7 +87,7 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """
     found: dict[str, list[float]] = {}
     for label, runs in groups.items():
-        kept = [_phase_means(run) for run in runs if run.has_clients]
+        kept = [_phase_means(run) for run in runs if run.has_clients and run.states_causes]
         if kept:
             found[label] = np.mean(kept, axis=0).tolist()
     if not any(np.count_nonzero(values) > 1 for values in found.values()):

@@ -7,48 +7,44 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.report.blocks import Block, Section, Table, Text
 from analysis.report.tables import MISSING, format_number
-from analysis.report.waiting import StragglerStudy, communication_rounds, straggler_study
+from analysis.report.waiting import StragglerStudy, straggler_study
 from analysis.results import Run
+from analysis.stragglers.served import served
 from analysis.studies.find import PHASES, phase_means
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NOT_WAITING = {
-    "buffered": "This server waits for nobody: whoever ends is followed by another client, so that no round is held up by one "
-    "client, and none could be blamed.",
-    "semi-synchronous": "A round of this server lasts as long as it is set to last: nobody is waited for, and nobody could be "
-    "blamed for its length.",
-    "safa": "A round of this server closes once enough of what arrives is picked, or at its deadline; who is slower goes on and "
-    "arrives in a later one, so that no client holds a round up by itself.",
-    "compass": "A round of this server closes as a group of clients is complete, or as one arrives that has no group; the others "
-    "go on, so that no client holds all of them up.",
-    "asynchronous": "Who held a round up is not said of this server: clients take their updates from round to round, and a round "
-    "ends by the clock, or when nothing is being sent, whoever is still at work.",
+    "resends": "Who held a round up is not said of this run: clients take their updates from round to round, and a round ends "
+    "by the clock, or when nothing is being sent, whoever is still at work.",
+    "fixed_length": "A round of this run lasts as long as it is set to last: no client is waited for, and none could be blamed "
+    "for its length.",
+    "carries_over": "A round of this run is about the updates that ended in it; clients that are slower go on and arrive in a "
+    "later one, so that no client holds a round up by itself.",
 }
-"""Kinds of servers of which the wait for single clients is not told, and why."""
-_PHASES = {"asynchronous": ("download_s", "compute_s", "upload_s")}
-# An update of the asynchronous server waits over several rounds, in rows of which each tells only its own steps.
+"""Facts of coordinators for which the wait for single clients is not told, and why."""
+_OLD = "This run was recorded before runs said what closed their rounds: who was waited for is not told."
+_RESENT = ("download_s", "compute_s", "upload_s")
+# An update that is sent again waits over several rounds, in rows of which each tells only its own steps.
 
 
 def time_sections(run: Run) -> list[Section]:
-    """Where the time of `run` went; its table of clients must not be empty."""
-    server: dict[str, Any] = run.scenario.get("server") or {}
-    kind = str(server.get("kind", "synchronous"))
+    """Return where the time of `run` went; its table of clients must not be empty."""
+    facts: dict[str, Any] | None = run.summary.get("coordinator")
     title = "Where the time went"
-    phases = _phase_table(run.clients, _PHASES.get(kind, PHASES))
-    if kind in NOT_WAITING:
-        return [Section(title, [phases, Text(NOT_WAITING[kind])])]
-    first = server.get("first")
-    if "rounds_per_slot" not in (run.summary.get("slots") or {}):
-        rounds = run.rounds
-        before = _round_words(rounds)
-    else:
-        per_slot = int(run.summary["slots"]["rounds_per_slot"])
-        rounds = communication_rounds(run.clients, last=per_slot * len(run.rounds), deadline_s=server.get("deadline_s"))
-        before = _slot_words(run.rounds, rounds)
-    study = straggler_study(rounds, run.clients, first=first)
-    return [Section(title, [phases, Text(before), Text(_waiting_words(study, first)), _worst(study)])]
+    resends = run.clients["started_round"].notna().any() if facts is None else facts["resends"]
+    phases = _phase_table(run.clients, _RESENT if resends else PHASES)
+    if facts is None:
+        return [Section(title, [phases, Text(_OLD)])]
+    for fact, reason in NOT_WAITING.items():
+        if facts[fact]:
+            return [Section(title, [phases, Text(reason)])]
+    rounds = served(run).rounds
+    before = _slot_words(run.rounds, rounds) if facts["slotted"] else _round_words(run.rounds)
+    study = straggler_study(rounds, run.clients)
+    by_count = bool((rounds["close_rule"] == "deliveries").any())
+    return [Section(title, [phases, Text(before), Text(_waiting_words(study, by_count)), _worst(study)])]
 
 
 def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
@@ -84,8 +80,8 @@ def _slot_words(slots: pd.DataFrame, rounds: pd.DataFrame) -> str:
     )
 
 
-def _waiting_words(study: StragglerStudy, first: int | None) -> str:
-    closer = "the last to end" if first is None else "the one whose delivery closed it, or the last to end"
+def _waiting_words(study: StragglerStudy, by_count: bool) -> str:
+    closer = "the last to end" if not by_count else "the one whose delivery closed it, or the last to end"
     return (
         f"Of the {format_number(study.waited_s)} s that rounds took, {_share(study.slowest_share)} were spent waiting for a "
         f"single client alone, {closer}, and {_share(study.together_share)} for several clients that then ended at the same "

@@ -1,12 +1,10 @@
-"""What a server waited for, by the rule that closed each of its rounds; and the communication rounds that make up slots."""
+"""What a server waited for, by the rule that closed each of its rounds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +28,9 @@ class StragglerStudy:
 
 
 def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> pd.DataFrame:
-    """What each attempt was to the close of its round, by the same rules as `straggler_study`: a row an attempt of `clients`.
+    """Return what each attempt was to the close of its round, by the same rules as `straggler_study`: a row an attempt.
+
+    `rounds` with a column close_rule says itself which rounds deliveries closed; otherwise `first` deliveries close a round.
 
     Columns: round, client, outcome, selected_s, outcome_s, start_s (of the wait, the selection), end_s (the close), missed (the
     round closed without it), held_s (from the selection to its end or the close), latency_s (to the close), due (whether the last
@@ -38,7 +38,7 @@ def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = Non
     closed the round).
     """
     attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
-        rounds[["round", "end_s"]], on="round"
+        rounds[["round", "end_s", *(["close_rule"] if _states_rules(rounds) else [])]], on="round"
     )
     # From the selection on: a policy may have asked clients for their loss before.
     attempts["start_s"] = attempts["selected_s"]
@@ -50,8 +50,10 @@ def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = Non
     attempts["latency_s"] = attempts["end_s"] - attempts["start_s"]
 
     delivered = (attempts["outcome"].astype(str) == "delivered") & ~missed
-    counts = delivered.groupby(attempts["round"]).transform("sum")
-    by_count = counts >= (math.inf if first is None else first)
+    if "close_rule" in attempts:
+        by_count = (attempts["close_rule"].astype(object) == "deliveries").fillna(False).astype(bool)
+    else:
+        by_count = delivered.groupby(attempts["round"]).transform("sum") >= (math.inf if first is None else first)
     at_close = attempts["held_s"] == attempts["latency_s"]
     due = at_close & (delivered | ~by_count)
     # Ends before the close from which the wait is counted: deliveries only, where deliveries close the round.
@@ -62,10 +64,16 @@ def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = Non
     return attempts
 
 
+def _states_rules(rounds: pd.DataFrame) -> bool:
+    """Return True if the rounds name the rules that closed them; those of format 1 do not."""
+    return "close_rule" in rounds and bool(rounds["close_rule"].notna().any())
+
+
 def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> StragglerStudy:
     """Who kept a server waiting that selects the clients of a round and closes it by their ends, by a deadline or by deliveries.
 
-    `rounds` and `clients` are the tables of one run, `first` the number of deliveries that closes a round (None: no such rule).
+    `rounds` and `clients` are the tables of one run; `first` is the number of deliveries that closes a round (None: no such
+    rule), and is not needed where `rounds` name the rules that closed them.
     The wait is the last stretch of a round. Where the `first` deliveries closed it, it reaches back to the delivery before, and
     is due to the client whose delivery closed the round: with one delivery fewer the round would have closed there. Otherwise it
     reaches back to the last end before the close, and is due to the clients that ended at the close or missed it (a deadline).
@@ -112,19 +120,3 @@ def _missed(attempts: pd.DataFrame) -> pd.Series[bool]:
     )
     late = outcome.isin(["late", "in_flight"]) | attempts["outcome_s"].isna() | (attempts["outcome_s"] > attempts["end_s"])
     return late | ((outcome == "aborted") & again & (attempts["outcome_s"] > attempts["start_s"]))
-
-
-def communication_rounds(clients: pd.DataFrame, *, last: int, deadline_s: float | None = None) -> pd.DataFrame:
-    """The communication rounds up to number `last` of a server with slots: round, start_s and end_s, a row each.
-
-    The tables keep no row of them: a round starts as its members are selected, and closes with the last of their ends or, where
-    that comes first, `deadline_s` after its start.
-    """
-    found = (
-        clients.loc[clients["round"] <= last]
-        .groupby("round", as_index=False)
-        .agg(start_s=("selected_s", "min"), end_s=("outcome_s", "max"))
-    )
-    if deadline_s is not None:
-        found["end_s"] = np.minimum(found["end_s"], found["start_s"] + deadline_s)
-    return found

@@ -1,4 +1,4 @@
-"""Who closed each round, and by how much the others had ended before."""
+"""The closes of rounds: the rule that closed each, the client it waited for, and by how much the others had ended before."""
 
 from __future__ import annotations
 
@@ -12,37 +12,34 @@ from analysis.stragglers.served import Served
 if TYPE_CHECKING:
     import pandas as pd
 
-FIXED, PACED, COUNT = "fixed length", "pacing", "deliveries"
-DEADLINE, ENDED, SILENT = "deadline", "all ended", "nothing on the air"
-"""What closed a round."""
-
 
 def closers(run: Served) -> pd.DataFrame:
-    """A row for each round: who was last, and by how much.
+    """Return a row for each round: what closed it, the client that was last, and by how much.
 
-    Columns: round, start_s, end_s, rule (what closed it, a word of this module), due (how many clients the last stretch of the
-    round is due to: those that ended at its close, or missed it), client (the one, where it is one; else null), stretch_s (how
-    long that stretch is: so much earlier all the others had ended, or enough had delivered; 0 where the clock closed the round).
+    Columns: round, start_s, end_s, rule (the rule that closed it, as the run states it; where a rule has no name, the kind of
+    the cause), due (how many clients the last stretch of the round is due to: those that ended as it closed, or that missed the
+    deadline; 0 where the clock closed it), client (the one, where it is one; else null), stretch_s (the length of that stretch:
+    so much earlier all the others had ended, or enough had delivered; 0 where the clock closed the round).
     """
-    import pandas as pd
-
-    found = run.rounds[["round", "start_s", "end_s"]].copy()
-    if run.fixed or run.paced:
-        rule, nobody = FIXED if run.fixed else PACED, pd.array([pd.NA] * len(found), "Int64")
-        return found.assign(rule=rule, due=0, client=nobody, stretch_s=0.0)
-    rows = held(run.rounds, _counted(run), first=run.first)
+    rounds = run.rounds
+    found = rounds[["round", "start_s", "end_s"]].copy()
+    found["rule"] = rounds["close_rule"].where(rounds["close_rule"].notna(), rounds["closed_by"])
+    rows = held(rounds, _counted(run))
+    rows = rows[rows["due"] & ~rows["round"].isin(rounds.loc[rounds["closed_by"] == "schedule", "round"])]
+    # A close at an end is due to what ended then; one at a deadline, which has passed since the opening, to what missed it.
+    closed_by_end = rows["round"].isin(rounds.loc[rounds["closed_by"] == "end", "round"])
+    rows = rows[~(closed_by_end & rows["missed"])]
     by_round = rows.groupby("round")
-    found["rule"] = _rule(run, rows, found["round"])
-    due = found["round"].map(by_round["due"].sum())
-    found["due"] = due.fillna(0).astype("int64")
-    alone = rows[rows["alone"]].drop_duplicates("round").set_index("round")["client"]
+    due = by_round.size()
+    found["due"] = found["round"].map(due).fillna(0).astype("int64")
+    alone = rows[rows["round"].isin(due.index[due == 1])].set_index("round")["client"]
     found["client"] = found["round"].map(alone).astype("Int64")
     found["stretch_s"] = found["round"].map(by_round["stretch_s"].first()).fillna(0.0)
     return found
 
 
 def _counted(run: Served) -> pd.DataFrame:
-    """The attempts whose ends close rounds, each with the round for which it counts, and in which the wait for it began."""
+    """Return the attempts whose ends close rounds, each with the round for which it counts and in which the wait for it began."""
     rows = run.attempts
     if run.retries:
         # A round ends when nothing is sent any more, whoever still computes.
@@ -53,10 +50,3 @@ def _counted(run: Served) -> pd.DataFrame:
     rows = rows[(rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf))]
     place = np.searchsorted(ends_s, rows["outcome_s"].to_numpy())
     return rows.assign(round=run.rounds["round"].to_numpy()[place], selected_s=run.rounds["start_s"].to_numpy()[place])
-
-
-def _rule(run: Served, rows: pd.DataFrame, rounds: pd.Series[int]) -> pd.Series[str]:
-    counted = rounds.map(rows.groupby("round")["by_count"].first()).fillna(False).astype(bool)
-    missed = rounds.map(rows.groupby("round")["missed"].any()).fillna(False).astype(bool)
-    otherwise = SILENT if run.retries else ENDED
-    return counted.map({True: COUNT, False: otherwise}).mask(~counted & missed, DEADLINE)

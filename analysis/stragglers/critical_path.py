@@ -1,211 +1,191 @@
 """The critical path of a run: the chain of phases, without a gap, that led from its beginning to its last close.
 
-It is found from the end. A round closed as it did because of the attempt that was waited for last: its upload, the queue before,
-its local training and its download come before that. Where it waited for a sub-channel, the chain goes on with the upload that
-left it. The attempt began because the round before had closed (or, with the buffered server, because another attempt had ended,
-whose place was free then), and so on. Rounds of a fixed length, or paced, close by the clock: the chain then
-takes the last delivery that the close took in, and the wait for the clock after it.
+It is one walk back over recorded causes, for every server. A round closed because an attempt ended, a timer rang or a time of the
+clock had come. An attempt ended after its upload, the queue before it, local training and the download; where it queued, the walk
+goes on with the attempt whose end made room. An attempt began because its round opened, another attempt made room, or its client
+came back; a round opened because the one before had closed, or what it waited for had come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
-from analysis.stragglers.closers import closers
-from analysis.stragglers.decomposition import attempt_times
-from analysis.stragglers.served import Served
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.statistics import FloatArray
+    from analysis.stragglers.served import Served
 
-BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "clock", "nobody free"
-"""Phases of nobody: no round was open; a round was, and asked for losses; the close was set by the clock, or waited for several
-clients of which none can be blamed; no client was there to be sent the model."""
-_OF_ATTEMPT = ("download", "compute", "queue", "upload")
+BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "clock", "absent"
+"""Phases that are no step of an attempt: no round was open; a round was, and asked for losses; a timer ran; a client that was
+waited for was away."""
+_STEPS = ("download", "compute", "queue", "upload")
 _NOBODY = -1
 
 
-def critical_path(run: Served) -> pd.DataFrame:
-    """The chain in the order of time: a row for each phase that took time.
+class Link(NamedTuple):
+    """A phase of the path."""
 
-    Columns: round (whose close the phase led to), client (null: a phase of nobody), phase (download, compute, queue, upload,
-    or one of this module's), start_s, end_s. Each begins where the one before ends; the first begins at 0, the last ends at the
-    last close.
+    place: int
+    """The place of the round whose close the phase led to."""
+    client: int
+    """-1: none."""
+    phase: str
+    start_s: float
+    end_s: float
+    exact: bool
+    attempt: int
+    """The number of the attempt that the phase is a step of; -1: none."""
+
+
+def critical_path(run: Served) -> pd.DataFrame:
+    """Return the path of `run` in the order of time: a row for each phase that took time.
+
+    Columns: round (whose close the phase led to), client (null: none), phase (download, compute, queue, upload, or one of this
+    module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null: none). Each phase begins where the one before ends; the first begins at 0, the last ends at the
+    last close. `exact`: had the phase been longer by a little, the last close would have been later by as much. Elsewhere the
+    path is attribution: before a time of the clock that nothing delays, before a departure or a return, and over a shared or
+    changing bandwidth.
+
+        path = critical_path(served(netsim.open_run("runs/study")))
+        path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()
     """
     import pandas as pd
 
-    chain = _Chain(run) if not run.retries else _ChainOfAttempts(run)
-    rows = chain.walk()
-    columns = list(zip(*reversed(rows), strict=True)) if rows else [(), (), (), (), ()]
-    names = ("round", "client", "phase", "start_s", "end_s")
-    table = pd.DataFrame(dict(zip(names, map(list, columns), strict=True)))
-    table["client"] = pd.array([None if client == _NOBODY else client for client in table["client"]], "Int64")
-    return table.astype({"round": "int64", "start_s": "float64", "end_s": "float64"})
+    links = _Walk(run).back()
+    numbers = run.rounds["round"].to_numpy(np.int64)
+    columns = list(zip(*reversed(links), strict=True)) if links else [()] * len(Link._fields)
+    table = pd.DataFrame(dict(zip(("round", *Link._fields[1:]), map(list, columns), strict=True)))
+    table["round"] = numbers[table["round"].to_numpy(np.int64)]
+    for name in ("client", "attempt"):
+        table[name] = pd.array([None if number == _NOBODY else number for number in table[name]], "Int64")
+    return table.astype({"start_s": "float64", "end_s": "float64", "exact": "bool"})
 
 
 def path_totals(path: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of a critical path: indexed by client (those of nobody left out), a column a phase, and seconds, their sum."""
+    """Return the seconds of a critical path by client: a column for each step of attempts, and seconds, the sum of all phases."""
     mine = path[path["client"].notna()]
     seconds = (mine["end_s"] - mine["start_s"]).rename("seconds")
-    told = seconds.groupby([mine["client"].astype("int64"), mine["phase"]]).sum().unstack().fillna(0.0)
-    told = told.reindex(columns=list(_OF_ATTEMPT), fill_value=0.0)
-    told["seconds"] = told.sum(axis=1)
-    return told.sort_values("seconds", ascending=False, kind="stable")
+    clients = mine["client"].astype("int64")
+    table = seconds.groupby([clients, mine["phase"]]).sum().unstack().fillna(0.0)
+    table["seconds"] = table.sum(axis=1)
+    table = table.reindex(columns=[*_STEPS, "seconds"], fill_value=0.0)
+    return table.sort_values("seconds", ascending=False, kind="stable")
 
 
 @dataclass
-class _Chain:
-    """The walk of servers whose updates take one attempt."""
+class _Walk:
+    """The walk back, from the last close to time 0."""
 
     run: Served
-    rows: list[tuple[int, int, str, float, float]] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rounds = self.run.rounds
-        self.numbers, self.starts_s, self.ends_s = (rounds[name].tolist() for name in ("round", "start_s", "end_s"))
-        times = attempt_times(self.run)
-        self.times: list[list[float]] = times.tolist()
-        self.clients: list[int] = self.run.attempts["client"].tolist()
-        own = np.searchsorted(rounds["round"].to_numpy(), self.run.attempts["round"].to_numpy())
-        self.own: list[int] = own.tolist()
-        self.closed_by = _closed_by(self.run, times, own)
-        self.released_by = _released_by(self.run, times)
-        self.in_order: FloatArray = np.sort(times[:, -1])
-        self.by_end: list[int] = np.argsort(times[:, -1], kind="stable").tolist()
+        rounds, attempts = self.run.rounds, self.run.attempts
+        self.rounds: list[dict[Hashable, Any]] = rounds.to_dict("records")
+        self.place_of = {number: place for place, number in enumerate(rounds["round"].tolist())}
+        self.attempts: list[dict[Hashable, Any]] = attempts.to_dict("records")
+        self.row_of = {number: row for row, number in enumerate(attempts["number"].tolist())}
+        self.place, self.time_s, self.exact = len(self.rounds) - 1, 0.0, True
+        self.last_delivery = self._last_deliveries()
 
-    def walk(self) -> list[tuple[int, int, str, float, float]]:
-        """From the last close back to 0."""
-        place = len(self.numbers) - 1
-        while place >= 0:
-            place = self._round(place)
-        return self.rows
+    def back(self) -> list[Link]:
+        """Return the path, the last phase first."""
+        steps = {"close": self._close, "open": self._open, "attempt": self._attempt}
+        node = ("close", self.place) if self.rounds else None
+        while node is not None:
+            kind, which = node
+            node = steps[kind](which)
+        return self.links
 
-    def _tell(self, place: int, client: int, phase: str, start_s: float, end_s: float) -> None:
-        if end_s > start_s:
-            self.rows.append((self.numbers[place], client, phase, start_s, end_s))
+    def _tell(self, client: int, phase: str, start_s: float, attempt: int = _NOBODY) -> None:
+        """Add the phase from `start_s` up to where the walk has come."""
+        if start_s < self.time_s:
+            exact = self.exact and phase not in self.run.inexact
+            self.links.append(Link(self.place, client, phase, start_s, self.time_s, exact, attempt))
+            self.exact = exact
+        self.time_s = min(start_s, self.time_s)
 
-    def _round(self, place: int) -> int:
-        """What led to the close of a round; returns the place of the round whose close that goes back to (-1: to none)."""
-        attempt = self.closed_by[place]
-        if attempt == _NOBODY:
-            self._tell(place, _NOBODY, CLOCK, self.starts_s[place], self.ends_s[place])
-            return self._before(place, place, self.starts_s[place])
-        self._tell(place, _NOBODY, CLOCK, self.times[attempt][-1], self.ends_s[place])
-        begun, begun_s = self._attempt(place, attempt, self.ends_s[place])
-        if self.run.kind != "buffered":
-            return self._before(place, self.own[begun], begun_s)
-        while (freed := self._freed(begun_s)) != _NOBODY:
-            self._tell(place, _NOBODY, ABSENT, self.times[freed][-1], begun_s)
-            begun, begun_s = self._attempt(place, freed, begun_s)
-        self._tell(place, _NOBODY, ABSENT, 0.0, begun_s)
-        return -1
+    def _close(self, place: int) -> tuple[str, int] | None:
+        """Walk on from the close of a round."""
+        row = self.rounds[place]
+        self.place, self.time_s = place, row["end_s"]
+        if row["closed_by"] == "end":
+            return self._after_attempt(self.row_of[row["closed_after"]], CLOCK)
+        if row["closed_by"] == "schedule":
+            # Nothing of the round moves this close. The last delivery in it is named; what is before is attribution.
+            self.exact = False
+            if place in self.last_delivery:
+                return self._after_attempt(self.last_delivery[place], CLOCK)
+        self._tell(_NOBODY, CLOCK, row["start_s"])
+        return "open", place
 
-    def _before(self, place: int, own: int, begun_s: float) -> int:
-        self._tell(place, _NOBODY, BEFORE, self.starts_s[own], begun_s)
-        self._tell(place, _NOBODY, BETWEEN, self.ends_s[own - 1] if own else 0.0, self.starts_s[own])
-        return own - 1
+    def _open(self, place: int) -> tuple[str, int] | None:
+        """Walk on from the opening of a round."""
+        row = self.rounds[place]
+        before_s = self.rounds[place - 1]["end_s"] if place else 0.0
+        if row["opened_by"] == "end":
+            return self._after_attempt(self.row_of[row["opened_after"]], BETWEEN)
+        if row["opened_by"] == "return":
+            client = row["opened_after"]
+            self._tell(_NOBODY if client is None or client != client else int(client), ABSENT, before_s)
+            self.exact = False
+        else:
+            self._tell(_NOBODY, BETWEEN, before_s)
+        return ("close", place - 1) if place else None
 
-    def _attempt(self, place: int, attempt: int, until_s: float) -> tuple[int, float]:
-        """The phases of an attempt up to `until_s`, and of those that it queued behind; the first of them, and its beginning."""
-        while True:
-            times, client = self.times[attempt], self.clients[attempt]
-            # Who still queued at the close that it missed held it up by that.
-            released = self.released_by[attempt] if times[3] <= until_s else _NOBODY
-            for phase, start_s, end_s in reversed(list(zip(_OF_ATTEMPT, times, times[1:], strict=False))):
-                if phase == "queue" and released != _NOBODY:
-                    break
-                self._tell(place, client, phase, start_s, min(end_s, until_s))
-            else:
-                return attempt, times[0]
-            until_s, attempt = times[3], released
+    def _after_attempt(self, row: int, gap: str) -> tuple[str, int]:
+        """Walk on from what followed the end of an attempt, at once or by a timer."""
+        self._tell(_NOBODY, gap, self.attempts[row]["outcome_s"])
+        return "attempt", row
 
-    def _freed(self, begun_s: float) -> int:
-        """The attempt that ended last up to `begun_s`, at 0 none: a place was free then."""
-        if begun_s <= 0.0:
-            return _NOBODY
-        at = int(np.searchsorted(self.in_order, begun_s, side="right")) - 1
-        # Those that ended as they began would lead nowhere.
-        while at >= 0 and self.times[self.by_end[at]][0] >= begun_s:
-            at -= 1
-        return self.by_end[at] if at >= 0 else _NOBODY
+    def _attempt(self, row: int) -> tuple[str, int] | None:
+        """Walk on from the end of an attempt, or from within it, over its steps."""
+        attempt = self.attempts[row]
+        client = attempt["client"]
+        if attempt["outcome"] == "aborted":
+            # A departure does not wait for the attempt that it ends.
+            self._tell_steps(attempt, exact=False)
+        elif not self._tell_steps(attempt, exact=self.exact):
+            return "attempt", self.row_of[attempt["sent_after"]]
+        kind, after = attempt["begun_by"], attempt["begun_after"]
+        if kind == "earlier":
+            return "attempt", self.row_of[after]
+        self._tell(client, "queue", attempt["selected_s"])
+        if kind == "end":
+            return self._after_attempt(self.row_of[after], ABSENT)
+        place = self.place_of[attempt["round"]]
+        if kind == "return":
+            self._tell(client, ABSENT, self.rounds[place]["start_s"])
+            self.exact = False
+        self._tell(_NOBODY, BEFORE, self.rounds[place]["start_s"])
+        return "open", place
 
+    def _tell_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
+        """Add the steps of an attempt that began before the time of the walk; False: another attempt's end let it send."""
+        self.exact, client = exact, attempt["client"]
+        for phase in ("upload", "compute", "download"):
+            start_s = attempt[f"{phase}_start_s"]
+            if not start_s <= self.time_s:  # NaN: not reached
+                continue
+            self._tell(client, phase, start_s, attempt["number"])
+            if phase == "upload" and attempt["sent_after"] in self.row_of:
+                return False
+            if phase == "upload" and attempt["compute_end_s"] < start_s:
+                # It queued for the answer to a probe, of which the path says nothing.
+                self.exact = False
+                self._tell(client, "queue", attempt["compute_end_s"])
+        return True
 
-class _ChainOfAttempts(_Chain):
-    """The walk of the server with ages: an update goes back, attempt by attempt, to the round in which it was begun."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        pairs = zip(self.own, self.clients, strict=True)
-        self.at = {pair: attempt for attempt, pair in enumerate(pairs)}
-
-    def _round(self, place: int) -> int:
-        attempt, until_s = self.closed_by[place], self.ends_s[place]
-        if attempt == _NOBODY:
-            self._tell(place, _NOBODY, CLOCK, self.starts_s[place], until_s)
-            return self._before(place, place, self.starts_s[place])
-        client, own = self.clients[attempt], place
-        while True:
-            times, low_s = self.times[attempt], self.starts_s[own]
-            self._tell(place, _NOBODY if own == place else client, CLOCK if own == place else "queue", times[-1], until_s)
-            for phase, start_s, end_s in reversed(list(zip(_OF_ATTEMPT, times, times[1:], strict=False))):
-                self._tell(place, client, phase, max(start_s, low_s), max(min(end_s, until_s), low_s))
-            earlier = self.at.get((own - 1, client), _NOBODY)
-            if times[0] >= low_s or earlier == _NOBODY:
-                return self._before(place, own, max(times[0], low_s))
-            self._tell(place, client, "queue", self.ends_s[own - 1], low_s)
-            attempt, own, until_s = earlier, own - 1, self.ends_s[own - 1]
-
-
-def _closed_by(run: Served, times: FloatArray, own: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-    """For each round the attempt whose end its close goes back to; -1: there is none, or several missed the close."""
-    closed = np.full(len(run.rounds), _NOBODY)
-    if run.fixed or run.paced:
-        delivered = np.flatnonzero(run.attempts["outcome"].to_numpy() == "delivered")
-        place = np.searchsorted(run.rounds["end_s"].to_numpy(), times[delivered, -1]) if run.carries else own[delivered]
-        inside = place < len(closed)
-        order = np.argsort(times[delivered[inside], -1], kind="stable")
-        closed[place[inside][order]] = delivered[inside][order]
-        return list(closed.tolist())
-    table = closers(run)
-    place = np.searchsorted(run.rounds["end_s"].to_numpy(), times[:, -1]) if run.carries else own
-    at_close = times[:, -1] == run.rounds["end_s"].to_numpy()[np.minimum(place, len(closed) - 1)] if len(closed) else place > 0
-    at_close &= place < len(closed)
-    by_count = (table["rule"] == "deliveries").to_numpy()
-    delivered_too = run.attempts["outcome"].to_numpy() == "delivered"
-    good = at_close & (delivered_too | ~by_count[np.minimum(place, len(closed) - 1)]) if len(closed) else at_close
-    # Of several that ended at the close any one is on a critical path: the first in the table.
-    for attempt in np.flatnonzero(good)[::-1].tolist():
-        closed[place[attempt]] = attempt
-    # Of a deadline the one client that missed it, where it is one.
-    alone = {(number, client) for number, client in table.loc[table["client"].notna(), ["round", "client"]].to_numpy().tolist()}
-    numbers, clients = run.attempts["round"].tolist(), run.attempts["client"].tolist()
-    if not run.carries:
-        for attempt, pair in enumerate(zip(numbers, clients, strict=True)):
-            if pair in alone:
-                closed[own[attempt]] = attempt
-    missed = (table["rule"] == "deadline").to_numpy() & table["client"].isna().to_numpy()
-    closed[missed] = _NOBODY
-    return list(closed.tolist())
-
-
-def _released_by(run: Served, times: FloatArray) -> list[int]:
-    """For each attempt that waited for a sub-channel the one whose upload ended as its own began; -1: it did not wait."""
-    released = np.full(len(times), _NOBODY)
-    table = run.attempts
-    sent = table["upload_start_s"].notna().to_numpy()
-    waited = np.flatnonzero(sent & (times[:, 3] > times[:, 2]))
-    if not len(waited):
-        return list(released.tolist())
-    channel = table["channel"].fillna(_NOBODY).astype("int64").to_numpy()
-    left = np.flatnonzero(sent & table["upload_end_s"].notna().to_numpy())
-    ends = zip(channel[left].tolist(), table["upload_end_s"].to_numpy()[left].tolist(), left.tolist(), strict=True)
-    # An upload that took no time leaves its sub-channel as it takes it: it would lead back to itself.
-    by_end = {(on, end_s): attempt for on, end_s, attempt in ends if times[attempt, 3] < end_s}
-    for attempt in waited.tolist():
-        released[attempt] = by_end.get((int(channel[attempt]), float(times[attempt, 3])), _NOBODY)
-    return list(released.tolist())
+    def _last_deliveries(self) -> dict[int, int]:
+        """Return the row of the last delivery that the close of each round took in, by the place of the round."""
+        rounds, attempts = self.run.rounds, self.run.attempts
+        delivered = attempts[attempts["outcome"] == "delivered"].sort_values("outcome_s", kind="stable")
+        if self.run.carries:
+            places = np.searchsorted(rounds["end_s"].to_numpy(), delivered["outcome_s"].to_numpy())
+        else:
+            places = np.searchsorted(rounds["round"].to_numpy(), delivered["round"].to_numpy())
+        return dict(zip(places.tolist(), delivered.index.tolist(), strict=True))

@@ -18,7 +18,9 @@ _SHOWN = 10
 
 
 def straggler_sections(run: Run) -> list[Section]:
-    """The section of a single run, whatever its server; nothing where no round closed. Its table of clients must not be empty."""
+    """Return the section of a run; none where no round closed, and of format 1. Its table of clients must not be empty."""
+    if not run.states_causes:
+        return []
     view = served(run)
     path = critical_path(view)
     if not len(path):

@@ -1,13 +1,13 @@
-"""The rounds of a run with the attempts that each is about, whatever the kind of its server."""
+"""The rounds of a run with the attempts that each is about, as the tables and the facts of its coordinator state them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.report.waiting import communication_rounds
+from analysis.sources import ROUND_CAUSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,62 +15,55 @@ if TYPE_CHECKING:
     from analysis.results import Run
     from analysis.statistics import FloatArray
 
-CARRYING = ("buffered", "compass", "safa", "semi-synchronous")
-"""Kinds of servers whose rounds are about attempts that began in earlier ones, too."""
 COLUMNS = (
     *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
-    *("upload_start_s", "upload_end_s", "outcome_s", "started_round", "group", "channel"),
+    *("upload_start_s", "upload_end_s", "outcome_s", "started_round", "group"),
+    *("number", "begun_by", "begun_after", "sent_after"),
 )
+OLD = "was recorded before causes were: its tables do not say what closed a round; run it again"
+"""The end of the message about a run of format 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
     """The rounds of one run and its attempts."""
 
-    kind: str
-    """`server.kind`."""
     rounds: pd.DataFrame
-    """round, start_s, end_s: a row a round, ascending; of servers with slots a communication round."""
+    """round, start_s, end_s and the `ROUND_CAUSES`: a row a round, ascending; of servers with slots a communication round."""
     attempts: pd.DataFrame
     """The `COLUMNS` of the attempts that began in one of these rounds, in the order of the table."""
-    first: int | None
-    """Deliveries that close a round; None: there is no such rule."""
-    fixed: bool
-    """Whether a round lasts as long as it is set to last."""
-    paced: bool = False
-    """Whether it closes when time has passed, as the latencies of those at work have it."""
-
-    @property
-    def carries(self) -> bool:
-        """Whether a round is also about attempts that began in earlier ones."""
-        return self.kind in CARRYING
-
-    @property
-    def retries(self) -> bool:
-        """Whether an update may take several attempts, one a round."""
-        return self.kind == "asynchronous"
+    carries: bool
+    """True if a round is about the attempts that end in it, whenever they began."""
+    retries: bool
+    """True if an update may take several attempts, one a round."""
+    inexact: frozenset[str] = frozenset()
+    """Phases whose end does not shift one to one with their start."""
 
 
 def served(run: Run) -> Served:
-    """The rounds and attempts of `run`. ValueError: it kept no records of single clients."""
-    server: dict[str, Any] = run.scenario.get("server") or {}
-    kind = str(server.get("kind", "synchronous"))
+    """Return the rounds and attempts of `run`. ValueError: it kept no records of single clients, or none of causes."""
+    facts = run.summary.get("coordinator")
+    if facts is None:
+        raise ValueError(f"{run.source.place}: {OLD}")
     attempts = run.arrow("clients", COLUMNS).to_pandas()
-    attempts["outcome"] = attempts["outcome"].astype(str)
+    for name in ("outcome", "begun_by"):
+        attempts[name] = attempts[name].astype(str)
     if len(run.rounds):
         # What has no end was under way as the run ended.
         attempts["outcome_s"] = attempts["outcome_s"].fillna(float(run.rounds["end_s"].iloc[-1]))
-    rounds = run.rounds[["round", "start_s", "end_s"]]
-    per_slot = (run.summary.get("slots") or {}).get("rounds_per_slot")
-    if per_slot is not None:
-        rounds = communication_rounds(attempts, last=int(per_slot) * len(rounds), deadline_s=server.get("deadline_s"))
+    rounds = run.arrow("communication_rounds").to_pandas() if facts["slotted"] else run.rounds
+    if facts["slotted"]:
+        # The slot under way as the run ended is not in the table of rounds.
+        rounds = rounds[rounds["slot"] <= len(run.rounds)]
+    rounds = rounds[["round", "start_s", "end_s", *ROUND_CAUSES]].reset_index(drop=True)
+    for name in ("opened_by", "closed_by", "close_rule"):
+        rounds[name] = rounds[name].astype(object)
     return Served(
-        kind=kind,
-        rounds=rounds.reset_index(drop=True),
+        rounds=rounds,
         attempts=attempts[attempts["round"].isin(rounds["round"])].reset_index(drop=True),
-        first=server.get("buffer", 1) if kind == "buffered" else server.get("first"),
-        paced=kind == "buffered" and server.get("pacing") == "latency",
-        fixed=kind == "semi-synchronous" or (kind == "asynchronous" and server.get("round_s") is not None),
+        carries=bool(facts["carries_over"]),
+        retries=bool(facts["resends"]),
+        inexact=frozenset(facts["inexact"]),
     )
 
 

@@ -81,7 +81,6 @@ class WhenEnded(_OfOneRound):
     def __init__(self, *, pool: ClientPool, rule: WaitRule, at_once: bool = False) -> None:
         self.pool = pool
         self.rule = rule
-        self._rule = "all ended" if rule.first is None else "deliveries"
         self._closing = pool.clock.event()
         self._due = 0
         self._arrived = 0
@@ -104,15 +103,14 @@ class WhenEnded(_OfOneRound):
     def wait(self) -> Generator[Any, Any, None]:
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
-            closed_by = whole.closed_by
             # After everything else of that instant: it may be single updates by then.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
-            if closed_by is None:
-                self.pool.causes.close_by_deadline()
-            else:
-                self.pool.causes.close_by_end(closed_by, self._rule)
             self.pool.life.open_round = None
             whole.closed()
+            if whole.closed_by is None:
+                self.pool.causes.close_by_deadline()
+            else:
+                self.pool.causes.close_by_end(whole.closed_by, self._rule())
             if not self._at_once:
                 whole.release()
             return
@@ -131,13 +129,16 @@ class WhenEnded(_OfOneRound):
         self._due -= 1
         self._arrived += update.outcome == "delivered"
         if self._due == 0 or self._arrived == self.rule.first:
-            self.pool.causes.close_by_end(update.number, self._rule)
+            self.pool.causes.close_by_end(update.number, self._rule())
             self._close()
 
     def _ended_together(self, ended: Columns) -> None:
         mine = ended.counts[ROUND] == self.pool.life.open_round
         self._due -= int(np.count_nonzero(mine))
         self._arrived += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
+
+    def _rule(self) -> str:
+        return "deliveries" if self.rule.first is not None and self._arrived >= self.rule.first else "all ended"
 
     def _set_alarm(self) -> None:
         # One alarm at a time: that of a round that closed early rings into a later one, and is then set again. Otherwise a long

@@ -44,6 +44,7 @@ PARTS: dict[str, list[Any]] = {
     "upload_start_s": [1.5, 2.0, 3.25, 7.0, 20.0, 9.5, None],
     "upload_end_s": [2.0, None, 5.0, 8.0, 30.0, 10.0, None],
 }
+FACTS = {"carries_over": False, "resends": False, "fixed_length": False, "slotted": False, "inexact": []}
 
 
 def column_type(table: str, name: str) -> pa.DataType:
@@ -51,13 +52,13 @@ def column_type(table: str, name: str) -> pa.DataType:
         return pa.int64()
     if table == "rounds" and name in COUNTS:
         return pa.int32()
-    if name == "outcome":
+    if name in {"outcome", "opened_by", "closed_by", "close_rule", "begun_by"}:
         return pa.dictionary(pa.int32(), pa.string())
     return pa.bool_() if name == "censored" else pa.float64()
 
 
-def write_table(path: Path, table: str, columns: dict[str, list[Any]], *, format: str = "1", drop: tuple[str, ...] = ()) -> None:
-    """A table of format 1: given columns, all others zero (nullable ones null)."""
+def write_table(path: Path, table: str, columns: dict[str, list[Any]], *, format: str = "2", drop: tuple[str, ...] = ()) -> None:
+    """A table: given columns, all others zero (nullable ones null)."""
     rows = len(next(iter(columns.values())))
     nullable = {"accuracy", "loss", "reward", "genie_reward", *trace.RoundRow._field_defaults}
     arrays = {}
@@ -65,8 +66,9 @@ def write_table(path: Path, table: str, columns: dict[str, list[Any]], *, format
         if name in drop:
             continue
         kind = column_type(table, name)
-        if name == "outcome":
-            arrays[name] = pa.array(columns.get(name, ["delivered"] * rows)).dictionary_encode()
+        if pa.types.is_dictionary(kind):
+            word = "delivered" if name == "outcome" else "open" if name == "begun_by" else None
+            arrays[name] = pa.array(columns.get(name, [word] * rows), pa.string()).dictionary_encode()
             continue
         empty = None if name in nullable else False if kind == pa.bool_() else 0
         arrays[name] = pa.array(columns.get(name, [empty] * rows), kind)
@@ -93,8 +95,9 @@ def write_run(
     text = f'name = "study"\nseed = {seed}\n\n[policy]\nkind = "{policy}"\n{private}'
     (path / "scenario.toml").write_text(text, encoding="utf-8")
     content = {
-        "format": 1,
+        "format": 2,
         "name": "study",
+        "coordinator": FACTS,
         "policy": policy,
         "seed": seed,
         "ended": "all rounds done",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 from analysis import open_run
 from analysis.report.report import write_report
-from analysis.report.waiting import communication_rounds, straggler_study
+from analysis.report.waiting import straggler_study
+from analysis.sources import ROUND_CAUSES
+from analysis.stragglers.served import served
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from tests.helpers.result_folders import PARTS, write_run
+from tests.helpers.result_folders import FACTS, PARTS, write_run, write_table
 
 BOUNDS: dict[str, list[Any]] = {"round": [1, 2, 3], "start_s": [0.0, 5.0, 9.0], "end_s": [5.0, 9.0, 10.0]}
 
@@ -137,21 +140,25 @@ SLOTS: tuple[dict[str, list[Any]], dict[str, list[Any]]] = (
 )
 
 
-def test_communication_rounds_by_hand() -> None:
-    rounds = communication_rounds(pd.DataFrame(SLOTS[1]), last=4, deadline_s=3.0)
-    assert rounds.to_numpy().tolist() == [[1, 10.0, 12.0], [2, 12.0, 15.0], [3, 25.0, 26.0], [4, 26.0, 28.0]]
+TRAINED: dict[str, list[Any]] = {
+    "round": [1, 2, 3, 4, 5],
+    "slot": [1, 1, 2, 2, 3],
+    "start_s": [10.0, 12.0, 25.0, 26.0, 31.0],
+    "end_s": [12.0, 15.0, 26.0, 28.0, 33.0],
+    "close_rule": ["all ended", "deadline", "all ended", "all ended", "all ended"],
+}
+"""The communication rounds of `SLOTS`; the third slot had not closed as the run ended."""
 
 
-def report_of(folder: Path, server: str, bounds: dict[str, list[Any]], parts: dict[str, list[Any]], **summary: Any) -> str:
+def report_of(folder: Path, bounds: dict[str, list[Any]], parts: dict[str, list[Any]], **summary: Any) -> str:
     run = write_run(folder / "run", bounds, parts, **summary)
-    with (run / "scenario.toml").open("a", encoding="utf-8") as file:
-        file.write(f"\n[server]\n{server}\n")
+    write_table(run / "communication_rounds.parquet", "communication_rounds", TRAINED)
     text = write_report(run, folder / "report.md").read_text(encoding="utf-8")
     return text[text.index("## Where the time went") :].split("\n## ")[0]
 
 
 def test_the_report_of_slots_counts_all_their_time(tmp_path: Path) -> None:
-    text = report_of(tmp_path, 'kind = "fl-da"\nper_round = 2\ndeadline_s = 3.0', *SLOTS, slots={"rounds_per_slot": 2})
+    text = report_of(tmp_path, *SLOTS, slots={"rounds_per_slot": 2}, coordinator=FACTS | {"slotted": True})
     assert "Of 30.00 s up to the end of the last slot" in text
     assert "training, in communication rounds: 8.00 s; deciding who takes part: 14.00 s" in text
     assert "tests and opinions at the end of slots: 7.00 s" in text
@@ -164,26 +171,42 @@ def test_the_report_of_slots_counts_all_their_time(tmp_path: Path) -> None:
 
 def test_the_report_of_over_selection_and_of_waits_between_rounds(tmp_path: Path) -> None:
     bounds, parts = OVERSELECTED
-    later = bounds | {"start_s": [0.0, 4.0, 6.0], "end_s": [4.0, 6.0, 11.0]}
-    text = report_of(tmp_path, "per_round = 4\nfirst = 2", later, parts)
+    closes = {"start_s": [0.0, 4.0, 6.0], "end_s": [4.0, 6.0, 11.0], "close_rule": ["deliveries", "deliveries", "all ended"]}
+    text = report_of(tmp_path, bounds | closes, parts)
     assert "Of 11.00 s up to the last close, rounds took 11.00 s; 0.000 s passed between rounds" in text
     assert "59.1 % were spent waiting for a single client alone, the one whose delivery closed it, or the last to end" in text
     assert "| 1 | 3 | 0 | 2 | 2.67 | 3.50 |" in text
 
 
 @pytest.mark.parametrize(
-    ("server", "words"),
+    ("fact", "words"),
     [
-        ('kind = "buffered"\nconcurrency = 2', "waits for nobody"),
-        ('kind = "asynchronous"\nround_s = 1.0', "is not said of this server"),
+        ("carries_over", "no client holds a round up by itself"),
+        ("fixed_length", "lasts as long as it is set to last"),
+        ("resends", "is not said of this run"),
     ],
 )
-def test_servers_that_wait_for_no_single_client_say_why_none_is_blamed(tmp_path: Path, server: str, words: str) -> None:
-    text = report_of(tmp_path, server, BOUNDS, PARTS)
+def test_servers_that_wait_for_no_single_client_say_why_none_is_blamed(tmp_path: Path, fact: str, words: str) -> None:
+    text = report_of(tmp_path, BOUNDS, PARTS, coordinator=FACTS | {fact: True})
     assert words in text
     assert "cost" not in text
     assert "| compute |" in text
-    assert ("| wait |" in text) == ("buffered" in server)
+    assert ("| wait |" in text) == (fact != "resends")
+
+
+def test_the_report_of_a_run_of_before_causes_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", BOUNDS, PARTS)
+    (run / "rounds.parquet").unlink()
+    write_table(run / "rounds.parquet", "rounds", BOUNDS, format="1", drop=ROUND_CAUSES)
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    del summary["coordinator"]
+    (run / "summary.json").write_text(json.dumps(summary | {"format": 1}), encoding="utf-8")
+    text = write_report(run, tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "recorded before runs said what closed their rounds" in text
+    assert "| compute |" in text
+    assert "Who held the run up" not in text
+    with pytest.raises(ValueError, match="run: was recorded before causes were"):
+        served(open_run(run))
 
 
 def test_the_time_of_asking_for_losses_is_nobodys_wait(tmp_path: Path) -> None:
