@@ -5,6 +5,7 @@ A sweep folder holds `sweep.json` and run folders. What was run in memory is rea
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -208,10 +209,19 @@ class Sweep:
 
     @cached_property
     def comparison(self) -> pd.DataFrame:
-        """A row a variant, with the columns of `comparison.parquet`: mean, half-width and count of each figure."""
-        from analysis.report.comparison import comparison_frame
+        """A row a variant, with the columns of `comparison.parquet`: mean, half-width and count of each figure.
 
-        return comparison_frame(self.compare())
+        Final accuracies are those at `until_s`, where the shortest of all runs ends. Warns (UserWarning) where that is far from
+        the ends of the others, as `netsim compare` does.
+        """
+        from analysis.report.comparison import comparison_frame
+        from analysis.report.tables import cut_short
+
+        found = self.compare()
+        caution = cut_short(found)
+        if caution:
+            warnings.warn(caution, stacklevel=2)
+        return comparison_frame(found)
 
     def plot(self, figure: str | None = None, **settings: Any) -> Figure:
         """One of the figures of the variants, as `Run.plot`: means over seeds, with their 95 % interval as a band."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.report.blocks import Block, Bullets, Code, Facts, Section, Table, Text
@@ -13,6 +13,8 @@ from analysis.report.tables import MISSING, format_number, format_percent
 from analysis.results import Run
 from analysis.sweeps import Sweep
 
+_MOST = 6
+"""Values of a key that are listed where variants differ."""
 _TELL_NOTHING = ("name", "description", "seed", "sweep", "output")
 """Keys of a scenario in which variants differ without being another experiment."""
 
@@ -59,19 +61,25 @@ def variants_table(sweep: Sweep) -> Table:
     return Table("variants", caption, (["variant", "scenario", "runs"], rows), words=(0, 1))
 
 
-def scenario_facts(run: Run) -> Facts:
-    """What was simulated, in a few words each."""
-    scenario = run.scenario
-    clients, server = scenario.get("clients") or {}, scenario.get("server") or {}
+def scenario_facts(runs: Sequence[Run]) -> Facts:
+    """Return what was simulated, in a few words each: of one run, or of several in which it may differ."""
+    scenarios = [run.scenario for run in runs]
     pairs = [
-        ("clients", _clients(clients)),
-        ("server", _server(server)),
-        ("who takes part", str((scenario.get("policy") or {}).get("kind", ""))),
-        ("sub-channels", _channels(scenario)),
-        ("learning", _learner(scenario.get("learner") or {})),
-        ("ends", _end(scenario)),
+        ("clients", _either(_clients(scenario.get("clients") or {}) for scenario in scenarios)),
+        ("server", _server([scenario.get("server") or {} for scenario in scenarios])),
+        ("who takes part", _either(str((scenario.get("policy") or {}).get("kind", "")) for scenario in scenarios)),
+        ("sub-channels", _either(map(_channels, scenarios))),
+        ("learning", _either(_learner(scenario.get("learner") or {}) for scenario in scenarios)),
+        ("ends", _either(map(_end, scenarios))),
     ]
     return Facts([(name, value) for name, value in pairs if value])
+
+
+def _either(texts: Iterable[str]) -> str:
+    """Join the different texts that are not empty; of many the first few."""
+    found = [text for text in dict.fromkeys(texts) if text]
+    shown = found if len(found) <= _MOST else [*found[:_MOST], f"others ({len(found) - _MOST:,})"]
+    return " or ".join(shown)
 
 
 def _clients(clients: Mapping[str, Any]) -> str:
@@ -84,23 +92,39 @@ def _clients(clients: Mapping[str, Any]) -> str:
     return f"{clients['count']:,}" + (f" ({', '.join(groups)})" if groups else "")
 
 
-def _server(server: Mapping[str, Any]) -> str:
-    words = {
-        "per_round": "{:,} clients a round",
-        "first": "a round closes with the first {:,}",
-        "concurrency": "{:,} at work at a time",
-        "buffer": "a model of every {:,} updates",
-        "deadline_s": "a deadline of {:g} s",
-        "length_s": "rounds of {:g} s",
-    }
-    if server.get("pacing") == "latency":
-        words["buffer"] = "models paced by latency"
-    if server.get("per_round") == 1:
-        words["per_round"] = "one client a round"
-    if server.get("buffer") == 1:
-        words["buffer"] = "a model of every update"
-    told = [text.format(server[key]) for key, text in words.items() if isinstance(server.get(key), int | float)]
-    return ", ".join([str(server.get("kind", "")), *told]) if server else ""
+def _server(servers: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the servers of one run or several: their kinds, and the values that each key has among them."""
+    own = [server for server in servers if ":" in str(server.get("kind", ""))]
+    known = [server for server in servers if server not in own]
+    words = [_either(str(server.get("kind", "")) for server in servers)]
+    for key in _SERVER_WORDS:
+        having = [server for server in known if isinstance(server.get(key), int | float)]
+        told = _either(_server_phrase(key, server) for server in having)
+        if told and len(having) < len(servers):
+            told = f"{told}, or none" if len(known) == len(servers) else told
+        words.append(told)
+    # Only its class knows what the keys of an own server mean.
+    keys = dict.fromkeys(key for server in own for key in server if key != "kind")
+    words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
+    return ", ".join(word for word in words if word)
+
+
+_SERVER_WORDS = {
+    "per_round": "{:,} clients a round",
+    "first": "a round closes with the first {:,}",
+    "concurrency": "{:,} at work at a time",
+    "buffer": "a model of every {:,} updates",
+    "deadline_s": "a deadline of {:g} s",
+    "round_s": "rounds of {:g} s",
+}
+_ONE = {"per_round": "one client a round", "buffer": "a model of every update"}
+
+
+def _server_phrase(key: str, server: Mapping[str, Any]) -> str:
+    """Return what a key of a built-in server means."""
+    if key == "buffer" and server.get("pacing") == "latency":
+        return "models paced by latency"
+    return _ONE[key] if server[key] == 1 and key in _ONE else _SERVER_WORDS[key].format(server[key])
 
 
 def _channels(scenario: Mapping[str, Any]) -> str:

@@ -303,14 +303,13 @@ def _flat_table(found: Comparison) -> Any:
         [("variant", "string"), ("label", "string"), ("seeds", "int64")]
         + [(column, "int64") for column in _REACHED.values()]
         + [("oracle", "string")]
-        + [(column, "float64") for column in _HORIZONS.values()]
+        + [(column, "float64") for column in (*_HORIZONS.values(), "until_s")]
         + [(f"{name}{suffix}", kind) for name in found.metrics for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
-    # Without a target there is no horizon; a run in which nothing closed has none either.
-    limits: dict[str, float | None] = dict.fromkeys(_HORIZONS.values())
-    if found.target_accuracy is not None:
-        limits |= {_HORIZONS[name]: limit for name, limit in found.horizons.items() if math.isfinite(limit)}
+    # Where nothing counts a cost, or no round closed, there is no horizon.
+    limits = {_HORIZONS[name]: limit if math.isfinite(limit) else None for name, limit in found.horizons.items()}
+    limits["until_s"] = found.until.time_s if math.isfinite(found.until.time_s) else None
     flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
     return pyarrow.Table.from_pylist(flat, schema=schema)
 

@@ -86,7 +86,7 @@ def _asked(sweep: Sweep, first: Run | None) -> list[Block]:
     )
     if first is None:
         return [Text(counted)]
-    return [Text(counted), scenario_facts(first), variants_table(sweep)]
+    return [Text(counted), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
 
 
 def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
@@ -169,7 +169,7 @@ def run_document(
     words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
     sure = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
     sections = [
-        Section("What was asked and run", [Text(words), scenario_facts(run)]),
+        Section("What was asked and run", [Text(words), scenario_facts([run])]),
         Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
         Section("How sure", [Text(sure), *warned_of([run])]),
         *_picture_sections(pictures),

@@ -45,10 +45,10 @@ def critical_path(run: Served) -> pd.DataFrame:
     """Return the path of `run` in the order of time: a row for each phase that took time.
 
     Columns: round (whose close the phase led to), client (null: none), phase (download, compute, queue, upload, or one of this
-    module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null: none). Each phase begins where the one before ends; the first begins at 0, the last ends at the
-    last close. `exact`: had the phase been longer by a little, the last close would have been later by as much. Elsewhere the
-    path is attribution: before a time of the clock that nothing delays, before a departure or a return, and over a shared or
-    changing bandwidth.
+    module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null: none). Each phase begins
+    where the one before ends; the first begins at 0, the last ends at the last close. `exact`: had the phase been longer by a
+    little, the last close would have been later by as much. Elsewhere the path is attribution: before a time of the clock that
+    nothing delays, before a departure or a return, and over a shared or changing bandwidth.
 
         path = critical_path(served(netsim.open_run("runs/study")))
         path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()

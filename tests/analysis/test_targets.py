@@ -215,7 +215,18 @@ def test_the_written_comparison_says_its_horizon(study: Sweep, tmp_path: Path) -
     assert (fast["reached"], fast["horizon_s"], fast["target_s_difference_count"]) == (2, 6.0, 3)
     assert fast["target_s_mean"] == pytest.approx(11.0 / 3.0)
     bare = write_sweep(tmp_path / "bare", {"a": {1: rounds(1.0, [0.5])}}, baseline="a")
-    assert pq.read_table(write_comparison(open_sweep(bare))).to_pylist()[0]["horizon_s"] is None
+    (row,) = pq.read_table(write_comparison(open_sweep(bare))).to_pylist()
+    assert (row["horizon_s"], row["until_s"]) == (1.0, 1.0)
+
+
+def test_python_compares_where_the_command_line_does_and_warns_as_it_does(tmp_path: Path) -> None:
+    runs = {"slow": {1: rounds(2.0, [0.2, 0.5, 0.8])}, "fast": {1: rounds(1.0, [0.3, 0.6])}}
+    sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="slow"))
+    with pytest.warns(UserWarning, match=r"compared up to the first end alone\. Give the scenario a time_limit_s"):
+        frame = sweep.comparison
+    # The shortest run ends at 2 s, where the slow one has evaluated once.
+    assert frame["until_s"].tolist() == frame["horizon_s"].tolist() == [2.0, 2.0]
+    assert frame["final_accuracy_mean"].tolist() == pytest.approx([0.2, 0.45])
 
 
 def test_smoothing_is_the_sweeps_own_and_survives_gathering(study: Sweep) -> None:
