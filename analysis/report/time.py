@@ -37,14 +37,15 @@ def time_sections(run: Run) -> list[Section]:
     phases = _phase_table(run.clients, _RESENT if resends else PHASES)
     if facts is None:
         return [Section(title, [phases, Text(_OLD)])]
+    rounds = served(run).rounds
+    closed = Text(_rule_words(rounds))
     for fact, reason in NOT_WAITING.items():
         if facts[fact]:
-            return [Section(title, [phases, Text(reason)])]
-    rounds = served(run).rounds
+            return [Section(title, [phases, closed, Text(reason)])]
     before = _slot_words(run.rounds, rounds) if facts["slotted"] else _round_words(run.rounds)
     study = straggler_study(rounds, run.clients)
     by_count = bool((rounds["close_rule"] == "deliveries").any())
-    return [Section(title, [phases, Text(before), Text(_waiting_words(study, by_count)), _worst(study)])]
+    return [Section(title, [phases, Text(before), closed, Text(_waiting_words(study, by_count)), _worst(study)])]
 
 
 def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
@@ -53,6 +54,11 @@ def _phase_table(clients: pd.DataFrame, shown: tuple[str, ...]) -> Table:
     rows = [[name[:-2], format_number(mean), f"{n:,}"] for name, mean, n in zip(shown, means, counts, strict=True)]
     cells = (["phase of an update", "mean (s)", "ended"], rows)
     return Table("phases", "Phases of an update that ended, those cut short included", cells)
+
+
+def _rule_words(rounds: pd.DataFrame) -> str:
+    rules = rounds["close_rule"].fillna("a rule without a name").value_counts()
+    return f"Rounds were closed by: {', '.join(f'{rule} ({count:,})' for rule, count in rules.items())}."
 
 
 def _round_words(rounds: pd.DataFrame) -> str:

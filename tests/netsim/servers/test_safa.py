@@ -257,7 +257,10 @@ def test_a_report_of_such_a_run_and_its_stragglers(tmp_path: Path) -> None:
 
     run(parse(ROUGH), tmp_path / "run")
     found = open_run(tmp_path / "run")
-    assert "once enough of what arrives is picked" in repr(time_sections(found))
+    words = repr(time_sections(found))
+    assert "no client holds a round up by itself" in words
+    assert "Rounds were closed by: " in words
+    assert "enough arrived (" in words
     path = critical_path(served(found))
     assert float((path["end_s"] - path["start_s"]).sum()) == pytest.approx(float(found.rounds["end_s"].iloc[-1]))
 
