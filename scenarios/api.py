@@ -22,6 +22,7 @@ from scenarios.registry.kinds import BUILT_IN, shared
 from scenarios.runs import run as written
 from scenarios.runs.folders import check_run
 from scenarios.runs.in_memory import run_in_memory
+from scenarios.runs.progress import rounds_done
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.runs.unfinished import INTERRUPTED, unfinished
 from scenarios.runs.wall_limit import WallLimit
@@ -63,7 +64,7 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""Called with the rounds done and the rounds there are at most."""
+"""Called with the rounds done and the most rounds that there are; a share of a time limit counts as that share of the rounds."""
 
 
 def _public(function: Callable[P, T]) -> Callable[P, T]:
@@ -430,7 +431,7 @@ def _scripted(script: ScriptSource | None) -> dict[str, Any]:
 def _after_round(study: schema.Scenario, progress: Progress | None) -> Callable[[Simulation], None] | None:
     if progress is None:
         return None
-    return lambda simulation: progress(simulation.server.round, study.rounds)
+    return lambda simulation: progress(rounds_done(simulation, study), study.rounds)
 
 
 @contextmanager

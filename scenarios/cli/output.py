@@ -197,20 +197,18 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress(totals: dict[str, int], quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """A display of the rounds done of each label, out of `totals`; yields what tells it of them."""
+def progress(totals: dict[str, int], quiet: bool, *, share: bool = False) -> Iterator[Callable[[str, int], None]]:
+    """Show the rounds done of each label, out of `totals`; yields a function of a label and its rounds.
+
+    `share`: show them as a share, for runs that may end by a limit of time.
+    """
     if quiet:
         yield lambda label, rounds: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-    )
+    amount = (TaskProgressColumn(),) if share else (MofNCompleteColumn(), TextColumn("rounds"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), *amount, TimeRemainingColumn())
     with Progress(*columns, console=err_console) as shown:
         tasks = {label: shown.add_task(label, total=total) for label, total in totals.items()}
         yield lambda label, rounds: shown.update(tasks[label], completed=rounds)
@@ -255,7 +253,8 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
     single = {} if len(rounds_of) > _MOST_SHOWN else rounds_of
     totals = single if len(single) == 1 else single | {_ALL: sum(rounds_of.values())}
     waiting = _Waiting(planned)
-    with progress(totals, quiet) as advance:
+    limited = any(p.scenario.time_limit_s is not None for p in planned.runs)
+    with progress(totals, quiet, share=limited) as advance:
 
         def show(standing: Standing) -> None:
             rounds = standing.rounds

@@ -220,13 +220,16 @@ def compare(
 
 def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
     """Run a finished run once more, and compare its tables. Exit code 1 where they differ."""
+    from scenarios.runs.progress import rounds_done
     from scenarios.runs.replay import finished
     from scenarios.runs.replay import replay as again
 
     study = finished(folder)
-    with progress({study.method.kind: study.rounds}, quiet) as advance, located(str(folder)):
+    name = study.method.kind
+    limited = study.time_limit_s is not None
+    with progress({name: study.rounds}, quiet, share=limited) as advance, located(str(folder)):
         try:
-            different = again(folder, after_round=lambda simulation: advance(study.method.kind, simulation.server.round))
+            different = again(folder, after_round=lambda simulation: advance(name, rounds_done(simulation, study)))
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(130) from None

@@ -14,6 +14,7 @@ from netsim.simulation import Simulation
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.interrupts import StopRequest
+from scenarios.runs.progress import rounds_done
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.attempts import attempt_all, watching
 from scenarios.sweeps.cluster import opened
@@ -63,6 +64,7 @@ def sweep_in_memory(
             elif not isinstance(result, Killed):
                 told, text, tables = result
                 left[index] = RunInMemory(summary=told, scenario_text=text, tables=tables)
+                workers.complete(index, runs[index].scenario.rounds)
     if not left:
         failures.refuse("there was no other")
     for text in failures.texts():
@@ -98,7 +100,7 @@ class _InWorker:
         where = f"variant {planned.variant}, seed {planned.seed}"
 
         def told(simulation: Simulation) -> None:
-            board.tell(simulation.server.round)
+            board.tell(rounds_done(simulation, planned.scenario))
 
         try:
             built = build(planned.scenario)

@@ -181,6 +181,8 @@ class _UnderWay:
         else:
             done.keep(self._folder / planned.path)
             self._complete.add(index)
+            # A run may end before its last round, by its time limit or for want of clients.
+            self._workers.complete(index, planned.scenario.rounds)
 
     def list_runs(self) -> None:
         """Write which runs are complete."""

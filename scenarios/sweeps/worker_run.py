@@ -12,6 +12,7 @@ from netsim.core.collector import freed_at_the_end
 from netsim.simulation import Simulation
 from scenarios.runs.folders import check_run
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
+from scenarios.runs.progress import rounds_done
 from scenarios.runs.run import go_on, simulate
 from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
@@ -91,7 +92,7 @@ class OneRun:
 
         def count(simulation: Simulation) -> None:
             watch.closed()
-            board.tell(simulation.server.round)
+            board.tell(rounds_done(simulation, self.planned.scenario))
             if board.stopped():
                 raise KeyboardInterrupt
 
