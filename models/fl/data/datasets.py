@@ -19,7 +19,7 @@ from torch import Tensor
 
 from models.errors import ParameterError
 from models.fl.data.files import check_counts, data_paths, require_files, require_known
-from models.fl.data.own_data import Source, read_own, source_name
+from models.fl.data.own_data import Source, place_of, read_own
 from models.fl.networks.torchvision_compat import torchvision
 from models.fl.options import DataOptions
 
@@ -229,7 +229,7 @@ def load_dataset(
     kind = data.kind
     if isinstance(kind, str):
         require_known(kind)
-    name = kind if isinstance(kind, str) else source_name(kind)
+    name = kind if isinstance(kind, str) else place_of(kind)
     read = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
     train_x, train_y, test_x, test_y, classes = read
     mean, deviation = _affine(data.scale, kind, name, train_x)

@@ -17,9 +17,10 @@ Source = Callable[[], tuple[Any, Any, Any, Any]]
 _PARTS = ("training inputs", "training labels", "test inputs", "test labels")
 
 
-def source_name(source: Source) -> str:
-    """What messages and results call the data."""
-    return str(getattr(source, "__qualname__", type(source).__qualname__))
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the "module:name" of a function of the user's own, or of the class of an object that is called, for messages."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _refused(name: str, reason: str) -> ParameterError:
@@ -33,7 +34,7 @@ def read_own(source: Source) -> Arrays:
         ValueError: the function fails, or returns anything else than the four arrays, with at least one sample and one channel,
             as many inputs as labels, test inputs of the training inputs' shape, finite inputs, and whole labels >= 0.
     """
-    name = source_name(source)
+    name = place_of(source)
     try:
         arrays: list[NDArray[Any]] = [np.asarray(part) for part in source()]
     except Exception as error:  # whatever the user's own code does

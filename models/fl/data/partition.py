@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from models.data_files import refuse_special
 from models.errors import ParameterError
+from models.fl.data.own_data import place_of
 from models.fl.keywords import check_options
 
 IntArray = NDArray[np.int64]
@@ -302,7 +303,7 @@ def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, g
     check_options("partition", function, options, given=("labels", "clients", "generator"))
     if not own:
         return list(function(labels, clients=clients, generator=generator, **options))
-    name = getattr(kind, "__qualname__", kind)
+    name = place_of(function)
     try:
         shards = list(function(labels, clients=clients, generator=generator, **options))
     except ParameterError as error:
