@@ -1,19 +1,20 @@
-"""What several releases of one client give away together, tighter than the sum of their budgets.
+"""Joint leak of several releases of one client, tighter than the sum of their budgets.
 
-By Renyi divergences (Mironov, "Renyi Differential Privacy", 2017), converted at the given delta, or by privacy loss distributions
-(Koskela, Jalkoe and Honkela 2020; Zhu, Dong and Wang 2022), rounded up to a grid: both are upper bounds. The library is
-dp-accounting (extra `privacy`), which is imported where it is used.
+By Renyi divergences (Mironov, "Renyi Differential Privacy", 2017), converted at the given delta, or by privacy loss
+distributions (Koskela, Jalkoe and Honkela 2020; Zhu, Dong and Wang 2022), rounded up to a grid: both are upper bounds. The
+library is dp-accounting (extra `privacy`), which is imported where it is used.
 
-Release i is the mechanism that was calibrated to its budget epsilon_i: Laplace noise of scale Delta/epsilon_i, or Gaussian noise
-of `gaussian_scale(epsilon_i, delta)` Delta, at the sensitivity Delta, the distance of any two clipped updates. Gaussian noise on
-a vector of L2 sensitivity Delta leaks what one number of that sensitivity does. So does, at most, Laplace noise on a vector of L1
-sensitivity Delta. At distances s_1 + s_2 = Delta in two coordinates the privacy loss is Delta - 2 (U_1 + U_2), U_j = min(X_j,
-s_j), where X_j is 0 or standard exponential with probability 1/2 each; in one coordinate it is Delta - 2 min(X, Delta). For
-z < Delta/2, U_1 + U_2 exceeds z at least as often as the U_j of the larger distance, which exceeds it as often as X. So the
-hockey-stick divergence is smaller at every e^a >= 1, by symmetry at every other one, and so on, coordinate by coordinate.
+Release i is the mechanism that was calibrated to its budget epsilon_i: Laplace noise of scale Delta/epsilon_i, or Gaussian
+noise of `gaussian_scale(epsilon_i, delta)` Delta, at the sensitivity Delta, the distance of any two clipped updates. Gaussian
+noise on a vector of L2 sensitivity Delta leaks as much as on one number of that sensitivity. Laplace noise on a vector of L1
+sensitivity Delta leaks at most as much. At distances s_1 + s_2 = Delta in two coordinates the privacy loss is Delta - 2 (U_1 +
+U_2), U_j = min(X_j, s_j), where X_j is 0 or standard exponential with probability 1/2 each; in one coordinate it is Delta - 2
+min(X, Delta). For z < Delta/2, U_1 + U_2 exceeds z at least as often as the U_j of the larger distance, which exceeds it as
+often as X. So the hockey-stick divergence is smaller at every e^a >= 1, by symmetry at every other one, and so on, coordinate
+by coordinate.
 
-There is no amplification by sampling. It needs an observer from whom it is hidden who took part; the server sees who sends each
-update, and the guarantee is against the server.
+There is no amplification by sampling. It would need an observer who does not know the participants; the server sees the sender
+of each update, and the guarantee is against the server.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from models.errors import ParameterError
 Accountant: TypeAlias = Literal["rdp", "pld"]
 Noise: TypeAlias = Literal["laplace", "gaussian"]
 _SMALL = 1e-6
-"""Laplace releases of smaller budgets are added up: there may be very many."""
+"""Budget below which Laplace releases are added up, because there may be very many."""
 _GRID = 1e-4
 _MOST_STEPS = 100_000
 
 
 @lru_cache(maxsize=4096)
 def gaussian_scale(epsilon: float, delta: float) -> float:
-    """Least standard deviation that gives (epsilon, delta)-DP at L2 sensitivity 1 (Balle and Wang 2018, Theorem 8).
+    """Return the least standard deviation that gives (epsilon, delta)-DP at L2 sensitivity 1 (Balle and Wang 2018, Theorem 8).
 
     The sigma at which Phi(1/(2 sigma) - epsilon sigma) - e^epsilon Phi(-1/(2 sigma) - epsilon sigma) falls to `delta`, found by
-    bisection to a relative 1e-12. It is finite for every epsilon >= 0: delta alone allows something.
+    bisection to a relative 1e-12. It is finite for every epsilon >= 0, because delta > 0.
     """
     from scipy.special import log_ndtr, ndtr
 
@@ -58,10 +59,11 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
 def composed_epsilon(
     accountant: Accountant, noise: Noise, budgets: Sequence[float], *, total_delta: float, delta: float | None = None
 ) -> float:
-    """The epsilon that holds with `total_delta` for all releases of these `budgets` together; 0 of none, inf where none is found.
+    """Return the epsilon that holds with `total_delta` for all releases of these `budgets` together; 0 for none, inf if none is
+    found.
 
-    `delta`: what each Gaussian release was calibrated to. Of Laplace noise it is never more than the sum of the budgets, which
-    holds with a delta of 0.
+    `delta`: the delta that each Gaussian release was calibrated to. For Laplace noise the result is at most the sum of the
+    budgets, which holds with a delta of 0.
 
     Raises:
         ParameterError: a budget that is not finite and > 0, or a delta outside (0, 1).
@@ -78,20 +80,20 @@ def composed_epsilon(
     if noise == "gaussian":
         if delta is None:
             raise ParameterError("delta", None, "must be given for Gaussian noise", shown="")
-        return _composed(accountant, noise, [gaussian_scale(budget, delta) for budget in budgets], total_delta, sum(budgets))
+        return _compose(accountant, noise, [gaussian_scale(budget, delta) for budget in budgets], total_delta, sum(budgets))
     whole = math.fsum(budgets)
     large = [budget for budget in budgets if budget >= _SMALL]
     if not large:
         return whole
     rest = math.fsum(budget for budget in budgets if budget < _SMALL)
-    return min(whole, rest + _composed(accountant, noise, [1.0 / budget for budget in large], total_delta, whole))
+    return min(whole, rest + _compose(accountant, noise, [1.0 / budget for budget in large], total_delta, whole))
 
 
-def _composed(accountant: Accountant, noise: Noise, scales: Sequence[float], total_delta: float, about: float) -> float:
-    """The composed epsilon of noise of these `scales` at sensitivity 1; `about`: its order of magnitude, which sets the grid."""
+def _compose(accountant: Accountant, noise: Noise, scales: Sequence[float], total_delta: float, about: float) -> float:
+    """Return the composed epsilon of noise of these `scales` at sensitivity 1; `about`, its order of magnitude, sets the grid."""
     import dp_accounting
 
-    # Sensitivity 1 is that between any two updates: the library's factor for replacing a record is in it already.
+    # Sensitivity 1 is that between any two updates, which includes the library's factor for replacing a record.
     books: Any
     if accountant == "rdp":
         from dp_accounting import rdp

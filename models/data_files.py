@@ -1,6 +1,6 @@
-"""Reading the files that a user names: regular files only, of a size that memory holds, with errors that say what is wrong.
+"""Readers of the files that a user names: regular files only, of a size that fits into memory, with errors that name the fault.
 
-Whoever asks catches OSError, UnicodeDecodeError and csv.Error, and names the key and the file.
+Callers catch OSError, UnicodeDecodeError and csv.Error, and name the key and the file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 1 << 31
-"""Larger files are refused before they are read."""
+"""Size above which files are refused before they are read."""
 
 
 def refuse_special(path: str | Path) -> int:
-    """The size of a regular file; raises OSError for what is none: a folder, a device, a pipe."""
+    """Return the size of a regular file. Raises OSError for a folder, a device or a pipe."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its name holds a NUL character")
     found = os.stat(path)
@@ -28,7 +28,7 @@ def refuse_special(path: str | Path) -> int:
 
 
 def bytes_of(path: str | Path) -> bytes:
-    """The content of a regular file; raises OSError as `refuse_special`, and for a file that is too large."""
+    """Return the content of a regular file. Raises OSError as `refuse_special`, and for a file that is too large."""
     size = refuse_special(path)
     if size > MOST_BYTES:
         raise OSError(errno.EFBIG, f"it has {size} bytes, more than {MOST_BYTES}")
@@ -36,12 +36,12 @@ def bytes_of(path: str | Path) -> bytes:
 
 
 def text_of(path: str | Path) -> str:
-    """The text of a file in UTF-8, without a byte order mark; raises OSError as `bytes_of`, and UnicodeDecodeError."""
+    """Return the text of a file in UTF-8, without a byte order mark. Raises OSError as `bytes_of`, and UnicodeDecodeError."""
     return bytes_of(path).decode("utf-8-sig")
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """Its lines; raises likewise."""
+    """Return the lines of a file. Raises as `text_of`."""
     return text_of(path).splitlines()
 
 
@@ -60,10 +60,7 @@ def refuse_other_separator(lines: list[str]) -> None:
 
 
 def csv_rows(lines: list[str]) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV file, each with the number of its line, from 1.
-
-    Raises csv.Error, which names the line, for lines that are no CSV or are separated by semicolons or tabs.
-    """
+    """Return the rows of a CSV file with their numbers, from 1. Raises csv.Error, which names the line."""
     refuse_other_separator(lines)
     reader = csv.reader(lines)
     try:

@@ -1,8 +1,8 @@
-"""What models say of a parameter, or of a component's answer: errors and warnings that know its name, the value, and the reason.
+"""Errors and warnings about a parameter, or about a component's answer, with its name, the value, and the reason.
 
-The engine has the same classes in `netsim.core.errors`. The two packages do not import each other, and a class that both could
-import would need a third package for fifty lines; whoever reads them (`scenarios.schema.errors`) knows both, and a test holds
-them equal. A class of a user's own raises either; a plain ValueError will do, but no message can then name the key.
+The engine has the same classes in `netsim.core.errors`. The two packages do not import each other, and a common class would
+need a third package for fifty lines; `scenarios.schema.errors` reads both, and a test holds them equal. A user's own class
+raises either; a plain ValueError works, too, but then no message can name the key.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Self
 
 
 class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
-    """What an error or a warning about one parameter has in common."""
+    """Base class of errors and warnings about one parameter."""
 
     def __init__(self, name: str, value: object, reason: str, *, shown: str | None = None) -> None:
-        """Keep what is said.
+        """Store the parts of the message.
 
-        `name`: the keyword as its constructor knows it. `reason`: what is allowed, or what to do. `shown`: what follows the name
-        in the message, where that is not " = " and the value, as in "size has shape (3,): must be (4,)".
+        `name`: the keyword of the constructor. `reason`: the allowed values, or the remedy. `shown`: the text between name and
+        reason if it is not " = " and the value, as in "size has shape (3,): must be (4,)".
         """
         super().__init__(name, value, reason)
         self.name = name
@@ -26,7 +26,7 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
         self.shown = f" = {value!r}" if shown is None else shown
 
     def renamed(self, name: str) -> Self:
-        """The same of a parameter that goes by another name, such as the path of a key in a file."""
+        """Return the same error about a parameter of another name, such as the path of a key in a file."""
         return type(self)(name, self.value, self.reason, shown=self.shown)
 
     def __str__(self) -> str:
@@ -34,18 +34,20 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
 
 
 class ParameterError(AboutParameter, ValueError):
-    """A value that a parameter cannot have."""
+    """Error: a value that a parameter cannot have."""
 
 
 class ParameterWarning(AboutParameter, UserWarning):
-    """A value that a parameter can have, and that is hardly meant."""
+    """Warning: a value that a parameter can have, but that is hardly intended."""
 
 
 class AnswerError(ValueError):
-    """A component, which may be a user's own, returned what cannot be used."""
+    """Error: a component, which may be a user's own, returned an unusable answer."""
 
     def __init__(self, role: str, method: str, returned: object, reason: str, *, name: str | None = None) -> None:
-        """Keep what is said; `role`: the key of a scenario that names it; `name`: which one, where there are several."""
+        """Store the parts of the message; `role`: the key of a scenario that names the component; `name`: its name among
+        several.
+        """
         super().__init__(role, method, returned, reason)
         self.role = role
         self.method = method
@@ -55,7 +57,7 @@ class AnswerError(ValueError):
 
     @property
     def told(self) -> str:
-        """The message without the component."""
+        """Message without the component."""
         return f"{self.method} returned {self.returned!r}; {self.reason}"
 
     def __str__(self) -> str:

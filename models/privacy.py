@@ -1,8 +1,8 @@
-"""Privacy budgets and their accounting: how much each release of a client may leak, and how much it has leaked so far.
+"""Privacy budgets and their accounting: the leak of each release of a client, and of all its releases.
 
 PAUSE (Peleg et al.), Section III-A: the i-th participation of a client spends epsilon_i, the sum of all epsilon_i is finite
-(eq. 6), and by sequential composition (Theorem 2) the leak after T releases is the sum of the first T. The noise that makes one
-release epsilon_i-private is the learner's business; what it guarantees is put in words by `guarantee`.
+(eq. 6), and by sequential composition (Theorem 2) the leak after T releases is the sum of the first T. The learner adds the
+noise that makes one release epsilon_i-private; `guarantee` puts into words what it guarantees.
 """
 
 from __future__ import annotations
@@ -25,23 +25,29 @@ NoiseMode = Literal["per_coordinate", "l1", "gaussian_per_coordinate", "l2", "no
 
 
 class Schedule(Protocol):
-    """Budgets of the successive releases of one client. Any class with these three members may be plugged in."""
+    """Budgets of the successive releases of one client. A user's own class with these three members is accepted."""
 
     @property
     def total(self) -> float:
-        """The sum of all budgets (eq. 6): what a client leaks at most, ever."""
+        """Sum of all budgets (eq. 6): the greatest possible leak of a client."""
 
     def epsilon(self, i: int) -> float:
-        """Budget of the i-th release, i >= 1; 0 means that nothing is left and the client must not release again."""
+        """Return the budget of the i-th release, i >= 1; 0 means that the client must not release again."""
 
     def leak(self, T: IntArray) -> FloatArray:
-        """Composed leak after `T` releases (any shape, entries >= 0); non-decreasing, 0 at 0, same shape."""
+        """Return the composed leak after `T` releases (any shape, entries >= 0); non-decreasing, 0 at 0, same shape."""
 
 
 class GeometricSchedule:
-    """epsilon_i = epsilon_total (e^eta - 1) e^(-eta i), so that the leak is epsilon_total (1 - e^(-eta T)) (PAUSE, after eq. 6).
+    """epsilon_i = epsilon_total (e^eta - 1) e^(-eta i), so that the leak is epsilon_total (1 - e^(-eta T)) (PAUSE, after eq.
+    6).
 
-    The budget never reaches 0: where e^(-eta i) underflows, the smallest normal number stands in for it.
+    The budget never reaches 0: where e^(-eta i) underflows, it is the smallest normal number.
+
+    Example:
+        >>> import numpy as np
+        >>> GeometricSchedule(epsilon_total=1.0, eta=0.5).leak(np.array([0, 1, 2])).round(3)
+        array([0.   , 0.393, 0.632])
     """
 
     def __init__(
@@ -52,7 +58,7 @@ class GeometricSchedule:
     ) -> None:
         if not (math.isfinite(epsilon_total) and epsilon_total > 0):
             raise ParameterError("epsilon_total", epsilon_total, "must be finite and > 0")
-        # Beyond e^700 the factor e^eta - 1 is no longer a number; one release would spend all but e^(-700) of the budget anyway.
+        # Beyond 700, e^eta would overflow; one release would spend all but e^(-700) of the budget anyway.
         if not 0 < eta <= 700:
             raise ParameterError("eta", eta, "must be > 0 and <= 700")
         self.total = float(epsilon_total)
@@ -61,7 +67,7 @@ class GeometricSchedule:
     def epsilon(self, i: int) -> float:
         if i < 1:
             raise ParameterError("i", i, "participations count from 1")
-        # (e^eta - 1) e^(-eta i) = (1 - e^(-eta)) e^(-eta (i - 1)): no large factor for a large eta.
+        # (e^eta - 1) e^(-eta i) written as (1 - e^(-eta)) e^(-eta (i - 1)), which has no large factor.
         spend = self.total * -math.expm1(-self._eta) * math.exp(-self._eta * (i - 1))
         return max(spend, sys.float_info.min)
 
@@ -70,16 +76,21 @@ class GeometricSchedule:
 
 
 class ExplicitSchedule:
-    """A finite list of budgets, written out: the i-th release spends `epsilons[i - 1]`; after the last, nothing is left.
+    """Finite list of budgets: the i-th release spends `epsilons[i - 1]`; after the last, nothing is left.
 
-    A client that has used up the list has `epsilon` 0 and a privacy reward of exactly 0; `Ledger.exhausted` marks it, so that it
-    can be kept out of selection, and `Ledger.charge` refuses it.
+    A client that has used up the list has `epsilon` 0 and a privacy reward of exactly 0. `Ledger.exhausted` marks it, so that
+    it can be kept out of selection, and `Ledger.charge` refuses it.
+
+    Example:
+        >>> import numpy as np
+        >>> ExplicitSchedule(epsilons=[0.5, 0.25]).leak(np.array([0, 1, 2, 3]))
+        array([0.  , 0.5 , 0.75, 0.75])
     """
 
     def __init__(
         self,
         *,
-        epsilons: Annotated[list[float], Doc("The budgets, in the order of participations; after the last, nothing is left.")],
+        epsilons: Annotated[list[float], Doc("Budgets in the order of participations; after the last, nothing is left.")],
     ) -> None:
         if len(epsilons) == 0:
             raise ParameterError("epsilons", [], "must hold at least one budget")
@@ -103,8 +114,9 @@ class ExplicitSchedule:
 
 
 class NoSchedule:
-    """No privacy mechanism: every release is free (epsilon infinite: no noise) and by convention leaks 0, so that p_k = 1 (eq.
-    7)."""
+    """Null object without a privacy mechanism: every release is free (epsilon inf, no noise) and leaks 0, so that p_k = 1 (eq.
+    7).
+    """
 
     total = math.inf
 
@@ -120,8 +132,8 @@ class NoSchedule:
 class Ledger:
     """Counts every client's releases and composes their leak (PAUSE, Theorem 2); satisfies `Accountant`.
 
-    `participations` (K,) and `exhausted` (K,) are live arrays, for others to read. A client is exhausted when the schedule has no
-    budget left for its next release (epsilon 0); it must then not be selected any more, and `charge` refuses it.
+    `participations` (K,) and `exhausted` (K,) are live arrays that other parts read. A client is exhausted when the schedule
+    has no budget left for its next release (epsilon 0); it must not be selected any more, and `charge` refuses it.
     """
 
     def __init__(self, *, clients: int, schedule: Schedule) -> None:
@@ -134,18 +146,19 @@ class Ledger:
         self.exhausted: BoolArray = np.zeros(clients, np.bool_)
         self._schedule = schedule
         self._most = 0
-        # Budget and leak by number of releases, filled as the counts grow: a charge is then two look-ups.
+        # Budget and leak by number of releases, extended as the counts grow, so that a charge is two look-ups.
         self._epsilons = [0.0]
         self._leaks = [0.0]
         self._table: FloatArray = np.zeros((2, 1))
-        """Both, as arrays."""
+        """Both as an array (2, n)."""
         self._ends = False
-        """Whether a budget in it is 0: then some client may be exhausted."""
+        """True if a budget in the table is 0: some client may be exhausted."""
 
     def charge(self, client: int) -> tuple[float, float]:
-        """Count one more release of `client`: its budget epsilon_i and its composed leak, this release included.
+        """Count one more release of `client`. Return its budget epsilon_i and its composed leak, this release included.
 
-        Raises ValueError where the client has no budget left.
+        Raises:
+            ParameterError: the client has no budget left.
         """
         count = self.participations.item(client) + 1
         if count >= len(self._leaks):
@@ -165,14 +178,15 @@ class Ledger:
         return epsilon, self._leaks[count]
 
     def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """`charge` each of distinct `clients` (n,), n >= 1: their budgets and their composed leaks, (n,) both.
+        """Count one more release of each of distinct `clients` (n,), n >= 1. Return their budgets and their composed leaks,
+        (n,) both.
 
-        Raises ValueError where one of them has no budget left.
+        Fast path of `charge` for many clients, with the same result. Raises ParameterError if one of them has no budget left.
         """
         counts = self.participations[clients] + 1
         most = int(counts.max())
         if most >= self._table.shape[1] - 1:
-            # Twice as many as needed, so that the table is seldom made again.
+            # Twice the needed length, so that the table is seldom rebuilt.
             self._extend(2 * most)
             self._table = np.array([self._epsilons[: len(self._leaks)], self._leaks])
             self._ends = not (self._table[0, 1:] > 0).all()
@@ -186,50 +200,50 @@ class Ledger:
         return epsilons, self._table[1, counts]
 
     def max_leak(self) -> float:
-        """The largest composed leak over clients: that of the client with the most releases, as leaks only grow."""
+        """Return the largest composed leak over clients: that of the client with the most releases, because leaks only grow."""
         return self._leaks[self._most]
 
     def leaks(self) -> FloatArray:
-        """Composed leak of every client so far; shape (K,)."""
+        """Return the composed leak of every client so far; (K,)."""
         return np.asarray(self._schedule.leak(self.participations), np.float64)
 
     def state_dict(self) -> dict[str, Any]:
         return {"participations": self.participations.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # In place: others hold the live arrays.
+        # In place, because other parts hold the live arrays.
         self.participations[:] = state["participations"]
         self._most = int(self.participations.max())
         self._extend(self._most)
         self.exhausted[:] = ~(np.asarray(self._epsilons)[self.participations + 1] > 0)
 
     def _extend(self, count: int) -> None:
+        """Extend budgets and leaks to `count` releases."""
         while len(self._leaks) <= count:
             self._leaks.append(float(self._schedule.leak(np.array([len(self._leaks)]))[0]))
-        # One budget ahead of the count, to see that the next release would find none.
+        # One budget ahead of the count shows that a client has none left for its next release.
         while len(self._epsilons) <= count + 1:
             self._epsilons.append(float(self._schedule.epsilon(len(self._epsilons))))
 
 
 class NoPrivacy(Ledger):
-    """The null object of the ledger: counts releases, charges epsilon = inf (no noise), leaks 0, exhausts nobody."""
+    """Null object of the ledger: counts releases, charges epsilon = inf (no noise), leaks 0, exhausts no client."""
 
     def __init__(self, *, clients: int) -> None:
         super().__init__(clients=clients, schedule=NoSchedule())
 
 
 def guarantee(*, mode: NoiseMode, leak: float, dimensions: int, delta: float | None = None, unprotected: int = 0) -> str:
-    """The guarantee that holds for a client of composed leak `leak` (sum of its epsilon_i) and updates of `dimensions` protected
-    numbers, in words.
+    """Return the guarantee, in words, for a client of composed leak `leak` (sum of its epsilon_i).
 
-    Where further `unprotected` numbers of an update are sent as they are, it holds for the protected ones alone, and the text
-    says so first.
+    Updates have `dimensions` protected numbers. If further `unprotected` numbers are sent as they are, the guarantee holds for
+    the protected ones alone, and the text begins with this.
 
     `per_coordinate` clamps each coordinate to +-Delta_f/2 and adds Laplace(Delta_f/epsilon_i) to it: epsilon_i-LDP for one
     coordinate, d epsilon_i for the vector. `l1` clips the whole update so that its L1 sensitivity is Delta_f: epsilon_i-LDP for
     the vector (PAUSE, Theorem 1). Several releases compose by the sum (Theorem 2).
 
-    `gaussian_per_coordinate` and `l2` do alike with Gaussian noise, calibrated exactly (Balle and Wang 2018, Theorem 8) to
+    `gaussian_per_coordinate` and `l2` do the same with Gaussian noise, calibrated exactly (Balle and Wang 2018, Theorem 8) to
     (epsilon_i, `delta`)-LDP at L2 sensitivity Delta_f; both numbers compose by the sum.
     """
     if dimensions < 1:

@@ -1,15 +1,14 @@
-"""theta_n, the probability that an upload of client n counts in a communication round (Tong et al. 2024, Section II-A).
+"""Block fading of uplinks, a part of theta_n, the probability that an upload counts (Tong et al. 2024, Section II-A).
 
-Three independent events: local training ends within the round; the upload survives block fading; the client does not drop out.
-Rayleigh fading, constant within a round: the SNR is exponential, its mean given by path loss 128.1 + 37.6 log10(d_km) dB and the
-noise, and the upload is lost below a threshold (outage).
+Rayleigh fading, constant within a round: the SNR is exponential, its mean given by path loss 128.1 + 37.6 log10(d_km) dB and
+the noise, and the upload is lost below a threshold (outage). The other parts of theta_n are events of a run: local training
+that exceeds the deadline, and clients that leave.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import numpy as np
 from annotated_doc import Doc
@@ -18,18 +17,13 @@ from models.errors import ParameterError
 from models.laws.channels import BoolArray
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
 
-# No power of the world is beyond.
-_DECIBELS = 1e4
-
-
-class Duration(Protocol):
-    """A law of durations, as its quantile function; not decreasing in `u`."""
-
-    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray: ...
+_DECIBELS = 1e4  # bound on powers and thresholds, beyond any real one
 
 
 def path_loss_db(distance_km: FloatArray) -> FloatArray:
-    """128.1 + 37.6 log10(d) dB at `distance_km` > 0; raises ValueError for others."""
+    """Return 128.1 + 37.6 log10(d) dB for distances (n,) in km. Raises ParameterError for a distance that is not finite and >
+    0.
+    """
     distance = np.asarray(distance_km, np.float64)
     wrong = ~(np.isfinite(distance) & (distance > 0))
     if wrong.any():
@@ -38,9 +32,15 @@ def path_loss_db(distance_km: FloatArray) -> FloatArray:
 
 
 class BlockFading:
-    """Rayleigh fading with path loss, new in every communication round; a transmission is lost in outage. Has no memory.
+    """Rayleigh fading with path loss, independent from round to round; a transmission is lost in outage.
 
-    As a law of sub-channels each of them may have its own distance, power and threshold, and the mean is over sub-channels.
+    As a law of sub-channels, each of them may have its own distance, power and threshold, and the mean is over sub-channels.
+
+    Example:
+        >>> import numpy as np
+        >>> law = BlockFading(clients=2, distance_km=np.array([0.1, 1.0]))
+        >>> law.success_probability(np.array([0, 1])).round(3)
+        array([1.   , 0.468])
     """
 
     memoryless = True
@@ -54,8 +54,8 @@ class BlockFading:
         mean_snr_db: Annotated[
             float,
             Doc(
-                "Mean of the SNR in decibels, by which the noise is set where noise_dbm is absent (the paper names one SNR for "
-                "clients at different distances)."
+                "Mean of the SNR in decibels, which sets the noise if noise_dbm is absent (the paper names one SNR for clients "
+                "at different distances)."
             ),
         ] = 20.0,
         noise_dbm: Annotated[float | None, Doc("Power of the noise in dBm (absent: set by mean_snr_db).")] = None,
@@ -73,13 +73,13 @@ class BlockFading:
         received = power - path_loss_db(spread(distance, np.arange(clients)))
         self.noise_dbm = float(received.mean()) - mean_snr_db if noise_dbm is None else noise_dbm
         self.mean_snr_db = received - self.noise_dbm
-        """(K,) each client's SNR without fading."""
-        # P(SNR >= threshold), the SNR being exponential. Far out of reach the exponent overflows to inf: never received.
+        """(K,) SNR of each client without fading."""
+        # P(SNR >= threshold) of an exponential SNR. Far out of range the exponent overflows to inf, which gives 0.
         with np.errstate(over="ignore", under="ignore"):
             self._success: FloatArray = np.exp(-(10.0 ** ((threshold - self.mean_snr_db) / 10)))
 
     def step(self, u: FloatArray) -> None:
-        """Nothing to advance."""
+        pass
 
     def good(self, u: FloatArray, entities: IntArray) -> BoolArray:
         return np.asarray(u < self._success[entities])
@@ -91,55 +91,4 @@ class BlockFading:
         return {}
 
     def load_state_dict(self, state: dict[str, object]) -> None:
-        """Accepts any channel law's state, and needs none of it."""
-
-
-def training_in_time(law: Duration, limit_s: float, entities: IntArray) -> FloatArray:
-    """P(duration <= `limit_s`) under `law` for each of `entities` (n,), by bisection of its quantile function; within 2^-53."""
-    if not limit_s >= 0:
-        raise ParameterError("limit_s", limit_s, "must be >= 0 seconds")
-    # The share of uniforms whose duration is within the limit: [0, low] is, [high, 1) is not.
-    low, high = np.zeros(len(entities)), np.ones(len(entities))
-    never = law.quantile(low, entities) > limit_s
-    for _ in range(53):
-        middle = 0.5 * (low + high)
-        within = law.quantile(middle, entities) <= limit_s
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
-    # After 53 halvings a limit that every duration meets leaves high at 1.
-    return np.where(never, 0.0, high)
-
-
-@dataclass(frozen=True, slots=True)
-class UplinkSuccess:
-    """theta as three factors, each (K,) probabilities; `given` makes one of a theta that is given as a whole."""
-
-    in_time: FloatArray
-    received: FloatArray
-    stays: FloatArray
-
-    @classmethod
-    def from_parts(
-        cls, *, clients: int, in_time: PerClient = 1.0, received: PerClient = 1.0, dropout: PerClient = 0.0
-    ) -> UplinkSuccess:
-        """Each factor is a probability or one for each client; `dropout` is the probability to leave. Raises ValueError outside
-        [0, 1]."""
-        parts = {
-            name: per_client(name, value, high=1.0, unit="")
-            for name, value in (("in_time", in_time), ("received", received), ("dropout", dropout))
-        }
-        same_clients(clients=np.empty(clients), **parts)
-        everyone = np.arange(clients)
-        in_times, receptions, dropouts = (spread(part, everyone) for part in parts.values())
-        return cls(in_times, receptions, 1.0 - dropouts)
-
-    @classmethod
-    def given(cls, *, clients: int, theta: PerClient) -> UplinkSuccess:
-        """theta as a whole, as the paper sweeps it; it counts as loss on the way."""
-        value = per_client("theta", theta, high=1.0, unit="")
-        same_clients(clients=np.empty(clients), theta=value)
-        return cls(np.ones(clients), spread(value, np.arange(clients)), np.ones(clients))
-
-    @property
-    def theta(self) -> FloatArray:
-        """(K,) probability that an upload counts: all three events."""
-        return np.asarray(self.in_time * self.received * self.stays)
+        pass  # the state may be that of any other law of channels

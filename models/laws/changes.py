@@ -1,6 +1,6 @@
-"""Change points: laws that give way to others as rounds or seconds pass, and random draws of when and by how much.
+"""Change points: laws that follow one another as rounds or seconds pass, and random draws of times and sizes of change.
 
-A timeline has `at(round, time_s)`: the law in force, and the time until which it stays so while the round lasts.
+A timeline has `at(round, time_s)`, which returns the law in force and the time up to which it stays in force within the round.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LawT = TypeVar("LawT")
 _KEPT = 8
 
 
-class MadeWhenAsked(Sequence[LawT], Generic[LawT]):
-    """`count` laws of which `make(j)` gives the j-th whenever it is asked for, alike each time; the last few are kept.
+class LazyLaws(Sequence[LawT], Generic[LawT]):
+    """Sequence of `count` laws of which `make(j)` builds the j-th on demand, the same each time; the last few are kept.
 
-    For laws of which many would take much memory: one of 100,000 clients holds an array for each parameter. A state, as channels
-    with a memory have it, the engine hands on from law to law.
+    For laws of which many would take much memory: one of 100,000 clients holds an array for each parameter. The engine hands
+    the state of a law, such as that of channels with memory, on to the next one.
     """
 
     def __init__(self, *, count: int, make: Callable[[int], LawT]) -> None:
@@ -47,14 +47,19 @@ class MadeWhenAsked(Sequence[LawT], Generic[LawT]):
 
 
 class Unchanging(Generic[LawT]):
-    """One law for the whole run."""
+    """Timeline of one law for the whole run.
+
+    Example:
+        >>> Unchanging("law").at(5, 10.0)
+        ('law', inf)
+    """
 
     fixed = True
     unit: Literal["rounds", "seconds"] = "rounds"
     starts: Sequence[float] = ()
-    """There is no change point."""
+    """Change points: none."""
     segment_means = None
-    """Not known of a law in general."""
+    """None: a law in general has no known means."""
 
     def __init__(self, law: LawT) -> None:
         self._answer = (law, math.inf)
@@ -66,16 +71,20 @@ class Unchanging(Generic[LawT]):
 
 
 class Piecewise(Generic[LawT]):
-    """`laws[j]` holds from `starts[j - 1]` on; `laws[0]` from the beginning.
+    """Timeline in which `laws[j]` holds from `starts[j - 1]` on; `laws[0]` from the beginning.
 
     unit "rounds": a start is the first round (>= 2) of the new law, and no law changes within a round; "seconds": a start is a
-    time > 0, and a change in the middle of a round takes effect there. Raises ValueError unless the starts are finite and
+    time > 0, and a change in the middle of a round takes effect there. Raises ParameterError unless the starts are finite and
     strictly increasing, one fewer than the laws.
+
+    Example:
+        >>> Piecewise(laws=["first", "second"], starts=[3]).at(3, 0.0)
+        ('second', inf)
     """
 
     fixed = False
     segment_means = None
-    """Not known of laws in general."""
+    """None: laws in general have no known means."""
 
     def __init__(self, *, laws: Sequence[LawT], starts: list[float], unit: Literal["rounds", "seconds"] = "rounds") -> None:
         if unit not in ("rounds", "seconds"):
@@ -95,9 +104,9 @@ class Piecewise(Generic[LawT]):
         self.laws: Sequence[LawT] = laws
         """All laws, in the order in which they come into force."""
         self.starts = [float(start) for start in starts]
-        """The change points, ascending."""
+        """Change points, ascending."""
         self.unit = unit
-        """What they are in."""
+        """Unit of the change points."""
         self._by_round = unit == "rounds"
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
@@ -115,12 +124,13 @@ def draw_change_points(
     rng: np.random.Generator,
     unit: Literal["rounds", "seconds"] = "seconds",
 ) -> NDArray[np.float64]:
-    """Change points, ascending, uniform over all placements in which every segment before a change lasts >= `min_spacing`.
+    """Draw change points, ascending, uniform over all placements in which every segment before a change lasts >= `min_spacing`;
+    (count,).
 
-    The first segment begins at time 0 (round 1); the last change comes before `horizon` seconds (not after round `horizon`), and
-    what follows it may be short. With unit "rounds" the points are whole, and an answer is the first round of a new law. Taking
-    the spacings out leaves an unrestricted placement in what remains, which is why no attempt is ever rejected.
-    Shape (count,). Raises ValueError where `count` segments do not fit.
+    The first segment begins at time 0 (round 1). The last change comes before `horizon` seconds (not after round `horizon`),
+    and the segment after it may be short. With unit "rounds" the points are whole, each the first round of a new law. Points
+    are drawn without restriction in what remains after the spacings are taken out, so no draw is rejected. Raises
+    ParameterError if `count` segments do not fit.
     """
     if unit not in ("rounds", "seconds"):
         raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
@@ -136,7 +146,7 @@ def draw_change_points(
         if slack <= 0:
             raise ParameterError("count", count, f"{count} segments of {min_spacing!r} s do not fit into {horizon!r} s")
         return np.sort(rng.uniform(0.0, slack, size=count)) + before * min_spacing
-    # Distinct rounds keep one round between neighbours of themselves; the rest of the spacing is taken out and put back.
+    # Distinct rounds are one round apart already; only the rest of the spacing is taken out and put back.
     rest = max(math.ceil(min_spacing), 1) - 1
     free = math.floor(horizon) - 1 - count * rest
     if free < count:
@@ -146,12 +156,14 @@ def draw_change_points(
 
 
 def draw_factor(*, low: float, high: float, rng: np.random.Generator, count: int = 1) -> NDArray[np.float64]:
-    """Sizes of change: factors in [`low`, `high`] whose logarithm is uniform, so that 2 and 1/2 are alike; shape (count,)."""
+    """Draw sizes of change: factors in [`low`, `high`] with a uniform logarithm, so that 2 and 1/2 are equally likely;
+    (count,).
+    """
     if not (math.isfinite(low) and low > 0):
         raise ParameterError("low", low, "must be finite and > 0")
     if not (math.isfinite(high) and high >= low):
         raise ParameterError("high", high, f"must be finite and >= low = {low!r}")
     if count < 0:
         raise ParameterError("count", count, "must be >= 0")
-    # Rounding in exp may step over the ends.
+    # Rounding in exp may exceed the ends.
     return np.clip(np.exp(rng.uniform(math.log(low), math.log(high), size=count)), low, high)

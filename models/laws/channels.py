@@ -1,8 +1,9 @@
-"""Laws of sub-channels: whether a transmission in a round gets through; one sub-channel for each entity.
+"""Laws of sub-channels: the success of transmissions in a round; one sub-channel for each entity.
 
-Each law has `step(u)` (advance every sub-channel by one round), `good(u, entities)` (whether transmissions survive) and
-`success_probability(entities)` (in the long run). Laws can follow one another at change points: the next takes over the last
-one's `state_dict`, whatever its parameters; a law with memory that is handed none draws its state at its next step.
+Each law has `step(u)` (advance every sub-channel by one round), `good(u, entities)` (True for transmissions that survive) and
+`success_probability(entities)` (in the long run). Laws can follow one another at change points: the next law takes over the
+`state_dict` of the last one, whatever its parameters. A law with memory that gets an empty state draws its state at its next
+step.
 """
 
 from __future__ import annotations
@@ -20,22 +21,28 @@ BoolArray = NDArray[np.bool_]
 
 
 class _Memoryless:
-    """A law without state: rounds are independent."""
+    """Base class of laws without state: rounds are independent."""
 
     memoryless = True
 
     def step(self, u: FloatArray) -> None:
-        """Nothing to advance."""
+        pass
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Accepts any channel law's state, and needs none of it."""
+        pass  # the state may be that of any other law of channels
 
 
 class Perfect(_Memoryless):
-    """Every transmission gets through."""
+    """Every transmission gets through.
+
+    Example:
+        >>> import numpy as np
+        >>> Perfect().good(np.array([0.1, 0.9]), np.array([0, 1]))
+        array([ True,  True])
+    """
 
     def good(self, u: FloatArray, entities: IntArray) -> BoolArray:
         return np.ones(len(entities), dtype=np.bool_)
@@ -45,7 +52,13 @@ class Perfect(_Memoryless):
 
 
 class Bernoulli(_Memoryless):
-    """Transmissions get through independently, with probability `success`."""
+    """Transmissions get through independently, with probability `success`.
+
+    Example:
+        >>> import numpy as np
+        >>> Bernoulli(success=0.5).good(np.array([0.1, 0.9]), np.array([0, 1]))
+        array([ True, False])
+    """
 
     def __init__(
         self,
@@ -64,9 +77,16 @@ class Bernoulli(_Memoryless):
 class GilbertElliott:
     """Two-state Markov sub-channels (Gilbert 1960, Elliott 1963), one step a round.
 
-    A good sub-channel turns bad with probability `to_bad`, a bad one good with `to_good`; a transmission is lost with probability
-    `loss_good` or `loss_bad`. The first step draws the state from the stationary law, so that no warm-up is needed.
+    A good sub-channel turns bad with probability `to_bad`, a bad one good with `to_good`; a transmission is lost with
+    probability `loss_good` or `loss_bad`. The first step draws the state from the stationary law, so that no warm-up is needed.
     `clients` is the number of sub-channels.
+
+    Example:
+        >>> import numpy as np
+        >>> law = GilbertElliott(clients=2, to_bad=0.1, to_good=0.3)
+        >>> law.step(np.array([0.1, 0.9]))
+        >>> law.good(np.array([0.5, 0.5]), np.array([0, 1]))
+        array([False,  True])
     """
 
     memoryless = False
@@ -104,7 +124,7 @@ class GilbertElliott:
         if self._bad is None:
             self._bad = np.asarray(u < self._bad_share)
         else:
-            # One uniform a sub-channel: below to_bad a good one falls, below to_good a bad one recovers.
+            # One uniform for each sub-channel: a good one turns bad below to_bad, a bad one turns good below to_good.
             self._bad = np.where(self._bad, u >= self._to_good, u < self._to_bad)
 
     def good(self, u: FloatArray, entities: IntArray) -> BoolArray:

@@ -1,8 +1,8 @@
 """Laws of durations, each given by its quantile function: a draw is a uniform number and nothing else.
 
 Every law has `quantile(u, entities)` (seconds for uniforms `u` (n,) in [0, 1) of the clients `entities` (n,); finite, >= 0, not
-decreasing in `u`), `mean_s(entities)` in closed form, and `constant` (the duration does not depend on `u`). A parameter of type
-`PerClient` is one number for all clients or an array with one entry a client.
+decreasing in `u`), `mean_s(entities)` in closed form, and `constant`, True if the duration does not depend on `u`. A parameter
+of type `PerClient` is one number for all clients or an array with one entry a client.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ IntArray: TypeAlias = NDArray[np.int64]
 PerClient: TypeAlias = float | NDArray[np.float64]
 
 LEAST_RATE = 1e-12
-"""The least bandwidth in bytes a second."""
+"""Least bandwidth in bytes per second."""
 
-# Uniforms are multiples of 2^-53; zero stands for [0, 2^-53), whose middle has a finite normal score.
+# Uniforms are multiples of 2^-53. Zero stands for [0, 2^-53) and is replaced by its middle, whose normal score is finite.
 _SMALLEST_U = 2.0**-54
 # Beyond this many standard deviations the tail of a normal law is exponential to within rounding of the duration.
 _DEEP = 1e4
-# And beyond this many the excess is nothing beside any duration, but twice their number may be infinite.
+# Beyond this many the excess is negligible beside any duration, and their square would overflow.
 _DEEPEST = 1e300
 
 
 class DelayLaw(Protocol):
-    """What the laws that contain other laws ask of them."""
+    """Law of durations, as the laws that contain other laws need it."""
 
     @property
     def constant(self) -> bool: ...
@@ -47,9 +47,10 @@ class DelayLaw(Protocol):
 def per_client(
     name: str, value: PerClient, *, low: float = 0.0, high: float = math.inf, above: bool = False, unit: str = " seconds"
 ) -> PerClient:
-    """`value` as a float or a read-only float64 copy (K,), every entry finite, >= `low` (> if `above`) and <= `high`.
+    """Return `value` as a float or a read-only float64 copy (K,), every entry finite, >= `low` (> if `above`) and <= `high`.
 
-    Raises ValueError that names the parameter, the first bad value with its client, and what is allowed.
+    Raises:
+        ParameterError: names the parameter, the first bad value with its client, and the allowed range.
     """
     allowed = f"{'>' if above else '>='} {low:g}" if high == math.inf else f"in {'(' if above else '['}{low:g}, {high:g}]"
     try:
@@ -73,21 +74,21 @@ def per_client(
     return array
 
 
-def refused_rate(bytes_per_s: float) -> str | None:
-    """Why a bandwidth that may be 0 for a while cannot be this one; None: it can."""
+def explain_bad_rate(bytes_per_s: float) -> str | None:
+    """Return the reason why `bytes_per_s` cannot be a bandwidth that may be 0 for a while; None if it can."""
     if not 0.0 <= bytes_per_s < math.inf:
         return "must be finite and >= 0 bytes per second"
     return f"must be 0, or at least {LEAST_RATE:g} bytes per second" if 0.0 < bytes_per_s < LEAST_RATE else None
 
 
 def rate_per_client(name: str, value: PerClient) -> PerClient:
-    """`value` as of `per_client`, in bytes a second: above 0, and not so little that times are beyond what numbers hold."""
+    """Return `value` checked as by `per_client`, in bytes per second: > 0 and >= `LEAST_RATE`, so that times stay finite."""
     unit = " bytes per second"
     return per_client(name, per_client(name, value, above=True, unit=unit), low=LEAST_RATE, unit=unit)
 
 
 def same_clients(**values: PerClient) -> None:
-    """Refuse parameters that are given for different numbers of clients."""
+    """Raise ParameterError if parameters are given for different numbers of clients."""
     lengths = {name: len(value) for name, value in values.items() if not isinstance(value, float)}
     for name, length in lengths.items():
         first, expected = next(iter(lengths.items()))
@@ -97,21 +98,28 @@ def same_clients(**values: PerClient) -> None:
 
 
 def pick(value: PerClient, entities: IntArray) -> PerClient:
-    """The entries of `entities`; a scalar stays a scalar."""
+    """Return the entries of `entities`; a scalar stays a scalar."""
     return value if isinstance(value, float) else value[entities]
 
 
 def spread(value: PerClient, entities: IntArray) -> FloatArray:
-    """The entries of `entities` as a new array (n,), a scalar repeated."""
+    """Return the entries of `entities` as a new array (n,), a scalar repeated."""
     return np.full(len(entities), value) if isinstance(value, float) else value[entities]
 
 
-def _freeze(value: FloatArray) -> PerClient:
+def _unwrap_scalar(value: FloatArray) -> PerClient:
+    """Return an array of one number as a float, any other array as it is."""
     return float(value) if np.ndim(value) == 0 else value
 
 
 class Constant:
-    """Always the same duration; one for each client if given so."""
+    """Constant duration, one for all clients or one for each.
+
+    Example:
+        >>> import numpy as np
+        >>> Constant(value_s=2.5).quantile(np.array([0.1, 0.9]), np.array([0, 1]))
+        array([2.5, 2.5])
+    """
 
     constant = True
 
@@ -130,7 +138,13 @@ class Constant:
 
 
 class Gaussian:
-    """Normal with a floor, the latency of PAUSE's study (its eq. 3 wants a lower bound that a normal law does not have)."""
+    """Normal law with a floor, the latency of PAUSE's study; its eq. 3 needs a lower bound that a normal law does not have.
+
+    Example:
+        >>> import numpy as np
+        >>> Gaussian(mean_s=2.0, std_s=1.0, floor_s=1.5).quantile(np.array([0.1, 0.9]), np.array([0, 1])).round(3)
+        array([1.5  , 3.282])
+    """
 
     def __init__(
         self,
@@ -141,8 +155,8 @@ class Gaussian:
         floor: Annotated[
             Literal["clip", "resample"],
             Doc(
-                'What becomes of the mass below the floor. "clip": max(x, floor_s), which puts it onto the floor (what the PAUSE '
-                "authors' code does); \"resample\": the normal law conditioned on x >= floor_s."
+                'Treatment of the mass below the floor. "clip": max(x, floor_s), which puts it onto the floor, as in the code of '
+                'the PAUSE authors; "resample": the normal law conditioned on x >= floor_s.'
             ),
         ] = "clip",
     ) -> None:
@@ -156,12 +170,12 @@ class Gaussian:
         same_clients(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
         self._resample = floor == "resample"
         self.constant = not np.any(self._std)
-        # The floor in standard deviations above the mean. Where there is no deviation both kinds of floor are max(mean, floor),
-        # which the last step of `quantile` takes, whatever stands here.
+        # The floor in standard deviations above the mean. Without deviation both kinds of floor are max(mean, floor), which the
+        # last step of `quantile` takes for any value here.
         with np.errstate(over="ignore"):
             above = np.subtract(self._floor, self._mean) / np.where(np.equal(self._std, 0.0), np.inf, self._std)
-        self._above = _freeze(above)
-        self._log_tail = _freeze(log_ndtr(-above))
+        self._above = _unwrap_scalar(above)
+        self._log_tail = _unwrap_scalar(log_ndtr(-above))
         self._deep = bool(np.any(above > _DEEP))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
@@ -171,7 +185,7 @@ class Gaussian:
         mean, std, floor = pick(self._mean, entities), pick(self._std, entities), pick(self._floor, entities)
         if not self._resample:
             return np.maximum(mean + std * ndtri(u), floor)
-        # P(Z > z | Z > a) = 1 - u, solved in logarithms: neither side of the law loses digits, wherever the floor lies.
+        # P(Z > z | Z > a) = 1 - u, solved in logarithms, so that neither tail loses digits for any floor.
         log_upper = np.log1p(-u)
         if not self._deep:
             return np.maximum(mean - std * ndtri_exp(log_upper + pick(self._log_tail, entities)), floor)
@@ -198,7 +212,13 @@ class Gaussian:
 
 
 class ShiftedExponential:
-    """`shift_s` plus an exponential excess of mean `mean_excess_s`."""
+    """Sum of `shift_s` and an exponential excess of mean `mean_excess_s`.
+
+    Example:
+        >>> import numpy as np
+        >>> ShiftedExponential(shift_s=1.0, mean_excess_s=2.0).quantile(np.array([0.1, 0.9]), np.array([0, 1])).round(3)
+        array([1.211, 5.605])
+    """
 
     def __init__(
         self,
@@ -219,7 +239,13 @@ class ShiftedExponential:
 
 
 class LogNormal:
-    """exp of a normal law: median `median_s`, standard deviation `sigma` of the logarithm; mean median_s exp(sigma^2/2)."""
+    """exp of a normal law: median `median_s`, standard deviation `sigma` of the logarithm; mean median_s exp(sigma^2/2).
+
+    Example:
+        >>> import numpy as np
+        >>> LogNormal(median_s=2.0, sigma=0.5).quantile(np.array([0.1, 0.9]), np.array([0, 1])).round(3)
+        array([1.054, 3.796])
+    """
 
     def __init__(
         self,
@@ -247,7 +273,12 @@ class Empirical:
     """Draws with replacement from measured durations, the same for every client.
 
     Raises:
-        ValueError: an entry of the file is no duration; file and line are named.
+        ParameterError: an entry of the file is no duration; file and line are named.
+
+    Example:
+        >>> import numpy as np
+        >>> Empirical(values_s=[3.0, 1.0, 2.0]).quantile(np.array([0.1, 0.9]), np.array([0, 1]))
+        array([1., 3.])
     """
 
     def __init__(
@@ -256,8 +287,8 @@ class Empirical:
         path: Annotated[
             str | None,
             Doc(
-                "A file of measured durations in seconds: one number a line, or a CSV file with a column headed duration_s; "
-                "blank lines and lines that begin with # are passed over."
+                "File of measured durations in seconds: one number a line, or a CSV file with a column headed duration_s; blank "
+                "lines and lines that begin with # are skipped."
             ),
         ] = None,
         values_s: Annotated[list[float] | None, Doc("The measured durations in seconds, in place of a file.")] = None,
@@ -271,7 +302,7 @@ class Empirical:
             reason = "must be a list of at least one duration, each finite and >= 0 seconds"
             raise ParameterError("values_s", values_s, reason, shown=f" = {found}")
         self.values_s = np.sort(values)
-        """(N,) the measured durations, ascending; read only."""
+        """(N,) measured durations, ascending; read only."""
         self.values_s.setflags(write=False)
         self._mean = float(np.mean(self.values_s))
         self.constant = bool(self.values_s[0] == self.values_s[-1])
@@ -287,7 +318,7 @@ class Empirical:
 class ByGroup:
     """Different laws for disjoint groups of clients: client k follows `laws[group_of[k]]`.
 
-    The laws see the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
+    The laws receive the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
     """
 
     def __init__(self, *, laws: list[DelayLaw], group_of: NDArray[np.int64]) -> None:
@@ -304,7 +335,7 @@ class ByGroup:
         self.constant = all(law.constant for law in laws)
 
     def members(self, entities: IntArray) -> list[tuple[DelayLaw, IntArray]]:
-        """Each law that some of `entities` (n,) follow, with the positions of those in `entities`."""
+        """Return each law that some of `entities` (n,) follow, with the positions of its followers in `entities`."""
         group = self.group_of[entities]
         found = ((law, np.flatnonzero(group == j)) for j, law in enumerate(self.laws))
         return [(law, where) for law, where in found if where.size]
@@ -323,12 +354,12 @@ class ByGroup:
 
 
 class Plus:
-    """A fixed time, one for each client if given so, plus a duration of the law `delay`."""
+    """Fixed time, one for all clients or one for each, plus a duration of the law `delay`."""
 
     def __init__(self, *, fixed_s: PerClient, delay: DelayLaw) -> None:
         self.delay = delay
         self.fixed_s = per_client("fixed_s", fixed_s)
-        """Seconds; per client if given so."""
+        """Fixed time in seconds, a number or (K,)."""
         self.constant = bool(delay.constant)
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
@@ -339,7 +370,7 @@ class Plus:
 
 
 class SizeDependent(Plus):
-    """The time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
+    """Time of `payload_bytes` at `bandwidth_bytes_per_s`, plus a duration of the law `delay`."""
 
     def __init__(self, *, payload_bytes: PerClient, bandwidth_bytes_per_s: PerClient, delay: DelayLaw) -> None:
         bandwidth = rate_per_client("bandwidth_bytes_per_s", bandwidth_bytes_per_s)
@@ -351,6 +382,7 @@ class SizeDependent(Plus):
 
 
 def _read_durations(path: str) -> FloatArray:
+    """Return the durations (n,) of a file. Raises ParameterError that names file and line."""
     try:
         found = csv_rows(lines_of(path))
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -1,8 +1,8 @@
 """Exact expectations under laws of delay: mean latency, mean of tau_min over latency (PAUSE eq. 10), mean of a maximum.
 
 Only `quantile` and `mean_s` of a law are used. Integrals over u run in its normal score z, u = Phi(z), where quantile functions
-are smooth out to both ends, by Gauss-Legendre rules on panels; the places where an integrand bends are found by bisection and
-become ends of panels, towards which the panels shrink. A measured sample is summed over exactly.
+are smooth out to both ends, by Gauss-Legendre rules on panels. The places where an integrand bends are found by bisection and
+become ends of panels, which get shorter towards them. A measured sample is summed over exactly.
 """
 
 from __future__ import annotations
@@ -22,30 +22,38 @@ from models.laws.work import Mixture
 LawT = TypeVar("LawT", covariant=True)
 
 _LARGEST_U = 1.0 - 2.0**-53
-# Beyond this normal score lies 1e-16 of the probability.
+# Integrals end at this normal score; 1e-16 of the probability is beyond.
 _END = 8.2
 _POINTS = 12
 # Distances from a bend, in normal scores, at which panels end.
 _GRADES = 2.0 * 5.0 ** -np.arange(6)
 _COARSE = np.linspace(-_END, _END, 13)
 _SOBOL_POINTS = 1 << 14
-# Numbers held at once by any of the integrals: 4 million, 32 MB an array.
+# Numbers that an integral holds at once: 4 million, 32 MB an array.
 _BLOCK = 1 << 22
-_KEPT = 8
+_KEPT = 8  # answers of `Truth` that are kept
 
 
 class Timeline(Protocol[LawT]):
-    """A law that may change: the law in force, and until when."""
+    """Law that may change: `at` returns the law in force, and the time up to which it is."""
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]: ...
 
 
 class Truth:
-    """What the clients' latencies really are, for genies and for policies that are told the true means.
+    """True expectations of the clients' latencies, for genies and for policies that know the true means.
 
     `phases` are the timelines of the independent phases of an update (download, training, upload), whose durations add up;
-    `clients` is K, `kinds` says of each timeline what it is part of. Every answer is for the laws in force at the given round and
-    time, shape (K,), and read only: answers are kept for the last few combinations of laws.
+    `clients` is K, `kinds` names the part of each timeline. Answers are for the laws in force at the given round and time,
+    shape (K,), and read only; they are kept for the last few combinations of laws.
+
+    Example:
+        >>> import numpy as np
+        >>> from models.laws.changes import Unchanging
+        >>> from models.laws.delays import Constant
+        >>> truth = Truth(clients=2, phases=[Unchanging(Constant(value_s=np.array([3.0, 1.0])))], kinds=["compute"])
+        >>> truth.mean_latency_s(1, 0.0)
+        array([3., 1.])
     """
 
     def __init__(
@@ -58,36 +66,41 @@ class Truth:
         self._phases = list(phases)
         self._kinds = list(kinds)
         self._entities = np.arange(clients)
-        # The laws are kept with the answer, so that an id in a key cannot come to mean another law.
+        # The laws are kept with the answer: an id in a key would otherwise be reused for another law.
         self._known: dict[tuple[float | None, ...], tuple[list[DelayLaw], FloatArray]] = {}
 
     def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
-        """Expected total duration of each client's phases, in seconds."""
+        """Return the expected total duration of each client's phases, in seconds; (K,)."""
         return self._answer(None, round, time_s)
 
     def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
-        """E[min(1, tau_min / total duration)] of each client: the mu_k of PAUSE eq. 10, where tau_min_s is below every latency.
+        """Return E[min(1, tau_min / total duration)] of each client, (K,): mu_k of PAUSE eq. 10 if no latency is below
+        `tau_min_s`.
 
-        Error below 1e-8 where at most one phase is random. With more, 2^14 Sobol points: the largest errors
-        seen are 3e-6 with Gaussian phases and 4e-5 with exponential ones.
+        The error is below 1e-8 if at most one phase is random. With more, 2^14 Sobol points are used: the largest errors seen
+        are 3e-6 with Gaussian phases and 4e-5 with exponential ones.
         """
         if not (math.isfinite(tau_min_s) and tau_min_s > 0):
             raise ParameterError("tau_min_s", tau_min_s, "must be finite and > 0 seconds")
         return self._answer(tau_min_s, round, time_s)
 
     def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
-        """Expected duration of one phase of each client's update, download, compute or upload, in seconds; not kept."""
+        """Return the expected duration of one phase of each client's update, download, compute or upload, in seconds; (K,), not
+        kept.
+        """
         laws = [law.at(round, time_s)[0] for law, kind in zip(self._phases, self._kinds, strict=False) if kind == phase]
         return sum((law.mean_s(self._entities) for law in laws), np.zeros(len(self._entities)))
 
     def round_s(self, clients: IntArray, round: int, time_s: float) -> float:
-        """Expected latency of a round that waits for `clients` (n,), as of PAUSE eq. 3; NaN where several phases are random."""
-        random, fixed = _random_and_fixed([phase.at(round, time_s)[0] for phase in self._phases], clients)
+        """Return the expected latency of a round that waits for `clients` (n,) (PAUSE eq. 3); NaN if several phases are random.
+        """
+        random, fixed = _split_random([phase.at(round, time_s)[0] for phase in self._phases], clients)
         if len(random) > 1:
             return math.nan
         return expected_max_s(random[0], clients, fixed) if random else float(fixed.max())
 
     def _answer(self, tau_min_s: float | None, round: int, time_s: float) -> FloatArray:
+        """Return mean latencies (`tau_min_s` None) or mean ratios, kept by the laws in force."""
         laws = [phase.at(round, time_s)[0] for phase in self._phases]
         key = (tau_min_s, *map(id, laws))
         known = self._known.get(key)
@@ -104,18 +117,18 @@ class Truth:
 
 
 def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -> FloatArray:
-    """E[min(1, tau_min_s / total)] of `entities`, the total being the sum of independent durations under `laws`; shape (n,).
+    """Return E[min(1, tau_min_s / total)] of `entities`, the total being the sum of independent durations under `laws`; (n,).
 
-    Error as in `Truth.mean_ratio`; a law of the user's own must be smooth above its least duration for that to hold.
+    Errors as in `Truth.mean_ratio`, if a user's own law is smooth above its least duration.
     """
     for place, law in enumerate(laws):
         if isinstance(law, Mixture):
-            # Given the part the duration is smooth again.
+            # The duration of each part of the mixture is smooth.
             ratios = np.zeros(len(entities))
             for shares, chosen in law.parts:
                 ratios += shares[entities] * mean_ratio([*laws[:place], chosen, *laws[place + 1 :]], tau_min_s, entities)
             return ratios
-    random, fixed = _random_and_fixed(laws, entities)
+    random, fixed = _split_random(laws, entities)
     if not random:
         return _ratio(tau_min_s, fixed)
     if len(random) > 1:
@@ -133,8 +146,8 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
     return out
 
 
-def _random_and_fixed(laws: Sequence[DelayLaw], entities: IntArray) -> tuple[list[DelayLaw], FloatArray]:
-    """The laws whose durations are random, and what the others add up to for each of `entities`; seconds (n,)."""
+def _split_random(laws: Sequence[DelayLaw], entities: IntArray) -> tuple[list[DelayLaw], FloatArray]:
+    """Return the laws whose durations are random, and the sum of the other durations for each of `entities`, in seconds (n,)."""
     fixed = np.zeros(len(entities))
     random = []
     for law in laws:
@@ -146,16 +159,17 @@ def _random_and_fixed(laws: Sequence[DelayLaw], entities: IntArray) -> tuple[lis
 
 
 def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None = None) -> float:
-    """E[max of independent durations of `entities`], by quadrature of 1 - product of distribution functions (PAUSE eq. 3).
+    """Return E[max of independent durations of `entities`], by quadrature of 1 - product of distribution functions (PAUSE eq.
+    3).
 
-    `fixed_s` (n,) seconds are added to each duration (None: nothing). Relative error below 1e-9, but for heavy tails (log-normal:
-    1e-9 at sigma = 2, 1e-7 at 3). Takes a second for 30 clients, and time grows with the square of their number.
+    `fixed_s` (n,) seconds are added to each duration (None: nothing). Relative error below 1e-9, except for heavy tails
+    (log-normal: 1e-9 at sigma = 2, 1e-7 at 3). 30 clients take a second, and time grows with the square of their number.
     """
     if not len(entities):
         raise ParameterError("entities", [], "must hold at least one client")
     from scipy.special import ndtr
 
-    # Many clients' panels interleave, so that each needs fewer of its own.
+    # The panels of many clients interleave, so that each client needs fewer.
     scores = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
     scores[0], scores[-1] = 0.0, _LARGEST_U
     points: list[FloatArray] = []
@@ -166,12 +180,12 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
             points.append(np.add.outer(np.unique(shifts), leaf.values_s).ravel())
             continue
         who = entities[where]
-        # The least duration, where a distribution function may jump, is among these.
+        # These include the least duration, where a distribution function may jump.
         for _, simple in _parts(leaf):
             reached = simple.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
             points.append(reached + np.repeat(shifts, len(scores)))
     edges = np.unique(np.concatenate(points))
-    # Below the largest of the least durations the maximum cannot lie.
+    # The maximum is at least the largest of the least durations.
     total = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
     nodes, weights = _rule()
     edges = np.concatenate(([total], edges[edges > total]))
@@ -189,17 +203,18 @@ def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None
 
 
 def _ratio(tau_min_s: float, total_s: FloatArray) -> FloatArray:
+    """Return tau_min over the total duration, at most 1."""
     return tau_min_s / np.maximum(total_s, tau_min_s)
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    """Slices over `count` items such that a slice holds about `_BLOCK` numbers, `each` for one item."""
+    """Yield slices over `count` items such that a slice holds about `_BLOCK` numbers, `each` for one item."""
     step = max(_BLOCK // max(each, 1), 1)
     return (slice(start, start + step) for start in range(0, count, step))
 
 
 def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[tuple[DelayLaw, IntArray, float | FloatArray]]:
-    """The simple laws inside `law`: each with the positions in `entities` that follow it, and seconds that are added to it."""
+    """Yield the simple laws inside `law`, with the positions in `entities` that follow each, and seconds that are added to it."""
     if isinstance(law, ByGroup):
         for inner, members in law.members(entities):
             for leaf, where, shift in _leaves(inner, entities[members]):
@@ -213,16 +228,17 @@ def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[tuple[DelayLaw, IntAr
 
 
 def _parts(law: DelayLaw) -> Sequence[tuple[FloatArray | None, DelayLaw]]:
-    """The laws of a mixture with their probabilities (K,), or the law itself with None, which stands for 1."""
+    """Return the laws of a mixture with their probabilities (K,), or the law itself with None, which stands for 1."""
     return law.parts if isinstance(law, Mixture) else [(None, law)]
 
 
 def _share_of(shares: FloatArray | None, entities: IntArray) -> FloatArray | float:
+    """Return the probabilities (n,) of `entities`, 1 for None."""
     return 1.0 if shares is None else shares[entities]
 
 
 def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:
-    """P(duration <= x), as the largest u whose quantile is not above x, by bisection to the resolution of a uniform."""
+    """Return P(duration <= x), the largest u whose quantile is not above x, by bisection to the resolution of a uniform; (n,)."""
     low, high = np.zeros(len(x)), np.ones(len(x))
     for _ in range(54):
         middle = np.minimum(0.5 * (low + high), _LARGEST_U)
@@ -233,19 +249,20 @@ def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:
 
 @cache
 def _rule() -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights (12,) of the Gauss-Legendre rule on [-1, 1]."""
+    """Return nodes and weights (12,) of the Gauss-Legendre rule on [-1, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
     return nodes, weights
 
 
 def _score(u: FloatArray) -> FloatArray:
+    """Return the normal scores of `u` (n,), within the ends of the integrals."""
     from scipy.special import ndtri
 
     return np.clip(ndtri(u), -_END, _END)
 
 
 def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities: IntArray) -> FloatArray:
-    """E[min(1, tau / (offset + duration))] for a law that is smooth but for a bend where it leaves its least value."""
+    """Return E[min(1, tau / (offset + duration))] for a law that is smooth except for a bend where it leaves its least value."""
     from scipy.special import ndtr
 
     count = len(entities)
@@ -262,12 +279,13 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities:
     u = np.minimum(ndtr(z), _LARGEST_U).reshape(count, -1)
     weight = (half[:, :, None] * weights * np.exp(-0.5 * z * z)).reshape(count, -1)
     x = law.quantile(u.ravel(), np.repeat(entities, u.shape[1])).reshape(u.shape)
-    # Dividing by the sum of weights makes the rule exact for constants, whatever was cut off beyond the ends.
+    # Dividing by the sum of weights makes the rule exact for constants, although it stops at finite ends.
     return np.asarray((weight * _ratio(tau_min_s, offset[:, None] + x)).sum(axis=1) / weight.sum(axis=1))
 
 
 def _sobol_ratio(laws: Sequence[DelayLaw], tau_min_s: float, fixed: FloatArray, entities: IntArray) -> FloatArray:
-    # Imported where it is needed: this package alone takes longer to load than most runs of this function.
+    # Imported here: loading this package takes longer than most calls of this function.
+    """Return E[min(1, tau / total)] for several random laws, by 2^14 Sobol points; (n,)."""
     from scipy.stats.qmc import Sobol
 
     # The sequence starts at the origin; half a step moves it to the middles of its cells.

@@ -1,7 +1,7 @@
-"""Noise of local training: what the time for a sample is multiplied by, drawn once an update, with mean 1.
+"""Laws of the noise of local training: the factor of the time for a sample, drawn once an update, with mean 1.
 
 Every law has `quantile(u, entities)`: factors at uniforms `u` (n,) in [0, 1), finite, >= 0 and not decreasing in `u`; and
-`constant`: the factor does not depend on `u`.
+`constant`, True if the factor does not depend on `u`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick
 
-# Uniforms are multiples of 2^-53; zero stands for [0, 2^-53), whose middle has a finite normal score.
+# Uniforms are multiples of 2^-53. Zero stands for [0, 2^-53) and is replaced by its middle, whose normal score is finite.
 _SMALLEST_U = 2.0**-54
 
 
 class Constant:
-    """Always 1: training of so many samples always takes a client the same time."""
+    """Factor 1: a client always takes the same time for the same number of samples.
+
+    Example:
+        >>> import numpy as np
+        >>> Constant().quantile(np.array([0.1, 0.9]), np.array([0, 1]))
+        array([1., 1.])
+    """
 
     constant = True
 
@@ -28,10 +34,16 @@ class Constant:
 
 
 class LogNormal:
-    """exp of a normal law with mean -sigma^2/2, so that the factor has mean 1."""
+    """exp of a normal law with mean -sigma^2/2, so that the factor has mean 1.
+
+    Example:
+        >>> import numpy as np
+        >>> LogNormal(sigma=0.5).quantile(np.array([0.1, 0.9]), np.array([0, 1])).round(3)
+        array([0.465, 1.675])
+    """
 
     def __init__(self, *, sigma: Annotated[PerClient, Doc("Standard deviation of the logarithm.")]) -> None:
-        # As of the delay law: the largest draw stays finite.
+        # With this limit the largest draw stays finite.
         self._sigma = per_client("sigma", sigma, high=30.0, unit="")
         self.constant = not np.any(self._sigma)
 
@@ -43,7 +55,13 @@ class LogNormal:
 
 
 class Gamma:
-    """A gamma law with mean 1 and variance 1/shape: 1 is the exponential law, large shapes are nearly constant."""
+    """Gamma law with mean 1 and variance 1/shape: 1 is the exponential law, large shapes are nearly constant.
+
+    Example:
+        >>> import numpy as np
+        >>> Gamma(shape=2.0).quantile(np.array([0.1, 0.9]), np.array([0, 1])).round(3)
+        array([0.266, 1.945])
+    """
 
     constant = False
 

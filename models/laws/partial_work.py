@@ -23,14 +23,16 @@ class Draws(Protocol):
     """Addressed uniforms (`netsim.core.streams.Stream`)."""
 
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray:
-        """Draws in [0, 1) of `entities` (n,) out of `size` at `index`; shape (n,)."""
+        """Return the draws in [0, 1) of `entities` (n,) out of `size` at `index`; shape (n,)."""
 
 
 class PartialWork:
-    """`work` of `epochs` passes, (K,) or one number; a `share` of updates is asked for 1 .. epochs - 1 of them, drawn by client
-    and round. Who does a single pass does it.
+    """Work of which a `share` of updates does only 1 .. epochs - 1 passes, drawn by client and round.
 
-    Raises ValueError where nobody does several passes, or nobody knows how many steps a pass has.
+    `work` has `epochs` passes, (K,) or one number; a client of a single pass does all of it.
+
+    Raises:
+        ParameterError: no client does several passes, or the steps of a pass are unknown.
     """
 
     def __init__(self, *, work: Work, epochs: int | IntArray, share: float, draws: Draws) -> None:
@@ -38,7 +40,7 @@ class PartialWork:
             raise ParameterError("partial_share", share, "must be between 0 and 1")
         self._epochs = np.broadcast_to(np.asarray(epochs, np.int64), work.drawn.shape)
         if self._epochs.max() < 2:
-            raise ParameterError("partial_share", share, "nobody does more than one pass, which has no parts; raise epochs")
+            raise ParameterError("partial_share", share, "no client does more than one pass, which has no parts; raise epochs")
         self._work, self._share, self._draws = work, share, draws
         self._steps_of_pass = work.steps_of_pass()
 
@@ -64,24 +66,23 @@ class PartialWork:
 
     def amount(self, place: int) -> tuple[FloatArray, IntArray]:
         """Return the probability (K,) of the amount at `place`, from 0, and its samples (K,)."""
-        everyone, whole = np.arange(len(self._epochs)), self._work.drawn
+        clients, whole = np.arange(len(self._epochs)), self._work.drawn
         fewer = np.maximum(self._epochs - 1, 1)
         partial = np.where(self._epochs > 1, self._share, 0.0)
         passes = place + 1
         if passes == self.amounts_asked:
             return 1.0 - partial, np.asarray(self._work.samples)
-        samples, _ = self._work.amounts(everyone, np.minimum(passes * self._steps_of_pass, whole))
+        samples, _ = self._work.amounts(clients, np.minimum(passes * self._steps_of_pass, whole))
         return np.where(passes < self._epochs, partial / fewer, 0.0), np.asarray(samples, np.int64)
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
-        """As of `work`."""
         return self._work.amounts(clients, steps)
 
     def asked(self, round: int, clients: IntArray) -> IntArray | None:
-        """(n,) steps that updates of `clients` (n,) begun in `round` are asked for."""
+        """Return the steps (n,) that updates of `clients` (n,) begun in `round` are asked for."""
         u = self._draws.uniforms_at(round, clients, len(self._epochs))
         epochs, whole = self._epochs[clients], self._work.drawn[clients]
         partial = (u < self._share) & (epochs > 1)
-        # Of those below the share the rest of the draw is uniform again.
+        # Given u < share, u / share is uniform: one draw decides on both.
         fewer = 1 + np.floor(u / max(self._share, 1e-300) * (epochs - 1)).astype(np.int64)
         return np.where(partial, np.minimum(np.minimum(fewer, epochs - 1) * self._steps_of_pass[clients], whole), whole)

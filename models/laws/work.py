@@ -1,6 +1,6 @@
 """Work of an update: the steps of local training and the samples they process, exactly as a learner processes them.
 
-A pass over n samples takes ceil(n / B) steps of batches of B samples, the last one short; a client goes from pass to pass until
+A pass over n samples takes ceil(n / B) steps of batches of B samples, the last one short; a client makes pass after pass until
 its steps are done. A network with batch normalisation leaves out batches of a single sample, which have no variance.
 """
 
@@ -19,13 +19,13 @@ from models.laws.delays import DelayLaw, FloatArray, IntArray, PerClient, per_cl
 
 _MOST = 2**31 - 1
 _LARGEST = 2**53
-"""Samples of an update, so that times of them lose nothing."""
+"""Largest number of samples of an update, for which times stay exact in doubles."""
 _BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkPlan:
-    """What clients are asked to do, each a number for all clients or one each (K,); None: the learner's own."""
+    """Work that clients are asked for, each field a number for all clients or (K,); None: the learner's own."""
 
     epochs: int | IntArray | None = None
     """Passes over a client's samples."""
@@ -36,11 +36,11 @@ class WorkPlan:
 
 
 class Work:
-    """The work of an update of each client.
+    """Samples and steps of an update of each client.
 
-    `data_sizes` (K,): the samples that each client holds; None: as many as it is asked for, all batches are full. `batch_size`
-    None: all samples of a client are one batch. Either `epochs`, of which at most `max_steps` steps are taken, or `steps`.
-    `single`: batches of a single sample are processed, too. Raises ValueError for a number that is not whole and >= 1.
+    `data_sizes` (K,): samples that each client holds; None: unknown, and all batches are full. `batch_size` None: all samples
+    of a client are one batch. Either `epochs`, of which at most `max_steps` steps are taken, or `steps`. `single`: batches of a
+    single sample are processed, too. Raises ParameterError for a number that is not whole and >= 1.
     """
 
     def __init__(
@@ -54,73 +54,76 @@ class Work:
         max_steps: int | None = None,
         single: bool = True,
     ) -> None:
-        everyone = (clients,)
+        shape = (clients,)
         self._single = single
-        self._held = None if data_sizes is None else _whole("data_sizes", data_sizes, everyone)
+        self._held = None if data_sizes is None else _check_whole("data_sizes", data_sizes, shape)
         if batch_size is not None:
-            self.batch_size = _whole("batch_size", batch_size, everyone)
+            self.batch_size = _check_whole("batch_size", batch_size, shape)
             """(K,) samples of a step."""
         elif self._held is not None:
             self.batch_size = self._held
         else:
-            raise ParameterError("batch_size", None, "must be given where the samples that clients hold are not")
+            raise ParameterError("batch_size", None, "must be given if the samples of clients are not")
         if steps is not None:
-            nominal = _whole("steps", steps, everyone)
+            nominal = _check_whole("steps", steps, shape)
         elif self._held is None:
-            raise ParameterError("epochs", epochs, "are of the samples that clients hold; say how many they are, or give steps")
+            raise ParameterError("epochs", epochs, "need the number of samples that clients hold; give it, or give steps")
         else:
-            nominal = self._of_epochs(_whole("epochs", epochs, everyone), max_steps)
+            nominal = self._steps_of_epochs(_check_whole("epochs", epochs, shape), max_steps)
         self.drawn: IntArray = nominal
-        """(K,) steps of an update, those included that are left out."""
-        self.samples, self.steps = self._planned(clients)
+        """(K,) steps of an update, including batches that are left out."""
+        self.samples, self.steps = self._plan_all(clients)
         """(K,) samples that an update processes, and steps that it takes."""
         if self.samples.max(initial=0) > _LARGEST:
             raise ParameterError("steps" if steps is not None else "epochs", int(self.samples.max()), "are too many samples")
 
     @cached_property
     def a_pass(self) -> IntArray | None:
-        """(K,) steps of a pass over the samples of each client; None: nobody knows how many it holds."""
+        """(K,) steps of a pass over the samples of each client; None if their number is unknown."""
         return None if self._held is None else np.asarray(-(-self._held // self.batch_size), np.int64)
 
-    def _of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
+    def _steps_of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
+        """Return the steps (K,) of `epochs` passes, at most `max_steps`."""
         assert self._held is not None
-        if all(map(_same, (epochs, self._held, self.batch_size))):
+        if all(map(_repeats_one, (epochs, self._held, self.batch_size))):
             epochs, held, batch, shape = epochs[:1], self._held[:1], self.batch_size[:1], epochs.shape
         else:
             held, batch, shape = self._held, self.batch_size, epochs.shape
         steps = np.asarray(epochs * -(-held // batch), np.int64)
         return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
 
-    def _planned(self, clients: int) -> tuple[IntArray, IntArray]:
-        if all(_same(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
-            samples, steps = self._done(np.zeros(1, np.int64), self.drawn[:1])
+    def _plan_all(self, clients: int) -> tuple[IntArray, IntArray]:
+        """Return samples and steps (K,) of an update; computed once if all clients are equal."""
+        if all(_repeats_one(array) for array in (self._held, self.batch_size, self.drawn) if array is not None):
+            samples, steps = self._count_work(np.zeros(1, np.int64), self.drawn[:1])
             return np.broadcast_to(samples, clients), np.broadcast_to(steps, clients)
         samples, steps = np.empty(clients, np.int64), np.empty(clients, np.int64)
-        # A block at a time: of a million clients all that lies in between would be many arrays.
+        # In blocks, which bound the memory of intermediate arrays for a million clients.
         for first in range(0, clients, _BLOCK):
             some = np.arange(first, min(first + _BLOCK, clients))
-            samples[some], steps[some] = self._done(some, self.drawn[some])
+            samples[some], steps[some] = self._count_work(some, self.drawn[some])
         return samples, steps
 
     def steps_of_pass(self) -> IntArray:
-        """(K,) steps of a pass over a client's samples. ValueError: nobody knows how many it holds."""
+        """Return the steps (K,) of a pass over a client's samples. Raises ParameterError if their number is unknown."""
         if self._held is None:
             raise ParameterError("data_sizes", None, "must be given, for passes to have a length", shown="")
         return np.asarray(-(-self._held // self.batch_size), np.int64)
 
     def asked(self, round: int, clients: IntArray) -> IntArray | None:
-        """Everyone does what is planned."""
+        """Return None: all clients do the planned work."""
         return None
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
-        """Samples that updates of `clients` (n,) process, and steps that they take.
+        """Return the samples that updates of `clients` (n,) process, and the steps that they take.
 
-        `steps` (n,): how many are drawn, those included that are left out; None: as planned.
+        `steps` (n,): steps of each, including batches that are left out; None: as planned.
         """
-        samples, taken = (self.samples[clients], self.steps[clients]) if steps is None else self._done(clients, steps)
+        samples, taken = (self.samples[clients], self.steps[clients]) if steps is None else self._count_work(clients, steps)
         return samples.tolist(), taken.tolist()
 
-    def _done(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
+    def _count_work(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
+        """Return samples and steps (n,) of `drawn` (n,) steps, without the batches that are left out."""
         batch = self.batch_size[clients]
         if self._held is None:
             done: IntArray = drawn if self._single else np.where(batch == 1, 0, drawn)
@@ -129,7 +132,7 @@ class Work:
         a_pass = np.asarray(-(-held // batch), np.int64)
         passes = np.asarray(drawn // a_pass, np.int64)
         rest = drawn - passes * a_pass
-        # The rest of a pass holds no short batch: that is the last one of a whole pass.
+        # The steps after the last whole pass have full batches: the short batch is the last of a pass.
         samples = np.asarray(passes * held + rest * batch, np.int64)
         if self._single:
             return samples, drawn
@@ -137,7 +140,8 @@ class Work:
         return np.asarray(samples - lone, np.int64), np.asarray(drawn - lone, np.int64)
 
 
-def _whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
+def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
+    """Return `value` as whole numbers of `shape`, stored once if equal. Raises ParameterError unless all are whole and >= 1."""
     array = np.asarray(value)
     good = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
     if not good.all():
@@ -148,23 +152,23 @@ def _whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
     return np.broadcast_to(array.astype(np.int64), shape)
 
 
-def _same(array: IntArray) -> bool:
-    """Whether an array repeats one number, which is stored once."""
+def _repeats_one(array: IntArray) -> bool:
+    """Return True if an array repeats one number, which is stored once."""
     return array.strides == (0,) or len(array) == 1
 
 
 class Noise(Protocol):
-    """What the time for a sample is multiplied by (`models.laws.noise`)."""
+    """Law of the factor of the time for a sample (`models.laws.noise`)."""
 
     constant: bool = False
-    """Whether factors do not depend on the draw."""
+    """True if factors do not depend on the draw."""
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        """Factors of `entities` (n,) at uniforms `u` (n,) in [0, 1); shape (n,), finite, >= 0, with mean 1 over u."""
+        """Return factors of `entities` (n,) at uniforms `u` (n,) in [0, 1); shape (n,), finite, >= 0, with mean 1 over u."""
 
 
 class SecondsPerSample:
-    """The time that a client takes for a sample, the same for all samples of an update: a mean, times a noise of mean 1."""
+    """Law of the time for a sample, the same for all samples of an update: a mean, times a noise of mean 1."""
 
     def __init__(self, *, seconds_per_sample: PerClient, noise: Noise) -> None:
         self._mean = per_client("seconds_per_sample", seconds_per_sample)
@@ -179,7 +183,7 @@ class SecondsPerSample:
 
 
 class Times:
-    """`counts` (K,) times the duration of `law`, which is drawn once: the time of so many samples, or a share of a time."""
+    """Law of `counts` (K,) times a duration of `law`, which is drawn once: the time of several samples, or a share of a time."""
 
     def __init__(self, *, counts: NDArray[np.int64] | FloatArray, law: DelayLaw) -> None:
         self._counts = counts

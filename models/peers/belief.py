@@ -1,9 +1,10 @@
 """Belief propagation between clients without time: sum-product over binary states "select me" (Tong et al. 2024, eq. 4-7).
 
-A message i -> n is one number, the logarithm of its odds log(m(1) / m(0)); messages are an array (E,) over the directed edges of
-a `PeerGraph`. Products run over neighbours: the paper's factor e_in would zero every product at a non-neighbour. As printed, phi
-and psi do not depend on the state, every normalised message is 1/2, and a belief says nothing about neighbours. Two models stand
-for it: `Ising`, the form of the paper's convergence proof, and `Opinion`, the printed equations normalised over clients.
+A message i -> n is one number, the logarithm of its odds log(m(1) / m(0)); messages are an array (E,) over the directed edges
+of a `PeerGraph`. Products run over neighbours: the paper's factor e_in would zero every product at a non-neighbour. As printed,
+phi and psi do not depend on the state, every normalised message is 1/2, and a belief contains nothing about neighbours. Two
+models replace it: `Ising`, the form of the paper's convergence proof, and `Opinion`, the printed equations normalised over
+clients.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from models.errors import ParameterError, ParameterWarning
 from models.peers.graph import FloatArray, PeerGraph
 
 CLIP = 1e-6
-"""Opinions are taken within [CLIP, 1 - CLIP]: nobody is certain."""
+"""Opinions are clipped to [CLIP, 1 - CLIP], so that log-odds stay finite."""
 
 
 class ConvergenceWarning(ParameterWarning):
-    """The sufficient condition for one fixed point of belief propagation does not hold."""
+    """Warning that the sufficient condition for one fixed point of belief propagation does not hold."""
 
 
 class Ising:
-    """phi_n(1) = r^2, phi_n(0) = 1 - r^2; psi_in = exp(J_in) where the states agree, exp(-J_in) where they do not;
-    J_in = `coupling` exp(-`attenuation` d^`exponent`), d in km (eq. 5 and 7 in the form of the proof of Theorem 2).
+    """Model of the proof of Theorem 2, in place of eq. 5 and 7.
 
-    With the paper's attenuation, -30 dB = 0.001, and exponent 3.7 the exponential is 1.00 to three digits at every distance in a
-    square of 1 km (0.9964 across its diagonal): distance does not matter there. With the default coupling the condition of
+    phi_n(1) = r^2, phi_n(0) = 1 - r^2; psi_in = exp(J_in) where the states agree, exp(-J_in) where they do not; J_in =
+    `coupling` exp(-`attenuation` d^`exponent`), d in km.
+
+    With the paper's attenuation, -30 dB = 0.001, and exponent 3.7 the exponential is 1.00 to three digits at every distance in
+    a square of 1 km (0.9964 across its diagonal): distance does not matter there. With the default coupling the condition of
     `convergence_constant` holds in every graph of up to 22 clients.
     """
 
@@ -39,16 +42,16 @@ class Ising:
         self, *, coupling: float = 0.05, attenuation: float = 0.001, exponent: float = 3.7, strict: bool = False
     ) -> None:
         for name, value in (("coupling", coupling), ("attenuation", attenuation), ("exponent", exponent)):
-            # No message tells couplings beyond it apart, and powers and doubles stay finite.
+            # Greater couplings give the same messages; with these bounds powers and doubles stay finite.
             most = 20.0 if name == "exponent" else 1e6
             if not 0 <= value <= most:
                 raise ParameterError(name, value, f"must be >= 0 and at most {most:g}")
         self._coupling, self._attenuation, self._exponent, self._strict = coupling, attenuation, exponent, strict
 
     def couplings(self, graph: PeerGraph) -> FloatArray:
-        """J (E,) of each directed edge, the same both ways.
+        """Return J (E,) of each directed edge, the same both ways.
 
-        Where the condition for one fixed point fails: ConvergenceWarning, or ValueError if `strict`.
+        If the condition for one fixed point fails: ConvergenceWarning, or ParameterError if `strict`.
         """
         values: FloatArray = self._coupling * np.exp(-self._attenuation * graph.distance_km**self._exponent)
         constant = convergence_constant(graph, values)
@@ -64,17 +67,17 @@ class Ising:
 
     @staticmethod
     def fields(opinions: FloatArray) -> FloatArray:
-        """log(phi(1) / phi(0)) of opinions (K,); the log-odds of a client's belief without neighbours."""
+        """Return log(phi(1) / phi(0)) of opinions (K,): the log-odds of each client's belief without neighbours."""
         r = np.clip(check_opinions(opinions), CLIP, 1 - CLIP)
         return np.asarray(2 * np.log(r) - np.log1p(-r * r))
 
 
 class Opinion:
-    """The printed equations, normalised over clients: b_n = r_n^2 / sum r^2. No message carries anything."""
+    """The printed equations, normalised over clients: b_n = r_n^2 / sum r^2. Messages are empty."""
 
     @staticmethod
     def beliefs(opinions: FloatArray) -> FloatArray:
-        """(K,) beliefs of opinions (K,), adding up to 1; equal where all opinions are 0."""
+        """Return the beliefs (K,) of opinions (K,), with sum 1; equal if all opinions are 0."""
         r = check_opinions(opinions)
         squares = r * r
         total = squares.sum()
@@ -82,7 +85,7 @@ class Opinion:
 
 
 def check_opinions(opinions: FloatArray) -> FloatArray:
-    """`opinions` as float64 (K,); raises ValueError unless each lies in [0, 1]."""
+    """Return `opinions` as float64 (K,). Raises ParameterError unless each is in [0, 1]."""
     r = np.asarray(opinions, np.float64)
     good = (r >= 0) & (r <= 1)
     if r.ndim != 1 or not good.all():
@@ -92,10 +95,11 @@ def check_opinions(opinions: FloatArray) -> FloatArray:
 
 
 def convergence_constant(graph: PeerGraph, couplings: FloatArray) -> float:
-    """max over clients l and k in N(l) of the sum over i in N(l) without k of tanh|J_il| (Mooij and Kappen 2007).
+    """Return max over clients l and k in N(l) of the sum over i in N(l) without k of tanh|J_il| (Mooij and Kappen 2007).
 
     Below 1, a synchronous step shrinks the sum over edges of the differences of any two sets of messages by at least this
-    factor: one fixed point, reached from any start. Sufficient, not necessary (on a tree any coupling will do).
+    factor: one fixed point, reached from any start. The condition is sufficient, not necessary (on a tree every coupling
+    converges).
     """
     strength = np.tanh(np.abs(couplings))
     # The sum is largest without the weakest neighbour.
@@ -104,22 +108,26 @@ def convergence_constant(graph: PeerGraph, couplings: FloatArray) -> float:
 
 
 def step(graph: PeerGraph, couplings: FloatArray, fields: FloatArray, messages: FloatArray) -> FloatArray:
-    """The messages (E,) of exchange k+1 from those of exchange k (eq. 6), all clients at once.
+    """Return the messages (E,) of exchange k+1 from those of exchange k (eq. 6), for all clients at once.
 
-    Where a message of k never arrived, the caller leaves the receiver's last one in its place.
+    `make_message` is its twin for single messages: both must give the same numbers. If a message of exchange k was lost, the
+    caller leaves the receiver's last one in its place.
     """
     totals = fields + graph.sum_incoming(messages)
-    # What a client tells a neighbour leaves out what that neighbour told it.
+    # The message to a neighbour leaves out the message from that neighbour.
     cavity = totals[graph.source] - messages[graph.reverse]
-    # log((e^(h+J) + e^-J) / (e^(h-J) + e^J)) for h, J >= 0: to rounding of 1, however large either is.
+    # log((e^(h+J) + e^-J) / (e^(h-J) + e^J)) for h, J >= 0, in a form that does not overflow for large h or J.
     reach, bound = np.abs(cavity), 2 * np.abs(couplings)
     less, more = np.minimum(reach, bound), np.maximum(reach, bound)
     size = less + np.log1p(np.exp(-(reach + bound))) - np.log1p(np.exp(less - more))
     return np.asarray(np.copysign(np.maximum(size, 0.0), cavity * np.sign(couplings)))
 
 
-def passed_on(cavity: float, coupling: float) -> float:
-    """One message: the log-odds `cavity` of a client (all it knows but from the receiver) through a link of `coupling`."""
+def make_message(cavity: float, coupling: float) -> float:
+    """Return the message of a client with log-odds `cavity`, without the receiver's message, over a link of `coupling`.
+
+    Twin of `step` in plain numbers: both must give the same numbers.
+    """
     reach, bound = abs(cavity), 2 * abs(coupling)
     less, more = (reach, bound) if reach < bound else (bound, reach)
     size = less + math.log1p(math.exp(-(reach + bound))) - math.log1p(math.exp(less - more))
@@ -129,36 +137,36 @@ def passed_on(cavity: float, coupling: float) -> float:
 def node_messages(
     field: float, received: Sequence[float], couplings: Sequence[float], sent: Sequence[float], damping: float
 ) -> list[float]:
-    """What one client would now tell each of its neighbours; plain numbers, for an engine that updates on arrival.
+    """Return the messages of one client to each of its neighbours, in plain numbers, for an engine that updates on arrival.
 
-    `received`, `couplings` and `sent` (the last message sent to each) in the same order of neighbours. Damping mixes the last
-    message in: damping * sent + (1 - damping) * new, in log-odds.
+    `received`, `couplings` and `sent` (the last message sent to each) are in the same order of neighbours. Damping mixes the
+    last message in: damping * sent + (1 - damping) * new, in log-odds.
     """
     total = field + sum(received)
     return [
-        damping * old + (1 - damping) * passed_on(total - heard, coupling)
+        damping * old + (1 - damping) * make_message(total - heard, coupling)
         for heard, coupling, old in zip(received, couplings, sent, strict=True)
     ]
 
 
 def beliefs(graph: PeerGraph, fields: FloatArray, messages: FloatArray) -> FloatArray:
-    """belief_n(1) (K,) from the messages (E,) that arrived (eq. 4)."""
+    """Return belief_n(1) (K,) from the messages (E,) that arrived (eq. 4)."""
     from scipy.special import expit
 
     return np.asarray(expit(fields + graph.sum_incoming(messages)))
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Where belief propagation ended."""
+class FixedPoint:
+    """Result of `settle`."""
 
     messages: FloatArray
-    """(E,) the last messages, as log-odds."""
+    """(E,) last messages, as log-odds."""
     iterations: int
     residual: float
-    """The largest change of a message in the last iteration."""
+    """Largest change of a message in the last iteration."""
     residual_sum: float
-    """The sum of the changes in the last iteration, for `distance_to_fixed_point`."""
+    """Sum of the changes in the last iteration, which bounds the distance to the fixed point."""
     converged: bool
 
 
@@ -171,11 +179,13 @@ def settle(
     damping: float = 0.0,
     tolerance: float = 1e-9,
     max_iterations: int = 1000,
-) -> Settled:
-    """Synchronous exchanges until no message changes by more than `tolerance`, or `max_iterations` are done.
+) -> FixedPoint:
+    """Exchange messages synchronously until none changes by more than `tolerance`, or `max_iterations` are done.
 
-    `start` (E,) finite log-odds; None: all 0, nobody knows anything. Raises ValueError for a bad limit, tolerance, damping or
-    start.
+    `start` (E,) finite log-odds; None: all 0, no information.
+
+    Raises:
+        ParameterError: a bad limit, tolerance, damping or start.
     """
     check_limits(damping=damping, tolerance=tolerance, max_iterations=max_iterations)
     messages = np.zeros(graph.edges) if start is None else np.array(start, np.float64)
@@ -190,12 +200,12 @@ def settle(
         residual, residual_sum = float(change.max(initial=0.0)), float(change.sum())
         messages = following
         if residual <= tolerance:
-            return Settled(messages, iteration, residual, residual_sum, True)
-    return Settled(messages, max_iterations, residual, residual_sum, False)
+            return FixedPoint(messages, iteration, residual, residual_sum, True)
+    return FixedPoint(messages, max_iterations, residual, residual_sum, False)
 
 
 def check_limits(*, damping: float, tolerance: float, max_iterations: int) -> None:
-    """Raise ValueError unless 0 <= `damping` < 1, `tolerance` >= 0 and `max_iterations` >= 1."""
+    """Raise ParameterError unless 0 <= `damping` < 1, `tolerance` >= 0 and `max_iterations` >= 1."""
     if not 0 <= damping < 1:
         raise ParameterError("damping", damping, "must lie in [0, 1)")
     if not (math.isfinite(tolerance) and tolerance >= 0):
@@ -205,11 +215,12 @@ def check_limits(*, damping: float, tolerance: float, max_iterations: int) -> No
 
 
 def answers_until_quiet(graph: PeerGraph, couplings: FloatArray, *, tolerance: float, limit: int) -> float:
-    """How many messages an edge may carry where each arrival is answered at once to every other neighbour; counted up to `limit`.
+    """Return the largest number of messages over an edge if each arrival is answered at once to every other neighbour, up to
+    `limit`.
 
-    An edge's message first changes by at most 2 J, and a link passes on at most tanh J of a change, J the largest |coupling|: so
-    many are the walks, without turning back, that end in the edge before a change has fallen to `tolerance`. In most graphs they
-    multiply with every step.
+    An edge's message first changes by at most 2 J, and a link passes on at most tanh J of a change, J the largest |coupling|.
+    So the messages are the walks, without turning back, that end in the edge before a change has fallen to `tolerance`. In most
+    graphs they multiply with every step.
     """
     coupling = float(np.abs(couplings).max(initial=0.0))
     change, walks = 2 * coupling, np.ones(graph.edges)
@@ -221,10 +232,3 @@ def answers_until_quiet(graph: PeerGraph, couplings: FloatArray, *, tolerance: f
     return min(float(total.max(initial=0.0)), float(limit))
 
 
-def distance_to_fixed_point(constant: float, residual_sum: float, damping: float = 0.0) -> float:
-    """How far any message, or any client's log-odds, can be from the fixed point: c / (1 - c) times the last change.
-
-    c = damping + (1 - damping) `constant`, the factor by which a step shrinks sums of differences; inf where it is not below 1.
-    """
-    factor = damping + (1 - damping) * constant
-    return residual_sum * factor / (1 - factor) if factor < 1 else math.inf

@@ -1,11 +1,12 @@
-"""Gossip without time: what a client knows, what a message holds, what a merge adds, who hears of it, and when all agree.
+"""Gossip without time: knowledge of clients, messages, merges, and agreement.
 
-In one slot each client makes one index (Tong et al. 2024, eq. 17), so a (client, index) pair is known or not, and knowledge is a
-set of clients. Clients are named here by their rank, their place in the decreasing order of all indices (`ranks_of`): lower is
-better. Ranks only name; nobody uses one it has not heard of. With them the best m a client knows are its m lowest.
+In one slot each client makes one index (Tong et al. 2024, eq. 17), so a (client, index) pair is known or not, and knowledge is
+a set of clients. Clients are named by their rank, their place in the decreasing order of all indices (`compute_ranks`): lower
+is better. Ranks are names only; no client uses a rank it has not received. The best m that a client knows are its m lowest
+ranks.
 
-All clients name the same top m exactly when everyone knows the true top m. For if all named another set, some client of the true
-top m would be missing from it while a worse one is in it; that client knows its own index, and would name itself.
+All clients name the same top m exactly when all know the true top m. If all named another set, some client of the true top m
+would be missing from it while a worse one is in it; but that client knows its own index, and would name itself.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from models.peers.graph import FloatArray, IntArray, PeerGraph
 Known = TypeVar("Known")
 
 
-def ranks_of(index: FloatArray, priority: FloatArray | None = None) -> IntArray:
-    """(K,) each client's place, from 0, in the decreasing order of `index` (K,).
+def compute_ranks(index: FloatArray, priority: FloatArray | None = None) -> IntArray:
+    """Return each client's place, from 0, in the decreasing order of `index` (K,); (K,).
 
-    Equal indices: the lower `priority` (K,) comes first, and where there is none, or that is equal too, the lower client.
-    Raises ValueError for an index that is not a number.
+    Of equal indices the lower `priority` (K,) comes first, and without one, or if that is equal too, the lower client. Raises
+    ParameterError for NaN.
     """
     values = np.asarray(index, np.float64)
     if np.isnan(values).any():
@@ -41,29 +42,29 @@ def ranks_of(index: FloatArray, priority: FloatArray | None = None) -> IntArray:
 
 
 class Payload(Protocol[Known]):
-    """What messages hold. A client's knowledge and a message are of the same kind, plain and immutable; an empty one is false."""
+    """Content of messages. Knowledge and messages are of the same kind, plain and immutable; an empty one is false."""
 
     def own(self, rank: int) -> Known:
-        """What a client of this rank knows at first: its own index."""
+        """Return the first knowledge of a client of this rank: its own index."""
 
     def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
-        """Knowledge after `got` arrived, and what of it was new (so far as it is kept)."""
+        """Return the knowledge after `got` arrived, and the part of `got` that was new (as far as it is kept)."""
 
     def lacking(self, held: Known, got: Known) -> Known:
-        """What of `held` somebody who sent `got` did not show to know: the answer to a push-pull."""
+        """Return the part of `held` that the sender of `got` may not know: the answer to a push-pull."""
 
     def pairs(self, known: Known) -> int:
-        """The number of (client, index) pairs."""
+        """Return the number of (client, index) pairs."""
 
     def named(self, held: Known, size: int) -> tuple[int, ...]:
-        """The ranks of the best `size` of `held`, ascending; fewer where fewer are known."""
+        """Return the ranks of the best `size` of `held`, ascending; fewer if fewer are known."""
 
     def knows_top(self, held: Known, size: int) -> bool:
-        """Whether `held` has the true top `size`, so that this client names it."""
+        """Return True if `held` contains the true top `size`, so that this client names it."""
 
 
 class AllPairs:
-    """A message holds all the pairs its sender knows. Knowledge is a set of bits in one integer: bit r for rank r."""
+    """Messages with all the pairs that the sender knows. Knowledge is a set of bits in one integer: bit r for rank r."""
 
     def own(self, rank: int) -> int:
         return 1 << rank
@@ -91,9 +92,10 @@ class AllPairs:
 
 
 class BestPairs:
-    """A message holds the best `size` pairs its sender knows, and no client keeps more: an ascending tuple of ranks.
+    """Messages with the best `size` pairs that the sender knows; clients keep no more. Knowledge is an ascending tuple of
+    ranks.
 
-    With a `size` below m nobody ever names m clients, and there is no agreement.
+    With a `size` below m no client ever names m clients, and there is no agreement.
     """
 
     def __init__(self, *, size: int) -> None:
@@ -105,7 +107,7 @@ class BestPairs:
         return (rank,)
 
     def merge(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        # Most of what a client hears is no better than what it has: its first rank tells.
+        # Fast path: most messages are no better than what is held, which their first rank shows.
         if not got or (len(held) == self._size and got[0] >= held[-1]):
             return held, ()
         new = set(got).difference(held)
@@ -115,7 +117,7 @@ class BestPairs:
         return kept, tuple(rank for rank in kept if rank in new)
 
     def lacking(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...]:
-        # What is worse than the last of a full message is of no use to its sender.
+        # Ranks worse than the last of a full message are of no use to its sender.
         worst = got[-1] if len(got) == self._size else math.inf
         return tuple(rank for rank in held if rank < worst and rank not in got)
 
@@ -130,26 +132,26 @@ class BestPairs:
 
 
 def message_bytes(pairs: int, *, header_bytes: int = 16, pair_bytes: int = 12) -> int:
-    """Size of a message of `pairs` pairs; by default 4 bytes a client and 8 an index."""
+    """Return the size of a message of `pairs` pairs; by default 4 bytes a client and 8 an index."""
     return header_bytes + pairs * pair_bytes
 
 
 def believers(payload: Payload[Known], held: Sequence[Known], ranks: IntArray, size: int) -> IntArray:
-    """The clients that believe to be in the top `size`, by what each knows now; ascending.
+    """Return the clients that believe to be in the top `size`, by their present knowledge; ascending.
 
-    Before agreement there may be more than `size` of them, never fewer: whoever is in the true top cannot doubt it.
+    Before agreement there may be more than `size` of them, never fewer: a client of the true top cannot doubt it.
     """
     inside = [rank in payload.named(known, size) for known, rank in zip(held, ranks.tolist(), strict=True)]
     return np.flatnonzero(inside)
 
 
 def disagreement(payload: Payload[Known], held: Sequence[Known], size: int) -> float:
-    """Share of clients that do not name the true top `size`; 0 is agreement."""
+    """Return the share of clients that do not name the true top `size`; 0 is agreement."""
     return sum(not payload.knows_top(known, size) for known in held) / len(held)
 
 
-def random_contacts(graph: PeerGraph, u: FloatArray) -> IntArray:
-    """For each client of `graph.linked`, in that order, the edge to a random neighbour, picked by its uniform in `u` (K,)."""
+def draw_contacts(graph: PeerGraph, u: FloatArray) -> IntArray:
+    """Return, for each client of `graph.linked`, the edge to a random neighbour, drawn by its uniform in `u` (K,)."""
     clients = graph.linked
     degree = graph.degree[clients]
     # u < 1, but the product can round up to the degree.
@@ -162,7 +164,7 @@ Forwarding = Literal["flooding", "push", "push-pull"]
 
 @dataclass(frozen=True, slots=True)
 class Spread(Generic[Known]):
-    """How a spread by repetitions ended."""
+    """Result of `spread`."""
 
     held: list[Known]
     repetitions: int
@@ -172,18 +174,19 @@ class Spread(Generic[Known]):
     agreed: bool
 
 
-def _forwarded(
+def _forward(
     graph: PeerGraph, payload: Payload[Known], fresh: list[list[tuple[Known, int]]]
 ) -> list[tuple[int, int, Known]]:
-    """Flooding's messages of a repetition, (sender, receiver, what): to every neighbour, without what came from it."""
+    """Return flooding's messages of a repetition, (sender, receiver, knowledge): to every neighbour, without what came from it.
+    """
     sent: list[tuple[int, int, Known]] = []
     for client, news in enumerate(fresh):
         if not news:
             continue
         for neighbour in graph.target[graph.outgoing(np.array([client]))].tolist():
-            told = [what for what, giver in news if giver != neighbour]
-            if told:
-                sent.append((client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], told)))
+            others = [what for what, giver in news if giver != neighbour]
+            if others:
+                sent.append((client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], others)))
     return sent
 
 
@@ -198,13 +201,14 @@ def spread(
     held: Sequence[Known] | None = None,
     max_repetitions: int = 10_000,
 ) -> Spread[Known]:
-    """Repetitions in which all send at once and nothing is lost, until all name the same top `size`.
+    """Repeat exchanges in which all clients send at once and nothing is lost, until all name the same top `size`.
 
-    The paper takes N repetitions; this counts them. Flooding: each client tells all its neighbours what was new to it in the last
-    repetition, in one message (without what came from that neighbour), at first all it holds. Push: each tells one random
+    The paper takes N repetitions; this counts them. Flooding: each client sends all its neighbours what was new to it in the
+    last repetition, in one message (without what came from that neighbour); at first all it holds. Push: each sends one random
     neighbour all it holds. Push-pull: that neighbour answers, in the same repetition, with what it held before and the sender
-    lacks. `uniforms(k)` gives (K,) uniforms of repetition k = 1, 2, .., needed by push and push-pull. `held`: what clients know
-    at first; None: their own index. Ends without agreement where nothing is left to forward, or after `max_repetitions`.
+    lacks. `uniforms(k)` returns (K,) uniforms of repetition k = 1, 2, .., needed by push and push-pull. `held`: first knowledge
+    of the clients; None: their own index. It ends without agreement when nothing is left to forward, or after
+    `max_repetitions`.
     """
     if forwarding not in ("flooding", "push", "push-pull"):
         raise ParameterError("forwarding", forwarding, "must be 'flooding', 'push' or 'push-pull'")
@@ -216,7 +220,7 @@ def spread(
         raise ParameterError("max_repetitions", max_repetitions, "must be >= 1")
     now = [payload.own(rank) for rank in ranks.tolist()] if held is None else list(held)
     source, target = graph.source.tolist(), graph.target.tolist()
-    # What a client may still forward: (what, from whom).
+    # What each client may still forward: (knowledge, sender).
     fresh: list[list[tuple[Known, int]]] = [[(known, -1)] for known in now]
     messages = pairs = 0
 
@@ -225,13 +229,13 @@ def spread(
         if agreed or repetition == max_repetitions:
             return Spread(now, repetition, messages, pairs, agreed)
         if forwarding == "flooding":
-            sent = _forwarded(graph, payload, fresh)
+            sent = _forward(graph, payload, fresh)
             if not sent:
                 return Spread(now, repetition, messages, pairs, False)
         else:
             sent = []
             assert uniforms is not None
-            for edge in random_contacts(graph, uniforms(repetition + 1)).tolist():
+            for edge in draw_contacts(graph, uniforms(repetition + 1)).tolist():
                 sent.append((source[edge], target[edge], now[source[edge]]))
                 if forwarding == "push-pull":
                     answer = payload.lacking(now[target[edge]], now[source[edge]])

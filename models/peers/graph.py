@@ -1,7 +1,7 @@
-"""Who may send messages to whom: an undirected graph as flat arrays over its directed edges, so that a million clients fit.
+"""Graph of peers: an undirected graph as flat arrays over its directed edges, so that a million clients fit.
 
-A link is two directed edges, one each way. What depends on a directed edge (a latency, a message) is an array (E,) in the order
-of the edges; the edges into one client are contiguous, so that sums and maxima over what a client hears are one pass.
+A link is two directed edges, one each way. A quantity of a directed edge (a latency, a message) is an array (E,) in the order
+of the edges. The edges into one client are contiguous, so that sums and maxima over its incoming messages take one pass.
 """
 
 from __future__ import annotations
@@ -21,24 +21,27 @@ IntArray: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerGraph:
-    """An undirected graph of K clients, E directed edges, sorted by (target, source). Built by `from_links`; read only."""
+    """Undirected graph of K clients, E directed edges, sorted by (target, source). Built by `from_links`; read only."""
 
     clients: int
     source: IntArray
-    """(E,) the sender of each directed edge."""
+    """(E,) sender of each directed edge."""
     target: IntArray
-    """(E,) its receiver; ascending."""
+    """(E,) receiver of each directed edge; ascending."""
     reverse: IntArray
-    """(E,) the position of the edge the other way."""
+    """(E,) position of the edge in the other direction."""
     starts: IntArray
     """(K+1,) the edges into client n are those from starts[n] to starts[n+1] - 1."""
     distance_km: FloatArray
-    """(E,) the length of each edge."""
+    """(E,) length of each edge."""
     positions_km: FloatArray | None
-    """(K, 2) where the clients are; None: nowhere, only distances are known."""
+    """(K, 2) places of the clients; None if only distances are known."""
     address: IntArray
-    """(E,) each edge's number for addressed draws, a permutation of 0..E-1 that orders links by their higher client: links of one
-    more client at the end come last and renumber none. The draws of an exchange are `uniforms(k, E)[address]`."""
+    """(E,) number of each edge for addressed draws, a permutation of 0..E-1 that orders links by their higher client.
+
+    So the links of one more client at the end come last and renumber none. The draws of an exchange are `uniforms(k,
+    E)[address]`.
+    """
     linked: IntArray
     """Clients with at least one neighbour, ascending."""
 
@@ -52,17 +55,19 @@ class PeerGraph:
         positions_km: FloatArray | None = None,
         allow_disconnected: bool = False,
     ) -> PeerGraph:
-        """A graph from its links (L, 2), each named once, in either direction.
+        """Return a graph from its links (L, 2), each named once, in either direction.
 
-        Distances (L,) where given, else those between `positions_km` (K, 2). Raises ValueError for clients out of range, a link
-        of a client with itself, a link named twice, distances that are negative or not finite, and, unless
-        `allow_disconnected`, a graph in more than one piece.
+        `distance_km` (L,); None: the distances between `positions_km` (K, 2).
+
+        Raises:
+            ParameterError: clients out of range, a link of a client with itself, a link named twice, distances that are
+                negative or not finite, and, unless `allow_disconnected`, a graph in more than one piece.
         """
         if clients < 1:
             raise ParameterError("clients", clients, "must be >= 1")
-        low, high = _checked_links(links, clients)
-        positions = _checked_positions(positions_km, clients)
-        length = _checked_lengths(distance_km, positions, low, high)
+        low, high = _check_links(links, clients)
+        positions = _check_positions(positions_km, clients)
+        length = _check_lengths(distance_km, positions, low, high)
         by_high = np.argsort(high * clients + low)
         low, high, length = low[by_high], high[by_high], length[by_high]
         twice = np.flatnonzero((np.diff(low) == 0) & (np.diff(high) == 0))
@@ -94,6 +99,7 @@ class PeerGraph:
         return graph
 
     def _require_connected(self) -> None:
+        """Raise ParameterError if the graph is in several pieces."""
         sizes = np.bincount(self.components())
         if len(sizes) > 1:
             reason = (
@@ -109,11 +115,11 @@ class PeerGraph:
 
     @property
     def degree(self) -> IntArray:
-        """(K,) the number of each client's neighbours."""
+        """(K,) number of neighbours of each client."""
         return np.diff(self.starts)
 
     def components(self) -> IntArray:
-        """(K,) the number, from 0, of the piece each client is in."""
+        """Return the number, from 0, of the piece of each client; (K,)."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -122,34 +128,37 @@ class PeerGraph:
         return np.asarray(labels, np.int64)
 
     def incoming(self, client: int) -> slice:
-        """Positions of the edges into `client`, in the order of its neighbours' numbers."""
+        """Return the positions of the edges into `client`, in the order of its neighbours' numbers."""
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
 
     def outgoing(self, clients: IntArray) -> IntArray:
-        """Positions of all edges that leave `clients` (n,), client by client, each in the order of its neighbours' numbers."""
+        """Return the positions of all edges that leave `clients` (n,), client by client, each in the order of its neighbours'
+        numbers.
+        """
         first = self.starts[clients]
         counts = self.starts[clients + 1] - first
         begins = np.cumsum(counts) - counts
         return self.reverse[np.repeat(first - begins, counts) + np.arange(int(counts.sum()))]
 
     def sum_incoming(self, values: FloatArray) -> FloatArray:
-        """Sums over the edges into each client of `values` (E,); shape (K,), 0 where a client has no neighbour."""
+        """Return the sums over the edges into each client of `values` (E,); shape (K,), 0 for a client without neighbours."""
         out = np.zeros(self.clients)
-        # A segment sum knows no empty segment: clients without neighbours are left out.
+        # reduceat cannot handle empty segments: clients without neighbours are left out.
         if self.edges:
             out[self.linked] = np.add.reduceat(values, self.starts[self.linked])
         return out
 
     def max_incoming(self, values: FloatArray) -> FloatArray:
-        """Maxima over the edges into each client of `values` (E,); shape (K,), -inf where a client has no neighbour."""
+        """Return the maxima over the edges into each client of `values` (E,); shape (K,), -inf for a client without neighbours.
+        """
         out = np.full(self.clients, -math.inf)
         if self.edges:
             out[self.linked] = np.maximum.reduceat(values, self.starts[self.linked])
         return out
 
 
-def _checked_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:
-    """The lower and the higher client (L,) of each link; raises ValueError for one that is not there, or linked with itself."""
+def _check_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:
+    """Return the lower and the higher client (L,) of each link. Raises ParameterError for clients out of range, or a loop."""
     pairs = np.asarray(links, np.int64).reshape(-1, 2)
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     outside = np.flatnonzero((low < 0) | (high >= clients))
@@ -163,10 +172,10 @@ def _checked_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:
     return low, high
 
 
-def _checked_lengths(
+def _check_lengths(
     distance_km: FloatArray | None, positions: FloatArray | None, low: IntArray, high: IntArray
 ) -> FloatArray:
-    """The length (L,) of each link in km, as given or between the `positions` (K, 2) of its ends."""
+    """Return the length (L,) of each link in km, as given or between the `positions` (K, 2) of its ends."""
     if distance_km is not None:
         length = np.asarray(distance_km, np.float64)
         if length.shape != low.shape:
@@ -185,7 +194,8 @@ def _checked_lengths(
     return length
 
 
-def _checked_positions(positions_km: FloatArray | None, clients: int) -> FloatArray | None:
+def _check_positions(positions_km: FloatArray | None, clients: int) -> FloatArray | None:
+    """Return `positions_km` (K, 2), read only. Raises ParameterError for another shape, or a number that is not finite."""
     if positions_km is None:
         return None
     positions = np.array(positions_km, np.float64)

@@ -1,4 +1,4 @@
-"""The mathematics of peers bound to one graph, as an engine with a clock calls it: belief propagation, gossip, closed forms."""
+"""Belief propagation, gossip and closed forms on one graph, in the form in which an engine with a clock calls them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.peers.belief import (
     node_messages,
     step,
 )
-from models.peers.gossip import AllPairs, BestPairs, believers, disagreement, random_contacts, ranks_of
+from models.peers.gossip import AllPairs, BestPairs, believers, compute_ranks, disagreement, draw_contacts
 from models.peers.graph import FloatArray, IntArray, PeerGraph
 from models.peers.wave import exchange_times, flooding_times
 
@@ -26,8 +26,8 @@ from models.peers.wave import exchange_times, flooding_times
 class PeerBelief:
     """Belief propagation over `graph` with the model "ising" or "opinion" (see `models.peers.belief`).
 
-    Of "opinion" no message carries anything: all are 1/2, log-odds 0. `strict`: where the condition for one fixed point fails,
-    ValueError instead of a ConvergenceWarning; an "ising" matter too.
+    Messages of "opinion" are empty: all are 1/2, log-odds 0. `strict`: ParameterError instead of a ConvergenceWarning if the
+    condition for one fixed point of "ising" fails.
     """
 
     def __init__(
@@ -51,31 +51,31 @@ class PeerBelief:
         """Below 1: one fixed point from any start (Mooij and Kappen 2007)."""
 
     def fields(self, opinions: FloatArray) -> FloatArray:
-        """(K,) log-odds of the local functions."""
+        """Return the log-odds (K,) of the local functions."""
         return Ising.fields(opinions) if self._ising else np.zeros(len(check_opinions(opinions)))
 
     def step(self, fields: FloatArray, messages: FloatArray) -> FloatArray:
-        """The messages (E,) of the next exchange (eq. 6)."""
+        """Return the messages (E,) of the next exchange (eq. 6)."""
         return step(self._graph, self.couplings, fields, messages)
 
     def node_messages(
         self, field: float, received: Sequence[float], couplings: Sequence[float], sent: Sequence[float], damping: float
     ) -> list[float]:
-        """What one client would now tell each of its neighbours."""
+        """Return the messages of one client to each of its neighbours."""
         return node_messages(field, received, couplings, sent, damping)
 
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
-        """(K,) beliefs b_n (eq. 4)."""
+        """Return the beliefs b_n (K,) (eq. 4)."""
         return beliefs(self._graph, Ising.fields(opinions), messages) if self._ising else Opinion.beliefs(opinions)
 
     def answers_until_quiet(self, tolerance: float, limit: int) -> float:
-        """Messages that an edge may carry if every arrival is answered at once, counted up to `limit`."""
+        """Return the messages that an edge may carry if every arrival is answered at once, counted up to `limit`."""
         return answers_until_quiet(self._graph, self.couplings, tolerance=tolerance, limit=limit)
 
     def exchange_times(
         self, *, exchanges: int, start_s: float, latency_s: Callable[[int], FloatArray], work_s: float
     ) -> FloatArray:
-        """When each client finishes each exchange where nothing is lost; seconds (exchanges + 1, K)."""
+        """Return the times at which each client finishes each exchange if nothing is lost; seconds (exchanges + 1, K)."""
         return exchange_times(self._graph, exchanges=exchanges, start_s=start_s, latency_s=latency_s, work_s=work_s)
 
 
@@ -92,21 +92,21 @@ class PeerGossip:
         self.keeps_all = payload == "all"
 
     def ranks(self, index: FloatArray, priority: FloatArray | None) -> IntArray:
-        """(K,) each client's place, from 0, in the decreasing order of `index`."""
-        return ranks_of(index, priority)
+        """Return each client's place, from 0, in the decreasing order of `index`; (K,)."""
+        return compute_ranks(index, priority)
 
     def contacts(self, u: FloatArray) -> IntArray:
-        """The edge to a random neighbour of each client that has one."""
-        return random_contacts(self._graph, u)
+        """Return the edge to a random neighbour of each client that has one."""
+        return draw_contacts(self._graph, u)
 
     def believers(self, held: Sequence[Any], ranks: IntArray) -> IntArray:
-        """The clients that believe to be in the top `size`, ascending."""
+        """Return the clients that believe to be in the top `size`, ascending."""
         return believers(self.payload, held, ranks, self._size)
 
     def disagreement(self, held: Sequence[Any]) -> float:
-        """Share of clients that do not name the true top `size`."""
+        """Return the share of clients that do not name the true top `size`."""
         return disagreement(self.payload, held, self._size)
 
     def flooding_times(self, *, origins: IntArray, start_s: float, latency_s: FloatArray, work_s: float) -> FloatArray:
-        """When each client knows the item of each origin where nothing is lost; seconds (origins, K)."""
+        """Return the times at which each client knows the item of each origin if nothing is lost; seconds (origins, K)."""
         return flooding_times(self._graph, origins=origins, start_s=start_s, latency_s=latency_s, work_s=work_s)

@@ -1,4 +1,4 @@
-"""Opinions by a law instead of by training, for studies of time: what clients find when they test a model that nobody computes.
+"""Opinions by a law instead of by training, for studies of time: no model is computed.
 
 Every client has a worth in [0, 1]. A slot brings the model to the mean worth of the updates delivered in it; a client's opinion
 is a mixture of that level and of its own worth, with noise. So the best set is known, and regret can be measured exactly.
@@ -21,22 +21,22 @@ class Draws(Protocol):
 
 
 class Delivered(Protocol):
-    """What is read of the engine's `Deliveries`."""
+    """Part of the engine's `Deliveries` that is read here."""
 
     @property
     def clients(self) -> IntArray: ...
 
 
 class SyntheticOpinions:
-    """Stands in the place of a learner.
+    """Opinions by a law, in the place of a learner.
 
-    After a slot, level = `memory` level + (1 - `memory`) mean worth of the updates delivered (unchanged if there were none), at
-    first `start`; the opinion of client n is (1 - `own`) level + `own` worth_n + `noise` z, within [0, 1], z standard normal at
-    (slot, client). With `own` = 0 no client's opinion says anything of itself. `worth` a number or one a client.
+    After a slot, level = `memory` level + (1 - `memory`) mean worth of the updates delivered (unchanged without any), at first
+    `start`. The opinion of client n is (1 - `own`) level + `own` worth_n + `noise` z, clipped to [0, 1], z standard normal at
+    (slot, client). With `own` = 0 no opinion depends on the client's own worth. `worth` is a number or (K,).
     """
 
     aggregates = True
-    """Deliveries make a difference to it."""
+    """True: deliveries change the opinions."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SyntheticOpinions:
         if not 0 <= noise <= 1e6:
             raise ParameterError("noise", noise, "must be >= 0, and at most 1e+06: opinions lie in [0, 1]")
         self.worth: FloatArray = spread(values, np.arange(clients))
-        """(K,) each client's worth."""
+        """(K,) worth of each client."""
         self.version = 0
         self.records_losses = False
         self._draws = draws
@@ -69,22 +69,22 @@ class SyntheticOpinions:
         self._slots = 0
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> None:
-        """Count the updates delivered."""
+        """Count the delivered updates."""
         self._sum += float(self.worth[deliveries.clients].sum())
         self._count += len(deliveries.clients)
         self.version += 1
 
     def evaluate(self, round: int, time_s: float, last: bool) -> None:
-        """There is no model to evaluate."""
+        pass  # there is no model
 
     def retain(self, versions: list[int]) -> None:
-        """There are no versions."""
+        pass  # there are no versions
 
     def contribution(self) -> None:
-        """Nobody knows of any difference."""
+        pass  # the contributions of clients are unknown
 
     def opinions(self, slot: int) -> FloatArray:
-        """(K,) opinions after `slot`; to be asked once a slot (0: before the first)."""
+        """Return the opinions (K,) after `slot`; called once a slot (0: before the first)."""
         self._slots += slot > 0
         if self._count:
             self._level = self._memory * self._level + (1 - self._memory) * self._sum / self._count
@@ -92,14 +92,16 @@ class SyntheticOpinions:
         return self._opinions(slot, self._level)
 
     def best_opinion(self, slot: int) -> float:
-        """The average opinion after `slot`, on the same noise, had the m clients of greatest worth trained in every slot so far.
+        """Return the average opinion after `slot` if the m clients of greatest worth had trained in every slot since the last
+        reset.
 
-        So far: since the start or the last reset. To be asked after `opinions`.
+        It is on the same noise as `opinions`, and called after it.
         """
         level = self._best + self._memory**self._slots * (self._start - self._best)
         return float(self._opinions(slot, level).mean())
 
     def _opinions(self, slot: int, level: float) -> FloatArray:
+        """Return the opinions (K,) after `slot` at a level."""
         from scipy.special import ndtri
 
         z = ndtri(self._draws.uniforms(slot, len(self.worth)))
@@ -107,14 +109,14 @@ class SyntheticOpinions:
         return np.clip((1 - self._own) * level + self._own * self.worth + noise, 0.0, 1.0)
 
     def values(self) -> FloatArray | None:
-        """(K,) such that the expected regret of a set is the mean of its members' values below that of the best set's.
+        """Return (K,) values such that the expected regret of a set is the mean value of the best set less that of its members.
 
-        None with a `memory`, where a slot's reward is not that slot's set's alone. Clipping to [0, 1] is left aside.
+        None with a `memory`, where the reward of a slot depends on earlier sets, too. Clipping to [0, 1] is ignored.
         """
         return None if self._memory else (1 - self._own) * self.worth
 
     def reset(self) -> None:
-        """The level of before slot 1."""
+        """Set the level to that before slot 1."""
         self._level = self._start
         self._sum, self._count = 0.0, 0
         self._slots = 0

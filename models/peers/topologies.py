@@ -1,9 +1,9 @@
-"""Peer topologies: which clients are neighbours, where the clients are, and how far apart.
+"""Topologies of peers: the neighbours, places and distances of the clients.
 
-Every function returns a `PeerGraph` of so many clients; what is random comes from the generator. Positions are drawn first,
-client by client, so that one more client at the end moves nobody. Random graphs without geometry (Erdos-Renyi, Watts-Strogatz,
-Barabasi-Albert) are NetworkX's; their clients, like those of the complete graph, stand at uniformly random places of the square.
-A graph in several pieces is refused unless `allow_disconnected`.
+Every function returns a `PeerGraph` of the given number of clients; random choices come from the generator. Positions are drawn
+first, client by client, so that one more client at the end moves no other. Random graphs without geometry (Erdos-Renyi,
+Watts-Strogatz, Barabasi-Albert) are NetworkX's; their clients, like those of the complete graph, are at uniformly random places
+of the square. A graph in several pieces is refused unless `allow_disconnected`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from models.data_files import bytes_of, lines_of
 from models.errors import ParameterError
 from models.peers.graph import FloatArray, IntArray, PeerGraph
 
-Side = Annotated[float, Doc("Side in km of the square in which the clients lie at random.")]
-AllowDisconnected = Annotated[bool, Doc("Whether a graph in several pieces will do.")]
+Side = Annotated[float, Doc("Side in km of the square in which clients are placed at random.")]
+AllowDisconnected = Annotated[bool, Doc("True: accept a graph in several pieces.")]
 
 
 def random_geometric(
@@ -33,11 +33,17 @@ def random_geometric(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Clients at random in a square of side `side_km`; neighbours are those within `radius_km` of one another."""
+    """Place clients at random in a square of side `side_km`; neighbours are those within `radius_km` of one another.
+
+    Example:
+        >>> import numpy as np
+        >>> random_geometric(clients=4, generator=np.random.default_rng(1), radius_km=0.9).degree
+        array([3, 3, 3, 3])
+    """
     from scipy.spatial import KDTree
 
     places = _scatter(clients, side_km, generator)
-    _positive("radius_km", radius_km, "km")
+    _check_positive("radius_km", radius_km, "km")
     links = KDTree(places).query_pairs(radius_km, output_type="ndarray")
     return PeerGraph.from_links(clients=clients, links=links, positions_km=places, allow_disconnected=allow_disconnected)
 
@@ -46,22 +52,28 @@ def nearest_neighbours(
     *,
     clients: int,
     generator: np.random.Generator,
-    neighbours: Annotated[int, Doc("Clients are neighbours if either is among so many nearest of the other.")] = 4,
+    neighbours: Annotated[int, Doc("Number n: clients are neighbours if either is among the n nearest of the other.")] = 4,
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Clients at random in a square; i and j are neighbours if either is among the `neighbours` nearest of the other."""
+    """Place clients at random in a square; i and j are neighbours if either is among the `neighbours` nearest of the other.
+
+    Example:
+        >>> import numpy as np
+        >>> nearest_neighbours(clients=4, generator=np.random.default_rng(1), neighbours=2).degree
+        array([3, 2, 3, 2])
+    """
     from scipy.spatial import KDTree
 
     places = _scatter(clients, side_km, generator)
-    _between("neighbours", neighbours, 1, clients - 1)
+    _check_between("neighbours", neighbours, 1, clients - 1)
     near = np.asarray(KDTree(places).query(places, k=neighbours + 1)[1], np.int64)
-    # Nobody is its own neighbour; where several clients stand at one place, a client may not find itself first, or at all.
+    # A client is not its own neighbour. If several clients share a place, a client may not find itself first, or at all.
     owner = np.arange(clients)[:, None]
     keep = near != owner
     keep[keep.all(axis=1), -1] = False
     pairs = np.stack((np.repeat(owner[:, 0], neighbours), near[keep]), axis=1)
-    links = _once(pairs, clients)
+    links = _unique_links(pairs, clients)
     return PeerGraph.from_links(clients=clients, links=links, positions_km=places, allow_disconnected=allow_disconnected)
 
 
@@ -73,36 +85,48 @@ def erdos_renyi(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Every pair is linked with `probability`, independently (Gilbert 1959, Erdos and Renyi 1959)."""
+    """Link every pair with `probability`, independently (Gilbert 1959, Erdos and Renyi 1959).
+
+    Example:
+        >>> import numpy as np
+        >>> erdos_renyi(clients=4, generator=np.random.default_rng(1), probability=1.0).degree
+        array([3, 3, 3, 3])
+    """
     import networkx as nx
 
     places = _scatter(clients, side_km, generator)
     if not 0.0 <= probability <= 1.0:
         raise ParameterError("probability", probability, "must lie in [0, 1]")
     graph = nx.fast_gnp_random_graph(clients, probability, seed=generator)
-    return _of_networkx(graph, places, allow_disconnected)
+    return _convert(graph, places, allow_disconnected)
 
 
 def watts_strogatz(
     *,
     clients: int,
     generator: np.random.Generator,
-    neighbours: Annotated[int, Doc("So many nearest of the ring, an even number, each client is linked with.")] = 4,
+    neighbours: Annotated[int, Doc("Number of nearest clients on the ring that each client is linked with; even.")] = 4,
     rewiring: Annotated[float, Doc("Probability that a link is moved.")] = 0.1,
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """A ring in which each client knows its `neighbours` nearest (even), each link moved with probability `rewiring` (1998)."""
+    """Link each client of a ring with its `neighbours` nearest (even), then move each link with probability `rewiring` (1998).
+
+    Example:
+        >>> import numpy as np
+        >>> watts_strogatz(clients=6, generator=np.random.default_rng(1), neighbours=2, rewiring=0.0).degree
+        array([2, 2, 2, 2, 2, 2])
+    """
     import networkx as nx
 
     places = _scatter(clients, side_km, generator)
-    _between("neighbours", neighbours, 2, clients - 1)
+    _check_between("neighbours", neighbours, 2, clients - 1)
     if neighbours % 2:
         raise ParameterError("neighbours", neighbours, "must be even, half of them on either side")
     if not 0.0 <= rewiring <= 1.0:
         raise ParameterError("rewiring", rewiring, "must lie in [0, 1]")
     graph = nx.watts_strogatz_graph(clients, neighbours, rewiring, seed=generator)
-    return _of_networkx(graph, places, allow_disconnected)
+    return _convert(graph, places, allow_disconnected)
 
 
 def barabasi_albert(
@@ -113,25 +137,36 @@ def barabasi_albert(
     side_km: Side = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """Clients join one by one with `attachments` links each, to neighbours drawn in proportion to their degree (1999)."""
+    """Let clients join one by one with `attachments` links each, to neighbours drawn in proportion to their degree (1999).
+
+    Example:
+        >>> import numpy as np
+        >>> barabasi_albert(clients=5, generator=np.random.default_rng(1), attachments=1).edges
+        8
+    """
     import networkx as nx
 
     places = _scatter(clients, side_km, generator)
-    _between("attachments", attachments, 1, clients - 1)
-    return _of_networkx(nx.barabasi_albert_graph(clients, attachments, seed=generator), places, allow_disconnected)
+    _check_between("attachments", attachments, 1, clients - 1)
+    return _convert(nx.barabasi_albert_graph(clients, attachments, seed=generator), places, allow_disconnected)
 
 
 def grid(
     *,
     clients: int,
-    rows: Annotated[int | None, Doc("Rows of the lattice (absent: as nearly square as the number of clients allows).")] = None,
+    rows: Annotated[int | None, Doc("Rows of the lattice; absent: as nearly square as the number of clients allows.")] = None,
     side_km: Annotated[float, Doc("Length of the lattice's longer side in km.")] = 1.0,
 ) -> PeerGraph:
-    """A lattice of `rows` rows, neighbours to the left, right, above and below, evenly spaced with the longer side `side_km`.
+    """Return a lattice of `rows` rows, neighbours to the left, right, above and below, evenly spaced; its longer side is
+    `side_km`.
 
     `rows` None: as nearly square as `clients` allows. Nothing is random.
+
+    Example:
+        >>> grid(clients=6).degree
+        array([2, 3, 2, 2, 3, 2])
     """
-    _positive("side_km", side_km, "km")
+    _check_positive("side_km", side_km, "km")
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     if rows is None:
@@ -152,7 +187,13 @@ def complete(
     generator: np.random.Generator,
     side_km: Side = 1.0,
 ) -> PeerGraph:
-    """Everyone is everyone's neighbour; clients at random in a square."""
+    """Link all pairs of clients; places at random in a square.
+
+    Example:
+        >>> import numpy as np
+        >>> complete(clients=4, generator=np.random.default_rng(1)).degree
+        array([3, 3, 3, 3])
+    """
     places = _scatter(clients, side_km, generator)
     links = np.array(list(combinations(range(clients), 2)), np.int64).reshape(-1, 2)
     return PeerGraph.from_links(clients=clients, links=links, positions_km=places)
@@ -162,22 +203,33 @@ def graph_file(
     *,
     clients: int,
     generator: np.random.Generator,
-    path: Annotated[str, Doc("The file to read: GraphML (.graphml, .xml), or a list of links, two clients a line.")],
+    path: Annotated[str, Doc("File with the graph: GraphML (.graphml, .xml), or a list of links, two clients a line.")],
     side_km: Annotated[
         float,
-        Doc("Side in km of the square in which the clients stand at random where the file gives no places."),
+        Doc("Side in km of the square in which clients are placed at random if the file gives no places."),
     ] = 1.0,
     allow_disconnected: AllowDisconnected = False,
 ) -> PeerGraph:
-    """The graph in a file: GraphML if its name ends in .graphml or .xml, otherwise a list of links.
+    r"""Return the graph in a file: GraphML if its name ends in .graphml or .xml, otherwise a list of links.
 
-    GraphML: an undirected graph. Its nodes are the clients 0..K-1 if they are named so, else in the order of the file. Nodes may
-    carry `x_km` and `y_km` (all of them or none), links `distance_km` (all or none). List: a line a link, two client numbers and,
-    on all lines or none, the distance in km; a number alone is a client without a link; # begins a comment. A link may be named
-    in both directions.
+    GraphML: an undirected graph. Its nodes are the clients 0..K-1 if they are named so, else in the order of the file. Nodes
+    may carry `x_km` and `y_km` (all of them or none), links `distance_km` (all or none). List: one link a line, two client
+    numbers and, on all lines or none, the distance in km; a number alone is a client without a link; # begins a comment. A link
+    may be named in both directions.
 
     Raises:
-        ValueError: names the file and what is wrong in it, also where the number of nodes is not `clients`.
+        ParameterError: names the file and the fault, also if the number of nodes is not `clients`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "links.txt")
+        ...     _ = path.write_text("0 1 0.5\n1 2 0.3\n")
+        ...     graph = graph_file(clients=3, generator=np.random.default_rng(1), path=str(path))
+        >>> graph.degree
+        array([1, 2, 1])
     """
     import networkx as nx
 
@@ -211,6 +263,7 @@ def graph_file(
 
 
 def _read_graphml(path: str) -> Any:
+    """Return the NetworkX graph of a GraphML file. Raises ParameterError for a directed graph or repeated links."""
     import networkx as nx
 
     text = bytes_of(path)
@@ -228,6 +281,7 @@ def _read_graphml(path: str) -> Any:
 
 
 def _read_links(path: str) -> Any:
+    """Return the NetworkX graph of a list of links. Raises ParameterError that names the line."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -247,6 +301,7 @@ def _read_links(path: str) -> Any:
 
 
 def _node_places(path: str, graph: Any, number: dict[str, int]) -> FloatArray | None:
+    """Return the places (K, 2) of the nodes, or None if no node has one."""
     having = [name for name, data in graph.nodes(data=True) if "x_km" in data and "y_km" in data]
     if not having:
         return None
@@ -254,34 +309,37 @@ def _node_places(path: str, graph: Any, number: dict[str, int]) -> FloatArray | 
         raise ParameterError("path", path, f"{len(having)} of {len(graph)} nodes have x_km and y_km: must be all or none")
     places = np.empty((len(graph), 2))
     for name, data in graph.nodes(data=True):
-        places[number[name]] = _number(path, "x_km", data["x_km"]), _number(path, "y_km", data["y_km"])
+        places[number[name]] = _read_number(path, "x_km", data["x_km"]), _read_number(path, "y_km", data["y_km"])
     return places
 
 
 def _link_lengths(path: str, graph: Any) -> FloatArray | None:
+    """Return the lengths (L,) of the links, or None if no link has one."""
     lengths = [data.get("distance_km") for _, _, data in graph.edges(data=True)]
     given = [length for length in lengths if length is not None]
     if not given:
         return None
     if len(given) < len(lengths):
         raise ParameterError("path", path, f"{len(given)} of {len(lengths)} links have a distance_km: must be all or none")
-    return np.array([_number(path, "distance_km", length) for length in given])
+    return np.array([_read_number(path, "distance_km", length) for length in given])
 
 
-def _number(path: str, name: str, value: Any) -> float:
+def _read_number(path: str, name: str, value: Any) -> float:
+    """Return `value` as a number. Raises ParameterError that names the file."""
     try:
         return float(value)
     except (TypeError, ValueError):
         raise ParameterError("path", path, f"{name} = {value!r}: must be a number of km") from None
 
 
-def _of_networkx(graph: Any, places: FloatArray, allow_disconnected: bool) -> PeerGraph:
+def _convert(graph: Any, places: FloatArray, allow_disconnected: bool) -> PeerGraph:
+    """Return the PeerGraph of a NetworkX graph."""
     links = np.array(graph.edges, np.int64).reshape(-1, 2)
     return PeerGraph.from_links(clients=len(places), links=links, positions_km=places, allow_disconnected=allow_disconnected)
 
 
-def _once(pairs: IntArray, clients: int) -> IntArray:
-    """Each link of `pairs` (n, 2) once, whichever way and however often it is named."""
+def _unique_links(pairs: IntArray, clients: int) -> IntArray:
+    """Return each link of `pairs` (n, 2) once, in whichever direction and however often it is named."""
     # Sorting takes a fraction of the time of np.unique, which hashes.
     keys = np.sort(pairs.min(axis=1) * clients + pairs.max(axis=1))
     keys = keys[np.diff(keys, prepend=-1) > 0]
@@ -289,18 +347,21 @@ def _once(pairs: IntArray, clients: int) -> IntArray:
 
 
 def _scatter(clients: int, side_km: float, generator: np.random.Generator) -> FloatArray:
+    """Return random places (K, 2) in the square."""
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
-    _positive("side_km", side_km, "km")
+    _check_positive("side_km", side_km, "km")
     return side_km * generator.random((clients, 2))
 
 
-def _positive(name: str, value: float, unit: str) -> None:
-    # Powers of longer distances would leave the range of floating point.
+def _check_positive(name: str, value: float, unit: str) -> None:
+    # Powers of longer distances would overflow.
+    """Raise ParameterError unless 0 < `value` <= 1e9."""
     if not 0 < value <= 1e9:
         raise ParameterError(name, value, f"must be finite and > 0 {unit}, at most 1e+09")
 
 
-def _between(name: str, value: int, low: int, high: int) -> None:
+def _check_between(name: str, value: int, low: int, high: int) -> None:
+    """Raise ParameterError unless `low` <= `value` <= `high`."""
     if not low <= value <= high:
         raise ParameterError(name, value, f"must be between {low} and {high}, one less than the number of clients")

@@ -1,7 +1,8 @@
-"""Waves of messages in closed form: when each client finishes an exchange, and when a flooded item reaches it, without events.
+"""Times of waves of messages in closed form, without events: the ends of exchanges, and the arrivals of flooded items.
 
-Both hold where nothing is lost, jammed, resent or cut. They add and compare the same numbers in the same order as an engine that
-simulates the messages one by one, and rounding preserves order, so their times are equal to the last bit on the same latencies.
+Both hold where nothing is lost, jammed, resent or cut. They add and compare the same numbers in the same order as an engine
+that simulates the messages one by one, and rounding preserves order: their times are equal to the last bit on the same
+latencies.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ Latency: TypeAlias = FloatArray | Callable[[int], FloatArray]
 def exchange_times(
     graph: PeerGraph, *, exchanges: int, start_s: float | FloatArray, latency_s: Latency, work_s: float | FloatArray = 0.0
 ) -> FloatArray:
-    """When each client finishes each synchronous exchange; seconds, shape (exchanges + 1, K), row 0 being `start_s`.
+    """Return the times at which each client finishes each synchronous exchange; seconds, (exchanges + 1, K), row 0 is
+    `start_s`.
 
     Client i finishes exchange k at max(own time at k-1, max over neighbours j of time of j at k-1 + latency of j -> i at k) +
-    work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` (E,) for all exchanges alike, or a
-    function of k = 1, 2, .. that gives them; `start_s` and `work_s` a number or (K,). Raises ValueError for negative or infinite
-    times.
+    work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) for all exchanges, or a
+    function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,). Raises ParameterError for negative
+    or infinite times.
     """
     if exchanges < 0:
         raise ParameterError("exchanges", exchanges, "must be >= 0")
-    start = _checked("start_s", start_s, graph.clients)
-    work = _checked("work_s", work_s, graph.clients)
-    latency = None if callable(latency_s) else _checked("latency_s", latency_s, graph.edges)
+    start = _check_times("start_s", start_s, graph.clients)
+    work = _check_times("work_s", work_s, graph.clients)
+    latency = None if callable(latency_s) else _check_times("latency_s", latency_s, graph.edges)
     times = np.empty((exchanges + 1, graph.clients))
     times[0] = start
     arrival = np.empty(graph.edges)
     for k in range(1, exchanges + 1):
-        # mode="clip" spares take a copy of its output; the positions are valid as they are.
+        # With mode="clip" `take` writes into `out` without a copy; all positions are valid.
         np.take(times[k - 1], graph.source, out=arrival, mode="clip")
-        arrival += latency if latency is not None else _checked("latency_s", _called(latency_s, k), graph.edges)
+        arrival += latency if latency is not None else _check_times("latency_s", _latency_of(latency_s, k), graph.edges)
         np.maximum(times[k - 1], graph.max_incoming(arrival), out=times[k])
         times[k] += work
     return times
@@ -52,18 +54,18 @@ def flooding_times(
     latency_s: FloatArray,
     work_s: float | FloatArray = 0.0,
 ) -> FloatArray:
-    """When each client knows the item of each origin if everyone forwards what is new to it; seconds, shape (origins, K).
+    """Return the times at which each client knows the item of each origin if clients forward new items; seconds, (origins, K).
 
-    Origin j sets out at its start (`start_s` a number or one a client, (K,)); a client knows an item `work_s` after its first
-    arrival and forwards it at once, whether or not it has set out itself. `latency_s` (E,). inf: never reached. With start and
-    work 0 the maximum of a row is the origin's eccentricity in the graph weighted by latencies.
+    Origin j sends its item at its start (`start_s`, a number or (K,)). A client knows an item `work_s` after its first arrival
+    and forwards it at once, even before its own start. `latency_s` (E,). inf: never reached. With start and work 0 the maximum
+    of a row is the origin's eccentricity in the graph weighted by latencies.
 
-    All clients name the same top m as soon as everyone knows the true top m, and not before (`models.peers.gossip`): the time to
+    All clients name the same top m as soon as all know the true top m, and not before (`models.peers.gossip`): the time to
     agreement is the maximum over the rows of these m origins.
     """
-    start = np.broadcast_to(_checked("start_s", start_s, graph.clients), (graph.clients,))
-    work = np.broadcast_to(_checked("work_s", work_s, graph.clients), (graph.clients,))
-    latency = np.broadcast_to(_checked("latency_s", latency_s, graph.edges), (graph.edges,))
+    start = np.broadcast_to(_check_times("start_s", start_s, graph.clients), (graph.clients,))
+    work = np.broadcast_to(_check_times("work_s", work_s, graph.clients), (graph.clients,))
+    latency = np.broadcast_to(_check_times("latency_s", latency_s, graph.edges), (graph.edges,))
     times = np.full((len(origins), graph.clients), np.inf)
     improved = np.zeros(graph.clients, np.bool_)
     for time, origin in zip(times, np.asarray(origins).tolist(), strict=True):
@@ -84,16 +86,18 @@ def flooding_times(
     return times
 
 
-def _called(latency_s: Latency, k: int) -> FloatArray:
+def _latency_of(latency_s: Latency, k: int) -> FloatArray:
+    """Return the latencies (E,) of exchange `k`."""
     assert callable(latency_s)
     return latency_s(k)
 
 
-def _checked(name: str, value: float | FloatArray, size: int) -> FloatArray:
+def _check_times(name: str, value: float | FloatArray, size: int) -> FloatArray:
+    """Return `value` as an array () or (size,). Raises ParameterError for another shape, or a negative or infinite time."""
     array = np.asarray(value, np.float64)
     if array.shape not in ((), (size,)):
         raise ParameterError(name, array, f"must be a number or ({size},)", shown=f" has shape {array.shape}")
-    # A minimum and a maximum need no arrays of truth values: this runs once an exchange over millions of edges.
+    # A minimum and a maximum make no temporary arrays: this runs once an exchange over millions of edges.
     low, high = array.min(initial=0.0), array.max(initial=0.0)
     if not (low >= 0 and high < np.inf):
         raise ParameterError(name, float(low if low < 0 else high), "must be finite and >= 0 seconds")

@@ -42,7 +42,7 @@ class Refl(NoProbes):
 
     Example:
         >>> import numpy as np
-        >>> from models.laws.availability.availability import Always
+        >>> from models.laws.availability.presence import Always
         >>> from netsim.core.protocols import RoundView
         >>> policy = Refl(clients=4, per_round=2, presence=Always(clients=4), round_s=60.0)
         >>> policy.probe(RoundView(1, 0.0, np.array([True, False, True, True]), np.zeros(4, int), np.random.default_rng(1)))

@@ -95,7 +95,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "gamma": "models.laws.noise:Gamma",
     },
     "bandwidth": {
-        "constant": "models.laws.bandwidth.bandwidth:Constant",
+        "constant": "models.laws.bandwidth.laws:Constant",
         "trace": "models.laws.bandwidth.traces:Trace",
         "packet-trace": "models.laws.bandwidth.traces:PacketTrace",
         "gauss-markov": "models.laws.bandwidth.paths:GaussMarkov",
@@ -108,8 +108,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "block-fading": "models.laws.block_fading:BlockFading",
     },
     "availability": {
-        "always": "models.laws.availability.availability:Always",
-        "markov": "models.laws.availability.availability:Markov",
+        "always": "models.laws.availability.presence:Always",
+        "markov": "models.laws.availability.presence:Markov",
         "trace": "models.laws.availability.traces:Trace",
         "toggles": "models.laws.availability.traces:Toggles",
         "fedscale": "models.laws.availability.fedscale:FedScale",
@@ -182,10 +182,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pause-reward": "models.theory.regret:PauseRewardMeter",
     },
     "states": {
-        "stationary": "models.laws.sub_channels.sub_channels:Stationary",
-        "piecewise-stationary": "models.laws.sub_channels.sub_channels:PiecewiseStationary",
-        "adversarial": "models.laws.sub_channels.adversary:AdversarialStates",
-        "file": "models.laws.sub_channels.adversary:FileStates",
+        "stationary": "models.laws.sub_channels.stationary:Stationary",
+        "piecewise-stationary": "models.laws.sub_channels.stationary:PiecewiseStationary",
+        "adversarial": "models.laws.sub_channels.sequences:AdversarialStates",
+        "file": "models.laws.sub_channels.sequences:FileStates",
     },
     "scheduler": {
         "random": f"{_SCHEDULERS}.random:Random",

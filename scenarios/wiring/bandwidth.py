@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.bandwidth.bandwidth import Constant, Successive
+from models.laws.bandwidth.laws import Constant, Successive
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.delays import Constant as ConstantDelay
 from netsim.core.clock import Clock

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from models.laws.changes import Unchanging
-from models.laws.sub_channels.adversary import StateSequence
-from models.laws.sub_channels.sub_channels import Sequence
+from models.laws.sub_channels.sequences import StateSequence
+from models.laws.sub_channels.stationary import Sequence
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import BoolArray, ChannelLaw, FloatArray, Timeline

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from models.laws.bandwidth.bandwidth import ByGroup as GroupedBandwidth
+from models.laws.bandwidth.laws import ByGroup as GroupedBandwidth
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at

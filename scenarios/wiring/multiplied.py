@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from models.laws.bandwidth.bandwidth import Multiple
+from models.laws.bandwidth.laws import Multiple
 from netsim.core.protocols import BandwidthLaw
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.channels import GilbertElliott
 from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
+from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from scenarios.schema.errors import UserError
 from scenarios.wiring.changes import Step, Unit
 from scenarios.wiring.population import Context
@@ -68,13 +68,13 @@ def _made_when_asked(first: Changing, steps: list[Step]) -> _Pieces:
             found = found.after(steps[i])
         return found
 
-    segments = MadeWhenAsked(count=len(starts) + 1, make=segment)
+    segments = LazyLaws(count=len(starts) + 1, make=segment)
 
     def law(place: int) -> Any:
         step = steps[bisect_right(times, starts[place - 1]) - 1] if place else None
         return segments[place].build(step)
 
-    laws = MadeWhenAsked(count=len(segments), make=law)
+    laws = LazyLaws(count=len(segments), make=law)
     # What one of the factors, beside what is written, would bring about is refused now, and not when its turn comes.
     extreme = set(written)
     for before, after in pairwise([-1, *written, len(steps)]):

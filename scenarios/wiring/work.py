@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.changes import MadeWhenAsked, Piecewise, Unchanging
+from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
 from models.laws.work import Mixture, SecondsPerSample, Times, Work, WorkPlan
@@ -212,7 +212,7 @@ class TimeOfWork:
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
         laws = each.laws
-        self.laws: Sequence[DelayLaw] = MadeWhenAsked(count=len(laws), make=lambda place: self._times(laws[place]))
+        self.laws: Sequence[DelayLaw] = LazyLaws(count=len(laws), make=lambda place: self._times(laws[place]))
         """All laws that it brings into force, in order, unless a script acts."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
@@ -242,7 +242,7 @@ def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
         return shares, Times(counts=samples, law=law)
 
     # Made as they are needed: of a million clients all of them together would be many arrays.
-    return Mixture(parts=MadeWhenAsked(count=work.amounts_asked, make=part))
+    return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from scipy.special import xlogy
 
 from models.detection.glr_exact import GlrExact
-from models.laws.sub_channels.adversary import StateSequence
+from models.laws.sub_channels.sequences import StateSequence
 from models.schedulers.aoi_aware import AoiAware
 from models.schedulers.cucb import Cucb
 from models.schedulers.glr_cucb import GlrCucb

@@ -13,13 +13,13 @@ from models.fl.compression.int8 import Int8
 from models.fl.training.optimizers import Sgd
 from models.fl.data.partition import equal
 from models.fl.aggregation.server_optimizers import ServerSgd
-from models.laws.availability.availability import Always
-from models.laws.bandwidth.bandwidth import Constant as Steady
+from models.laws.availability.presence import Always
+from models.laws.bandwidth.laws import Constant as Steady
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.laws.noise import LogNormal
 from models.laws.sub_channels.jammers import Sweep
-from models.laws.sub_channels.sub_channels import Stationary
+from models.laws.sub_channels.stationary import Stationary
 from models.peers.topologies import complete
 from models.policies.random import Random
 from models.privacy import GeometricSchedule

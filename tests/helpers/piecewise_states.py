@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.sub_channels.adversary import StateSequence, bernoulli
-from models.laws.sub_channels.sub_channels import Breakpoints, PiecewiseStationary
+from models.laws.sub_channels.sequences import StateSequence
+from models.laws.sub_channels.stationary import Breakpoints, PiecewiseStationary
 
 
 def piecewise_states(*, channels: int, rounds: int, generator: np.random.Generator, **given: Any) -> StateSequence:
@@ -18,5 +18,5 @@ def piecewise_states(*, channels: int, rounds: int, generator: np.random.Generat
     law = PiecewiseStationary(channels=channels, generator=generator, horizon_rounds=rounds, placing=placing, **given)
     whole = [int(start) for start in law.starts]
     lengths = np.diff([1, *whole, rounds + 1])
-    table = bernoulli(np.repeat(law.means, lengths, axis=0), generator.random((rounds, channels)))
+    table = generator.random((rounds, channels)) < np.repeat(law.means, lengths, axis=0)
     return StateSequence(table=table, segment_means=law.means, starts=whole)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.availability.availability import Always
+from models.laws.availability.presence import Always
 from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
 from models.laws.delays import Constant

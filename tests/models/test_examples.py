@@ -21,7 +21,7 @@ COMPONENTS = [
     (group, kind)
     for group, kinds in BUILT_IN.items()
     for kind, place in kinds.items()
-    if place.startswith(("models.policies.", "models.detection.", "models.schedulers.", "models.theory."))
+    if place.startswith("models.") and not place.startswith("models.fl.")
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.changes import Unchanging
 from models.laws.channels import GilbertElliott
 from netsim.clients.update import OUTCOMES

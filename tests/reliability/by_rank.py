@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from models.laws.availability.availability import Always
+from models.laws.availability.presence import Always
 from netsim.core.protocols import IntArray, RoundView, State
 
 

@@ -1,1 +1,1 @@
-"""Availability: when each client can be reached."""
+"""Laws of availability: the times at which each client is present, drawn or from files."""

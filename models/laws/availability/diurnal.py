@@ -1,9 +1,9 @@
 """Presence that follows the hour of the day: an on-off process whose probability of being on is a table by local hour.
 
-The table gives p at the middle of each hour; in between p is linear. A client that is on leaves at rate d, one that is off comes
-at rate a, with p' = a (1 - p) - d p: so P(on at t) = p(t) at every t, as it holds at time 0. d is 1 / mean_session_s, raised to
--p'/p where the table falls faster than such departures let it fall (then a = 0); elsewhere a = (p' + d p) / (1 - p). Where p is
-1 throughout nobody leaves.
+The table gives p at the middle of each hour; in between p is linear. A client that is on leaves at rate d, one that is off
+comes at rate a, with p' = a (1 - p) - d p: so P(on at t) = p(t) at every t, as it holds at time 0. d is 1 / mean_session_s,
+raised to -p'/p where the table falls faster than such departures allow (then a = 0); elsewhere a = (p' + d p) / (1 - p). Where
+p is 1 throughout, no client leaves.
 
 A day is cut into pieces in which p is linear and d is one of the two: on each of them both hazards have a closed form.
 """
@@ -17,22 +17,27 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability.availability import Alternating
+from models.laws.availability.presence import Alternating
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-# A level is at most 53 ln 2 = 36.7: no sojourn outlasts a piece of which the hazard is greater, infinite ones included.
+# A level is at most 53 ln 2 = 36.7, so no sojourn outlasts a piece of greater hazard. Infinite hazards are replaced by this one.
 _ENOUGH = 64.0
-# Clients whose sojourns are worked out at once: what is needed on the way takes some hundred bytes a client.
+# Clients whose sojourns are computed at once: intermediate arrays take some hundred bytes a client.
 _BLOCK = 1 << 15
 
 
 class Diurnal(Alternating):
-    """Clients that come and go by the hour of their day: an hour's share of them present is the table's, at every instant.
+    """Clients that come and go by the hour of their day: at every instant the expected share of present clients is the table's.
 
-    The table speaks of the middle of each local hour, and is interpolated between them. Sessions last `mean_session_s` on
-    average, less where the table falls faster than that allows; the mean attained is in the summary.
+    The table applies to the middle of each local hour, and is interpolated in between. Sessions last `mean_session_s` on
+    average, less where the table falls too fast for that; the mean attained is in the summary.
+
+    Example:
+        >>> law = Diurnal(clients=2, by_hour=[0.2] * 12 + [0.8] * 12, mean_session_s=1800.0)
+        >>> round(law.notes()["mean_session_s"])
+        1799
     """
 
     def __init__(
@@ -40,11 +45,11 @@ class Diurnal(Alternating):
         *,
         clients: int,
         by_hour: Annotated[
-            list[float], Doc("Probability of being present in each hour of the local day, 24 numbers; the first is of 0:30.")
+            list[float], Doc("Probability of being present in each hour of the local day, 24 numbers; the first holds at 0:30.")
         ],
         mean_session_s: Annotated[float, Doc("Mean length in seconds of a session, from coming to leaving.")],
         time_zone_h: Annotated[
-            PerClient, Doc("What a client's clock is ahead of the run's, in hours; by group: { by_group = { asia = 8 } }.")
+            PerClient, Doc("Hours by which a client's clock is ahead of the run's; by group: { by_group = { asia = 8 } }.")
         ] = 0.0,
         start_h: Annotated[float, Doc("The hour on the run's clock as it begins, 0 to 24.")] = 0.0,
     ) -> None:
@@ -57,8 +62,7 @@ class Diurnal(Alternating):
             raise ParameterError("mean_session_s", mean_session_s, "must be finite and >= 0.001 seconds")
         self._day = _Day(_table(by_hour), mean_session_s)
         # Days begin at 0:30, where the table does.
-        everyone = np.arange(clients)
-        self._ahead_s = np.mod((start_h + spread(zone, everyone)) * HOUR_S - HOUR_S / 2, DAY_S)
+        self._ahead_s = np.mod((start_h + spread(zone, np.arange(clients))) * HOUR_S - HOUR_S / 2, DAY_S)
 
     def _share_at_first(self) -> FloatArray:
         return self._day.share(self._ahead_s)
@@ -71,8 +75,8 @@ class Diurnal(Alternating):
         for leaving in (True, False):
             whole = np.flatnonzero(on == leaving)
             for first in range(0, len(whole), _BLOCK):
-                those = whole[first : first + _BLOCK]
-                ends[those] = self._day.ends(of_day[those], level[those], leaving)
+                block = whole[first : first + _BLOCK]
+                ends[block] = self._day.ends(of_day[block], level[block], leaving)
         return np.maximum(begins, begins - of_day + ends)
 
     def notes(self) -> dict[str, Any]:
@@ -80,6 +84,7 @@ class Diurnal(Alternating):
 
 
 def _table(by_hour: list[float]) -> FloatArray:
+    """Return the 24 probabilities. Raises ParameterError for other numbers."""
     if len(by_hour) != 24:
         raise ParameterError("by_hour", by_hour, "must hold 24 numbers, one an hour", shown=f" has {len(by_hour)} entries")
     table = np.array(by_hour, np.float64)
@@ -87,19 +92,19 @@ def _table(by_hour: list[float]) -> FloatArray:
         if not 0 <= share <= 1:
             raise ParameterError("by_hour", share, "must be a probability, 0 to 1", shown=f" = {share!r} for hour {hour}")
     if not table.any():
-        raise ParameterError("by_hour", by_hour, "must be above 0 in some hour: nobody would ever come", shown=" is 0 throughout")
+        raise ParameterError("by_hour", by_hour, "must be above 0 in some hour for clients to come", shown=" is 0 throughout")
     return table
 
 
 class _Day:
-    """The pieces of a day that begins at 0:30: from `_starts` for `_lengths` seconds p is `_p` + `_slope` (t - start)."""
+    """Pieces of a day that begins at 0:30: from `_starts` for `_lengths` seconds p is `_p` + `_slope` (t - start)."""
 
     def __init__(self, table: FloatArray, mean_session_s: float) -> None:
         self._rate = 1.0 / mean_session_s
         starts, lengths, shares, slopes, steep = [], [], [], [], []
         for hour, p in enumerate(table.tolist()):
             slope = (float(table[(hour + 1) % 24]) - p) / HOUR_S
-            # Below this share, p falls faster than departures at the rate let it: only a falling table gets there.
+            # Below this share, p falls faster than departures at the given rate allow; only a falling table reaches it.
             splits = -slope * mean_session_s
             first = HOUR_S if slope >= 0 else min(max((p - splits) / -slope, 0.0), HOUR_S)
             for begin, length, is_steep in ((0.0, first, False), (first, HOUR_S - first, True)):
@@ -112,32 +117,37 @@ class _Day:
         self._starts, self._lengths, self._p, self._slope = map(np.array, (starts, lengths, shares, slopes))
         self._steep = np.array(steep)
         self._last = np.clip(self._p + self._slope * self._lengths, 0.0, 1.0)
-        """Each piece's p at its end."""
+        """p at the end of each piece."""
         self._full = (self._p == 1) & (self._last == 1)
-        """Pieces in which everyone is present throughout."""
-        everyone = np.arange(len(self._p))
+        """Pieces in which all clients are present throughout."""
+        pieces = np.arange(len(self._p))
         self._gathered: dict[bool, FloatArray] = {}
-        """(pieces + 1,) the hazard of leaving (True) or coming gathered from the day's beginning to each piece's."""
+        """(pieces + 1,) hazard of leaving (True) or coming (False), from the beginning of the day to that of each piece."""
         for leaving in (True, False):
-            whole = np.minimum(self._hazard(everyone, self._p, self._last, self._lengths, leaving), _ENOUGH)
+            whole = np.minimum(self._hazard(pieces, self._p, self._last, self._lengths, leaving), _ENOUGH)
             self._gathered[leaving] = np.concatenate(([0.0], np.cumsum(whole)))
 
     def share(self, of_day: FloatArray) -> FloatArray:
-        """p at times of day (n,)."""
+        """Return p at times of day (n,)."""
         piece = self._piece(of_day)
         found: FloatArray = np.clip(self._p[piece] + self._slope[piece] * (of_day - self._starts[piece]), 0.0, 1.0)
         return found
 
     @property
     def mean_session_s(self) -> float | None:
-        """Mean length of a session over a whole day: time present over departures; None: nobody ever leaves."""
+        """Mean length of a session over a whole day: time present over departures; None if no client ever leaves."""
         present = float((self._lengths * (self._p + self._last) / 2).sum())
         leaving = np.where(self._steep, self._p - self._last, self._lengths * (self._p + self._last) / 2 * self._rate)
         departures = float(leaving[~self._full].sum())
         return present / departures if departures > 0 else None
 
     def ends(self, of_day: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
-        """When the hazards gathered from times of day (n,) on reach `level` (n,): seconds from that day's beginning, or inf."""
+        """Return the times at which the hazards from times of day (n,) on reach `level` (n,): seconds from that day's
+        beginning, or inf.
+
+        A sojourn that outlasts its piece takes the rest of the piece, then whole days, then the pieces of the last day by
+        bisection.
+        """
         piece = self._piece(of_day)
         share = self.share(of_day)
         left = np.maximum(self._lengths[piece] - (of_day - self._starts[piece]), 0.0)
@@ -145,23 +155,24 @@ class _Day:
         gathered, answer = self._gathered[leaving], np.full(len(of_day), math.inf)
         here = level < rest
         if here.any():
-            answer[here] = of_day[here] + self._reached(piece[here], share[here], left[here], level[here], leaving)
+            answer[here] = of_day[here] + self._invert_hazard(piece[here], share[here], left[here], level[here], leaving)
         there = np.flatnonzero(~here)
         if there.size and gathered[-1] > 0:
             target = gathered[piece[there] + 1] + (level[there] - rest[there])
             days = np.floor(target / gathered[-1])
             target = np.maximum(target - days * gathered[-1], 0.0)
             at = np.minimum(np.searchsorted(gathered, target, side="right") - 1, len(self._p) - 1)
-            further = self._reached(at, self._p[at], self._lengths[at], target - gathered[at], leaving)
+            further = self._invert_hazard(at, self._p[at], self._lengths[at], target - gathered[at], leaving)
             answer[there] = days * DAY_S + self._starts[at] + further
         return answer
 
     def _piece(self, of_day: FloatArray) -> IntArray:
+        """Return the piece of each time of day (n,)."""
         piece: IntArray = np.searchsorted(self._starts, of_day, side="right") - 1
         return piece
 
     def _hazard(self, piece: IntArray, p: FloatArray, to: FloatArray, seconds: FloatArray, leaving: bool) -> FloatArray:
-        """The hazard gathered in so many `seconds` in which the share goes from `p` to `to` (n,), within pieces (n,)."""
+        """Return the hazard over `seconds` in which the share goes from `p` to `to` (n,), within pieces (n,)."""
         slope, steep = self._slope[piece], self._steep[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             if leaving:
@@ -170,27 +181,28 @@ class _Day:
                 flat = seconds * self._rate * p / (1 - p)
                 curved = (1 + self._rate / slope) * np.log((1 - p) / (1 - to)) - seconds * self._rate
                 gathered = np.where(steep, 0.0, np.where(slope == 0, flat, curved))
-            # 0/0: no time is left, or everyone is there already, or nobody.
+            # 0/0 arises without time left, or where all clients or none are present.
             return np.where(seconds > 0, np.where(np.isnan(gathered), math.inf, np.maximum(gathered, 0.0)), 0.0)
 
-    def _reached(self, piece: IntArray, p: FloatArray, left: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
-        """After how many seconds within pieces (n,), from shares `p` on, the hazard is `level`: at most `left` (n,)."""
+    def _invert_hazard(self, piece: IntArray, p: FloatArray, left: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
+        """Return the seconds after which the hazard is `level`, within pieces (n,) and from shares `p` on; at most `left` (n,).
+        """
         slope, steep = self._slope[piece], self._steep[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             if leaving:
                 seconds = np.where(steep, p * np.expm1(-level) / slope, level / self._rate)
             else:
                 flat = level * (1 - p) / (self._rate * p)
-                seconds = np.where(slope == 0, flat, self._curved(slope, p, left, level))
+                seconds = np.where(slope == 0, flat, self._solve_curved(slope, p, left, level))
         return np.minimum(np.where(np.isnan(seconds), 0.0, seconds), left)
 
-    def _curved(self, slope: FloatArray, p: FloatArray, left: FloatArray, level: FloatArray) -> FloatArray:
-        """The seconds x with (1 + rate / slope) ln((1 - p) / (1 - p - slope x)) - rate x = level, by Newton's method.
+    def _solve_curved(self, slope: FloatArray, p: FloatArray, left: FloatArray, level: FloatArray) -> FloatArray:
+        """Return the seconds x with (1 + rate / slope) ln((1 - p) / (1 - p - slope x)) - rate x = level, by Newton's method.
 
-        It is safeguarded by bisection: the left side rises from 0 to at least `level` in [0, `left`].
+        Bisection safeguards it: the left side rises from 0 to at least `level` in [0, `left`].
         """
         answer = np.zeros(len(level))
-        # Where everyone is present as it begins, who is away comes at once.
+        # Where p is 1 at the beginning, a client that is away comes at once.
         open_ = np.flatnonzero((slope != 0) & (p < 1))
         low, high, x = np.zeros(len(open_)), left[open_].copy(), np.zeros(len(open_))
         slope, away, level = slope[open_], 1 - p[open_], level[open_]

@@ -1,7 +1,7 @@
 """Presence from FedScale's availability table of about 100,000 phones (Lai et al., "FedScale", ICML 2022), exported to JSON.
 
-The table has an entry a phone: `{"active": [..], "inactive": [..], "finish_time": 518400, "duration": .., "model": ".."}`. The
-phone is there from active[i] to inactive[i], in seconds, and all of it repeats after its finish_time.
+The table has an entry for each phone: `{"active": [..], "inactive": [..], "finish_time": 518400, "duration": .., "model":
+".."}`. The phone is present from active[i] to inactive[i], in seconds, and all of it repeats after its finish_time.
 """
 
 from __future__ import annotations
@@ -13,22 +13,32 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability.availability import Changes, Draws
-from models.laws.availability.files import json_entries, refused, times_of
-from models.laws.availability.traces import Recorded, tables_of
+from models.laws.availability.files import json_entries, make_refusal, read_times
+from models.laws.availability.presence import Changes, Draws
+from models.laws.availability.traces import Recorded, merge_intervals
 from models.laws.delays import FloatArray, IntArray
 
 _WHAT = "FedScale's availability table, { \"1\": { \"active\": [..], \"inactive\": [..], \"finish_time\": .. }, .. }"
 
 
 class FedScale(Recorded):
-    """Presence of FedScale's phones: JSON made of its `client_behave_trace`, which is a pickle and is never read itself.
+    """Presence of FedScale's phones, from JSON made of its `client_behave_trace`, a pickle that is never read itself.
 
-    Intervals of no length, of which the table has many, are left out, and what lies after a phone's finish_time never comes. A
-    phone's last instant is not counted as present (FedScale counts it).
+    Intervals of no length, of which the table has many, and times after a phone's finish_time are left out. The last instant of
+    a phone does not count as present (in FedScale it does).
 
     Raises:
-        ValueError: anything else in the file; file and line are named.
+        ParameterError: any other content of the file; file and line are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "phones.json")
+        ...     _ = path.write_text('{"1": {"active": [0], "inactive": [60], "finish_time": 3600}}')
+        ...     law = FedScale(clients=2, path=str(path))
+        >>> law.on, law.next_change_s
+        (array([ True,  True]), array([60., 60.]))
     """
 
     def __init__(
@@ -39,9 +49,9 @@ class FedScale(Recorded):
         phones: Annotated[
             Literal["in-order", "drawn"],
             Doc(
-                'Which phone a client is. "in-order": client k is entry k of the table, beginning again after the last, as in '
-                'FedScale; "drawn": any of them, from the seed. The table is not in random order: phones that are seldom there '
-                "stand at its end."
+                'Phone of each client. "in-order": client k is entry k of the table, beginning again after the last, as in '
+                'FedScale; "drawn": any phone, from the seed. The table is not in random order: phones that are seldom present '
+                "are at its end."
             ),
         ] = "in-order",
     ) -> None:
@@ -49,9 +59,9 @@ class FedScale(Recorded):
             raise ParameterError("phones", phones, "must be 'in-order' or 'drawn'")
         starts, ends, counts, periods = _read(path)
         who = np.repeat(np.arange(len(periods)), counts)
-        times, first, wraps = tables_of(who, starts, ends, periods)
+        times, first, wraps = merge_intervals(who, starts, ends, periods)
         self._drawn: bool = phones == "in-order"
-        """Whether it is settled which phone each client is."""
+        """True once the phone of each client is known."""
         table_of = np.arange(max(clients, 1)) % len(periods)
         super().__init__(clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=table_of)
         if not self._drawn:
@@ -59,7 +69,7 @@ class FedScale(Recorded):
             self.next_change_s[:] = 0.0
 
     def _choose(self, now_s: float, draws: Draws) -> None:
-        """Settle which phone each client is; presence is then as of `now_s`."""
+        """Draw the phone of each client; presence is then that at `now_s`."""
         count = len(self.on)
         uniforms = draws.uniforms_at(0, np.arange(count), count)
         self._table_of = (uniforms * len(self._periods)).astype(np.int64)
@@ -91,7 +101,9 @@ class FedScale(Recorded):
 
 
 def _read(path: str) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-    """Starts and ends (n,) of all intervals, phone by phone; how many each phone has, and its period, (phones,)."""
+    """Return starts and ends (n,) of all intervals, phone by phone, and the number of intervals and the period of each phone,
+    (phones,).
+    """
     starts: list[FloatArray] = []
     ends: list[FloatArray] = []
     periods: list[float] = []
@@ -99,33 +111,34 @@ def _read(path: str) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
     for key, value, line in json_entries(path, dict, _WHAT):
         where = f"line {line}: entry {key!r}"
         if key in seen:
-            raise refused(path, f"{where} stands twice")
+            raise make_refusal(path, f"{where} stands twice")
         seen.add(key)
         if not isinstance(value, dict):
-            raise refused(path, f"{where}: must be a table with active, inactive and finish_time")
-        active, inactive = (_listed(path, where, value, name) for name in ("active", "inactive"))
+            raise make_refusal(path, f"{where}: must be a table with active, inactive and finish_time")
+        active, inactive = (_read_list(path, where, value, name) for name in ("active", "inactive"))
         period: Any = value.get("finish_time")
         if type(period) not in (int, float) or not 0 < period < math.inf:
-            raise refused(path, f"{where}: finish_time = {period!r}: must be a number of seconds > 0")
+            raise make_refusal(path, f"{where}: finish_time = {period!r}: must be a number of seconds > 0")
         if len(active) != len(inactive):
-            raise refused(path, f"{where}: has {len(active)} times in active and {len(inactive)} in inactive; must have as many")
+            raise make_refusal(path, f"{where}: has {len(active)} times in active, but {len(inactive)} in inactive")
         if not (active <= inactive).all() or not (inactive[:-1] <= active[1:]).all():
             good = (active <= inactive) & np.append(True, inactive[:-1] <= active[1:])
-            told = f"active = {active[np.argmin(good)]:g}, inactive = {inactive[np.argmin(good)]:g}"
-            raise refused(path, f"{where}: {told}: goes back in time, or begins before the last interval has ended")
+            times = f"active = {active[np.argmin(good)]:g}, inactive = {inactive[np.argmin(good)]:g}"
+            raise make_refusal(path, f"{where}: {times}: goes back in time, or begins before the last interval has ended")
         inactive = np.minimum(inactive, period)
         some = active < inactive
         starts.append(active[some])
         ends.append(inactive[some])
         periods.append(float(period))
     if not periods:
-        raise refused(path, "holds no phone")
+        raise make_refusal(path, "holds no phone")
     counts = np.array([len(times) for times in starts], np.int64)
     return np.concatenate(starts), np.concatenate(ends), counts, np.array(periods)
 
 
-def _listed(path: str, where: str, entry: dict[str, Any], name: str) -> FloatArray:
-    times = times_of(entry.get(name))
+def _read_list(path: str, where: str, entry: dict[str, Any], name: str) -> FloatArray:
+    """Return the list `name` of an entry as times (n,). Raises ParameterError for any other value."""
+    times = read_times(entry.get(name))
     if times is None:
-        raise refused(path, f"{where}: {name} must be a list of times in seconds, finite and >= 0")
+        raise make_refusal(path, f"{where}: {name} must be a list of times in seconds, finite and >= 0")
     return times

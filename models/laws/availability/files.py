@@ -1,4 +1,4 @@
-"""Files of presence: text read, never a pickle; intervals as arrays; and refusals that name file and line."""
+"""Readers of files of presence: text, never a pickle; refusals name file and line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 PARAMETER = "path"
-"""The parameter that files are named by."""
+"""Name of the parameter that holds the path of a file."""
 COLUMNS = (["client", "start_s", "end_s"], ["client", "on_s", "off_s"])
 CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('TABLE', 'rb')), open('TABLE.json', 'w'))\""
-"""The command that makes JSON of a pickle."""
-# Protocol 2 and later begin with PROTO and a version; the older two with a dict, a list or a tuple that is stored or filled next,
-# or with a class. No CSV or JSON text begins like this.
+"""Command that converts a pickle to JSON."""
+# Pickles of protocol 2 and later begin with PROTO and a version; older ones with a dict, a list or a tuple that is stored or
+# filled next, or with a class. No CSV or JSON text begins like this.
 _PICKLE = re.compile(rb"\x80[\x02-\x0f]|\([dltIL]|[}\])][qr(]|c[A-Za-z_.]+\n[A-Za-z_.]+\n[pq(]")
 _JSON = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -31,27 +31,28 @@ _SHOWN = 60
 """Letters of a bad line that a message quotes."""
 
 
-def refused(path: str, reason: str) -> ParameterError:
-    """The refusal of a file."""
+def make_refusal(path: str, reason: str) -> ParameterError:
+    """Return the error that refuses the file at `path` for `reason`."""
     return ParameterError(PARAMETER, path, reason)
 
 
 def read_text(path: str) -> str:
-    """The text of a file, UTF-8; raises ParameterError, for a pickle under any name with the command that converts it."""
+    """Return the text of a file, UTF-8. Raises ParameterError; for a pickle of any name with the command that converts it."""
     try:
         data = bytes_of(path)
         if _PICKLE.match(data):
-            raise refused(path, f"is a pickle, which can run any code as it is read; where you trust it, convert it: {CONVERT}")
+            raise make_refusal(path, f"is a pickle, which can run any code as it is read; if you trust it, convert it: {CONVERT}")
         return data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise refused(path, f"cannot be read as a text file ({error})") from None
+        raise make_refusal(path, f"cannot be read as a text file ({error})") from None
 
 
 def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The intervals of a CSV file, client by client: whose (n,), start (n,), end (n,), `inf` where one never ends.
+    """Return the intervals of a CSV file, client by client: client (n,), start (n,), end (n,), `inf` for one that never ends.
 
-    Raises ParameterError where a line is not "client, start, end", or a client's intervals overlap or do not stand in order of
-    time, or one ends after `repeat_s`.
+    Raises:
+        ParameterError: a line is not "client, start, end", a client's intervals overlap or are not in order of time, or one ends
+            after `repeat_s`.
     """
     lines = read_text(path).splitlines()
     try:
@@ -59,18 +60,18 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
         header = [name.strip() for name in next(csv.reader(lines[:1]), [])]
     except csv.Error as error:
         told = str(error) if str(error).startswith("line") else f"line 1: {error}"
-        raise refused(path, told) from None
+        raise make_refusal(path, told) from None
     if header not in COLUMNS:
-        raise refused(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
+        raise make_refusal(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
     numbers = np.array([i for i, line in enumerate(lines, 1) if i > 1 and line.strip()], np.int64)
     table = _numbers(path, lines, numbers)
     who, starts, ends = table[:, 0], table[:, 1], table[:, 2]
     first, second = header[1:]
 
-    def check(good: NDArray[np.bool_], told: Callable[[int], str]) -> None:
+    def check(good: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
         if not good.all():
             row = int(np.argmin(good))
-            raise refused(path, f"line {numbers[row]}: {told(row)}")
+            raise make_refusal(path, f"line {numbers[row]}: {describe(row)}")
 
     def times(row: int) -> str:
         return f"{first} = {float(starts[row])!r}, {second} = {float(ends[row])!r}"
@@ -80,19 +81,19 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
     check((starts >= 0) & (starts < ends), lambda row: f"{times(row)}: must be 0 <= {first} < {second}")
     if repeat_s < np.inf:
         check(ends <= repeat_s, lambda row: f"{times(row)}: must end by repeat_s = {repeat_s!r}")
-    # Client by client, in the order of the lines; the bad line that comes first in the file is told.
+    # Sort by client, each in the order of its lines. Of several bad lines the message names the first in the file.
     order = np.argsort(who, kind="stable")
     whose, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
     early = np.flatnonzero((whose[1:] == whose[:-1]) & (starts[1:] < ends[:-1])) + 1
     if early.size:
         j = int(early[np.argmin(order[early])])
         last = f"{float(ends[j - 1])!r}, where client {whose[j]}'s last interval ends"
-        raise refused(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
+        raise make_refusal(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
     return whose, starts, ends
 
 
 def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
-    """The lines of those numbers as a table (n, 3)."""
+    """Return the lines with these `numbers` as a table (n, 3). Raises ParameterError that names the first bad line."""
     wanted = [lines[i - 1] for i in numbers.tolist()]
     try:
         if wanted:
@@ -100,27 +101,28 @@ def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
             if table.shape == (len(wanted), 3):
                 return np.asarray(table, np.float64)
     except ValueError:
-        pass  # told below, with the line
+        pass  # the loop below finds the line
     table = np.empty((len(wanted), 3))
     for row, (number, line) in enumerate(zip(numbers.tolist(), wanted, strict=True)):
         try:
             table[row] = [float(cell) for cell in next(csv.reader([line]))]
         except (ValueError, csv.Error):  # csv.Error: a cell is longer than the reader allows
             shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}.."
-            raise refused(path, f"line {number}: {shown!r} is not a client number and two times in seconds") from None
+            raise make_refusal(path, f"line {number}: {shown!r} is not a client number and two times in seconds") from None
     return table
 
 
 def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: str) -> Iterator[tuple[str, Any, int]]:
-    """The entries of the list, or of the table, that a JSON file holds: key ("" in a list), value and line of each.
+    """Yield the entries of the list, or of the table, in a JSON file: key ("" in a list), value and line of each.
 
-    One by one, so that a refusal can name the line. Raises ParameterError, which says what the file holds by `what`.
+    Entries are decoded one by one, so that an error can name the line. Raises ParameterError, which describes the expected
+    content by `what`.
     """
     text = read_text(path)
     opening, closing = ("[", "]") if kind is list else ("{", "}")
     at, line, counted = _SPACE.match(text).end(), 1, 0  # type: ignore[union-attr]
     if text[at : at + 1] != opening:
-        raise refused(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
+        raise make_refusal(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
 
     def token(at: int, allowed: str) -> tuple[str, int]:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -148,17 +150,17 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
         if at < len(text.rstrip()):
             raise json.JSONDecodeError("nothing may follow", text, at)
     except json.JSONDecodeError as error:
-        raise refused(path, f"line {error.lineno}: is not JSON ({error.msg}); must be {what}") from None
+        raise make_refusal(path, f"line {error.lineno}: is not JSON ({error.msg}); must be {what}") from None
     except RecursionError:
-        raise refused(path, f"line {line}: is nested too deeply; must be {what}") from None
+        raise make_refusal(path, f"line {line}: is nested too deeply; must be {what}") from None
 
 
 def numbers_only(value: Any) -> bool:
-    """Whether a JSON value is a list of numbers, of which none is beyond what a float can hold."""
+    """Return True if a JSON value is a list of numbers that a float can hold."""
     return isinstance(value, list) and set(map(type, value)) <= {int, float} and all(-1e300 < entry < 1e300 for entry in value)
 
 
-def times_of(value: Any) -> FloatArray | None:
-    """A JSON list of numbers as an array (n,), each finite and >= 0; None where it is something else."""
+def read_times(value: Any) -> FloatArray | None:
+    """Return a JSON list of numbers as an array (n,), each finite and >= 0; None for any other value."""
     times = np.array(value, np.float64) if numbers_only(value) else np.array([-1.0])
     return times if bool((times >= 0).all()) else None

@@ -1,7 +1,7 @@
-"""Presence as recorded: on/off intervals from a CSV file, times of toggling from a JSON file, with or without repetition.
+"""Recorded presence: on/off intervals from a CSV file, or times of toggling from a JSON file, with or without repetition.
 
-Whatever the file, all that is kept are each client's times of change within one period, one after the other in one array, and
-where it stands in them. A change is found by bisection, so that a leap over a month costs what one over a minute does.
+From any file only the times of change of each client within one period are kept, one client after the other in one array. The
+present place is found by bisection, so that a leap over a month costs as much as a leap over a minute.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability.availability import BoolArray, Changes, Draws, Presence
-from models.laws.availability.files import json_entries, numbers_only, read_intervals, refused
+from models.laws.availability.files import json_entries, make_refusal, numbers_only, read_intervals
+from models.laws.availability.presence import BoolArray, Changes, Draws, Presence
 from models.laws.delays import FloatArray, IntArray
 
 _LONGEST_S = 1e100
-"""The longest period: multiples of it are still numbers."""
+"""Longest period: multiples of it are still finite."""
 Absent = Annotated[
-    Literal["never", "always"], Doc('What clients are of whom the file does not speak: "never" present, or "always".')
+    Literal["never", "always"], Doc('Presence of clients that the file does not mention: "never" or "always".')
 ]
 RepeatS = Annotated[
     float | None,
-    Doc("Period in seconds with which all of it repeats; every interval ends within it. Absent: it happens once."),
+    Doc("Period in seconds with which the file repeats; every interval ends within it. Absent: no repetition."),
 ]
 
 
 class Recorded(Presence):
-    """Presence by tables of times of change: client k goes by table `table_of[k]`.
+    """Base class of presence by tables of times of change: client k follows table `table_of[k]`.
 
-    Table j holds the times `times[first[j]:first[j + 1]]`, ascending, each in [0, `periods[j]`), at which presence changes; the
+    Table j holds the times `times[first[j]:first[j + 1]]`, ascending, each in [0, `periods[j]`), at which presence changes. The
     first of them begins an interval unless `wraps[j]`, where the client is present as a period begins. `periods[j]` inf: no
     repetition.
     """
@@ -46,47 +46,49 @@ class Recorded(Presence):
         self._restart()
 
     def _restart(self) -> None:
+        """Set presence and next changes of all clients at the present time."""
         self._settle(np.arange(len(self.on)), self._now_s)
 
     def _settle(self, who: IntArray, now: float | FloatArray) -> None:
-        """Presence of clients `who` (n,) at the time `now`, one for all or one each, and their next changes."""
+        """Set presence and next changes of clients `who` (n,) at time `now`, one for all or one for each."""
         table = self._table_of[who]
         low, high, period = self._first[table], self._first[table + 1], self._periods[table]
         repeats = period < math.inf
         length = np.where(repeats, period, 1.0)
         cycle = np.floor(now / length)
-        # A quotient may be rounded across a whole number: what counts is where the products lie.
+        # The quotient may be rounded across a whole number: correct it so that cycle * length <= now < (cycle + 1) * length.
         cycle -= cycle * length > now
         cycle += (cycle + 1) * length <= now
         begins = np.where(repeats, cycle * length, 0.0)
         ends = np.where(repeats, (cycle + 1) * length, math.inf)
 
-        def at(place: IntArray) -> FloatArray:
-            # No change lies past its period's end by rounding.
+        def times_at(place: IntArray) -> FloatArray:
+            # Without the minimum, rounding could put a change after the end of its period.
+            """Return the times of the changes at places `place` (n,) in the present cycle."""
             return np.minimum(begins + self._times[np.minimum(place, len(self._times) - 1)], ends)
 
         left, right = low.copy(), high.copy()
         while (open_ := left < right).any():
             middle = (left + right) // 2
-            passed = open_ & (at(middle) <= now)
+            passed = open_ & (times_at(middle) <= now)
             left = np.where(passed, middle + 1, left)
             right = np.where(open_ & ~passed, middle, right)
         self.on[who] = self._wraps[table] ^ ((left - low) % 2 == 1)
-        # The first change of the next period, held back to its end likewise.
+        # The first change of the next period, at most at the end of that period.
         first = np.minimum(ends + self._times[np.minimum(low, len(self._times) - 1)], (cycle + 2) * length)
         again = np.where(repeats & (high > low), first, math.inf)
-        self.next_change_s[who] = np.where(left < high, at(left), again)
+        self.next_change_s[who] = np.where(left < high, times_at(left), again)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """As of `Presence`, exactly: the tables say what will be."""
+        """Return the exact share of the interval from the tables; (K,)."""
         if to_s <= from_s:
             return self.on.astype(np.float64)
         share: FloatArray = (self._present_s(to_s) - self._present_s(from_s)) / (to_s - from_s)
-        # Differences of large sums: a share is one all the same.
+        # A difference of large sums may leave [0, 1] by rounding.
         return np.clip(share, 0.0, 1.0)
 
     def _present_s(self, until_s: float) -> FloatArray:
-        """(K,) how long each client is present in [0, `until_s`]."""
+        """Return the seconds (K,) for which each client is present in [0, `until_s`]."""
         tables = np.arange(len(self._first) - 1)
         period = self._periods[tables]
         repeats = period < math.inf
@@ -98,12 +100,12 @@ class Recorded(Presence):
         return each
 
     def _present_within(self, tables: IntArray, into_s: FloatArray) -> FloatArray:
-        """(tables,) how long presence lasts in the first `into_s` (tables,) seconds of a period."""
+        """Return the seconds (tables,) of presence in the first `into_s` (tables,) seconds of a period."""
         count = np.diff(self._first)
         owner = np.repeat(tables, count)
         place = np.arange(len(owner)) - self._first[owner]
         times = np.minimum(self._times[: len(owner)], into_s[owner])
-        # Presence ends at every other change, and begins at the others; a wrapping table is present from 0 on.
+        # Presence is the sum of the ends less the sum of the beginnings; a table that wraps is present from 0.
         sign = np.where(self._wraps[owner] ^ (place % 2 == 1), 1.0, -1.0)
         total: FloatArray = np.bincount(owner, weights=sign * times, minlength=len(tables)).astype(np.float64)
         present_last = self._wraps ^ (count % 2 == 1)
@@ -116,7 +118,9 @@ class Recorded(Presence):
             self._settle(due, now_s)
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """As `advance`, change by change: who (n,) came or went, and when (n,); all that are due take a step at once."""
+        """Advance change by change: yield clients (n,) that came or went, and the times (n,); clients that are due take one
+        step together.
+        """
         self._move_clock(now_s)
         due = self._due()
         while due.size:
@@ -133,16 +137,17 @@ class Recorded(Presence):
         self._restart()
 
 
-def tables_of(
+def merge_intervals(
     who: IntArray, starts: FloatArray, ends: FloatArray, periods: FloatArray
 ) -> tuple[FloatArray, IntArray, BoolArray]:
-    """Times of change, where each table's begin, and which tables wrap, of intervals [start, end) that are sorted by table.
+    """Return the arguments `times`, `first` and `wraps` of `Recorded` for intervals [start, end) that are sorted by table.
 
-    `who` (n,): the table of each interval. Intervals that touch are one, also across the end of a period. `periods` (tables,).
+    `who` (n,): the table of each interval; `periods` (tables,). Intervals that touch are merged, also across the end of a
+    period.
     """
     count = len(periods)
     wraps = np.zeros(count, np.bool_)
-    # An end that is the period's is the beginning of the next one; where an interval begins there, both are none.
+    # An end at the end of the period is the beginning of the next one. If an interval begins there, neither is a change.
     whole = ends >= periods[who]
     wraps[who[whole & (ends < math.inf)]] = True
     at_zero = np.zeros(count, np.bool_)
@@ -152,7 +157,7 @@ def tables_of(
     arrives = ~joins & ~((starts == 0.0) & wraps[who])
     departs = np.append(~joins[1:], np.ones(min(len(who), 1), np.bool_)) & ~whole
     ghosts = np.flatnonzero(wraps & ~at_zero)
-    # Someone who is present to the end of a period, and not from its beginning, departs as it begins.
+    # A client that is present up to the end of a period, but not from its beginning, departs as the next period begins.
     times = np.concatenate((starts[arrives], ends[departs], np.zeros(len(ghosts))))
     of = np.concatenate((who[arrives], who[departs], ghosts))
     order = np.lexsort((times, of))
@@ -161,25 +166,37 @@ def tables_of(
 
 
 def _period(repeat_s: float | None, count: int) -> FloatArray:
+    """Return the periods (count,), all `repeat_s` or inf. Raises ParameterError for a period out of range."""
     if repeat_s is not None and not 0 < repeat_s <= _LONGEST_S:
         raise ParameterError("repeat_s", repeat_s, f"must be > 0 and <= {_LONGEST_S:g} seconds")
     return np.full(count, math.inf if repeat_s is None else repeat_s)
 
 
-def _silent(absent: str) -> bool:
+def _read_absent(absent: str) -> bool:
+    """Return True if clients that the file does not mention are present. Raises ParameterError for another word."""
     if absent not in ("never", "always"):
         raise ParameterError("absent", absent, "must be 'never' or 'always'")
     return absent == "always"
 
 
 class Trace(Recorded):
-    """Presence from a CSV file with the columns client, start_s, end_s: present from start_s until end_s, which may be `inf`.
+    r"""Presence from a CSV file with the columns client, start_s, end_s: present from start_s until end_s, which may be `inf`.
 
-    A client's intervals stand in order of time and do not overlap; where one begins as the last one ends, they are one. The
-    columns may also be called client, on_s, off_s.
+    The intervals of a client are in order of time and do not overlap; intervals that touch are merged. The columns may also be
+    called client, on_s, off_s.
 
     Raises:
-        ValueError: anything else in the file; file and line are named.
+        ParameterError: any other content of the file; file and line are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "presence.csv")
+        ...     _ = path.write_text("client,start_s,end_s\n0,0,60\n1,30,inf\n")
+        ...     law = Trace(clients=2, path=str(path))
+        >>> law.on, law.next_change_s
+        (array([ True, False]), array([60., 30.]))
     """
 
     def __init__(
@@ -190,12 +207,12 @@ class Trace(Recorded):
         absent: Absent = "never",
         repeat_s: RepeatS = None,
     ) -> None:
-        always = _silent(absent)
+        always = _read_absent(absent)
         periods = _period(repeat_s, max(clients, 1))
         who, starts, ends = read_intervals(path, clients, math.inf if repeat_s is None else repeat_s)
-        times, first, wraps = tables_of(who, starts, ends, periods)
+        times, first, wraps = merge_intervals(who, starts, ends, periods)
         mentioned = np.bincount(who, minlength=max(clients, 1)) > 0
-        # Without a change, who is present as a period begins stays so.
+        # A table that wraps and has no changes is present throughout.
         wraps |= always & ~mentioned
         super().__init__(
             clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(max(clients, 1))
@@ -203,13 +220,23 @@ class Trace(Recorded):
 
 
 class Toggles(Recorded):
-    """Presence from a JSON file, a list with one list a client: the times at which it comes, goes, comes, and so on.
+    """Presence from a JSON file, a list with one list for each client: the times at which it comes, goes, comes, and so on.
 
-    Times ascend strictly; after an odd number of them the client stays (with `repeat_s`: to the end of the period). `null`, or
-    no list for the last clients: the file does not speak of them.
+    Times ascend strictly. After an odd number of them the client stays (with `repeat_s`: to the end of the period). The file
+    does not mention a client with `null`, nor the last clients if it has fewer lists.
 
     Raises:
-        ValueError: anything else in the file; file and line are named.
+        ParameterError: any other content of the file; file and line are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "presence.json")
+        ...     _ = path.write_text("[[0, 60], [30]]")
+        ...     law = Toggles(clients=2, path=str(path))
+        >>> law.on, law.next_change_s
+        (array([ True, False]), array([60., 30.]))
     """
 
     def __init__(
@@ -220,16 +247,16 @@ class Toggles(Recorded):
         absent: Absent = "never",
         repeat_s: RepeatS = None,
     ) -> None:
-        always = _silent(absent)
+        always = _read_absent(absent)
         periods = _period(repeat_s, max(clients, 1))
         end_s = math.inf if repeat_s is None else repeat_s
         who, times, mentioned = _read_toggles(path, clients, end_s)
-        # Every other time is an arrival; the one after it, if there is one, the departure.
+        # Times at even places are arrivals; the next time of the client, if there is one, is the departure.
         place = np.arange(len(who)) - np.searchsorted(who, who)
         arrivals = np.flatnonzero((place % 2 == 0) & (times < end_s))
         follows = np.append(who[1:] == who[:-1], np.zeros(min(len(who), 1), np.bool_))[arrivals]
         ends = np.where(follows, np.append(times, math.inf)[arrivals + 1], end_s)
-        times, first, wraps = tables_of(who[arrivals], times[arrivals], ends, periods)
+        times, first, wraps = merge_intervals(who[arrivals], times[arrivals], ends, periods)
         wraps |= always & ~mentioned
         super().__init__(
             clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(max(clients, 1))
@@ -237,19 +264,21 @@ class Toggles(Recorded):
 
 
 def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, BoolArray]:
-    """Whose (n,) and when (n,) all toggles of a JSON file are, client by client; and of whom it speaks, (K,)."""
+    """Return clients (n,) and times (n,) of all toggles of a JSON file, client by client, and True for each client it mentions,
+    (K,).
+    """
     values: list[float] = []
     counts, lines = np.zeros(clients, np.int64), []
     mentioned = np.zeros(max(clients, 1), np.bool_)
-    told = "must be a list of times in seconds, finite and >= 0, or null"
+    allowed = "must be a list of times in seconds, finite and >= 0, or null"
     for client, (_, value, line) in enumerate(json_entries(path, list, "a list with one list of times a client")):
         if client >= clients:
-            raise refused(path, f"line {line}: holds a list for client {client}; there are {clients} clients, from 0")
+            raise make_refusal(path, f"line {line}: holds a list for client {client}; there are {clients} clients, from 0")
         mentioned[client] = value is not None
         lines.append(line)
         if value is not None:
             if not numbers_only(value):
-                raise refused(path, f"line {line}: client {client}: {told}")
+                raise make_refusal(path, f"line {line}: client {client}: {allowed}")
             values += value
             counts[client] = len(value)
     who, times = np.repeat(np.arange(clients), counts), np.array(values, np.float64)
@@ -257,9 +286,9 @@ def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, Floa
     def check(good: BoolArray, reason: Callable[[int], str]) -> None:
         if not good.all():
             j = int(np.argmin(good))
-            raise refused(path, f"line {lines[who[j]]}: client {who[j]}: {reason(j)}")
+            raise make_refusal(path, f"line {lines[who[j]]}: client {who[j]}: {reason(j)}")
 
-    check(np.isfinite(times) & (times >= 0), lambda j: told)
+    check(np.isfinite(times) & (times >= 0), lambda j: allowed)
     ascends = np.ones(len(who), np.bool_)
     ascends[1:] = (who[1:] != who[:-1]) | (times[1:] > times[:-1])
     check(ascends, lambda j: f"{times[j]:g} stands after {times[j - 1]:g}; times must ascend")

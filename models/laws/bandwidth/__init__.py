@@ -1,1 +1,1 @@
-"""Bandwidth of links over time."""
+"""Laws of bandwidth: the bytes per second of a client's link, or of a shared link, over time."""

@@ -1,4 +1,4 @@
-"""Files of measured bandwidth: steps in CSV, and the packet-delivery format of Mahimahi."""
+"""Readers of files of measured bandwidth: steps in CSV, and the packet-delivery format of Mahimahi."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 
 from models.data_files import csv_rows, lines_of
 from models.errors import ParameterError
-from models.laws.delays import FloatArray, IntArray, refused_rate
+from models.laws.delays import FloatArray, IntArray, explain_bad_rate
 
 CLIENT = "{client}"
-"""What stands for the number of a client in the name of a file."""
+"""Placeholder for the number of a client in the name of a file."""
 _MS = 1e-3
 
 
 @dataclass(frozen=True)
 class Points:
-    """The steps of a trace: `bytes_per_s[j]` from `time_s[j]` on, which begin with 0; the last one ends at `end_s`."""
+    """Steps of a trace: `bytes_per_s[j]` from `time_s[j]` on; `time_s[0]` is 0, the last step ends at `end_s`."""
 
     time_s: FloatArray
     bytes_per_s: FloatArray
     end_s: float
 
 
-def step_files(
+def read_step_files(
     *, path: str | None, time_s: list[float] | None, bytes_per_s: list[float] | None, end_s: float | None, clients: int
 ) -> tuple[list[Points], IntArray | None]:
-    """The traces of `clients`, and which of them each follows (None: all the only one).
+    """Return the traces of `clients`, and the number of the trace that each client follows (None: all follow the only one).
 
-    Raises ValueError that names file and line, or the parameter.
+    Raises ParameterError that names file and line, or the parameter.
     """
     if (path is None) == (time_s is None):
         raise ParameterError("path", path, "give either path, or time_s and bytes_per_s")
@@ -42,9 +42,10 @@ def step_files(
     if path is None:
         assert time_s is not None
         assert bytes_per_s is not None
-        return [_written(time_s, bytes_per_s, end_s)], None
+        return [_points_of_lists(time_s, bytes_per_s, end_s)], None
     if CLIENT in path:
-        return [_own_file(_read_steps(place, None), place, end_s) for place in _own(path, clients)], np.arange(clients)
+        own = [_points_of_file(_read_steps(place, None), place, end_s) for place in _client_paths(path, clients)]
+        return own, np.arange(clients)
     by_client = _read_steps(path, clients)
     if None in by_client:
         return [_points(path, *by_client[None], end_s)], None
@@ -54,20 +55,22 @@ def step_files(
     return [_points(path, *by_client[client], end_s) for client in range(clients)], np.arange(clients)
 
 
-def packet_files(*, path: str, packet_bytes: float, clients: int) -> tuple[list[Points], IntArray | None]:
-    """As `step_files`, from files of Mahimahi's format."""
+def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> tuple[list[Points], IntArray | None]:
+    """Return what `read_step_files` returns, from files of Mahimahi's format."""
     if not 0.0 < packet_bytes < math.inf:
         raise ParameterError("packet_bytes", packet_bytes, "must be finite and > 0 bytes")
     if CLIENT in path:
-        return [_read_packets(place, packet_bytes) for place in _own(path, clients)], np.arange(clients)
+        return [_read_packets(place, packet_bytes) for place in _client_paths(path, clients)], np.arange(clients)
     return [_read_packets(path, packet_bytes)], None
 
 
-def _own(path: str, clients: int) -> list[str]:
+def _client_paths(path: str, clients: int) -> list[str]:
+    """Return the names of the clients' own files."""
     return [path.replace(CLIENT, str(client)) for client in range(clients)]
 
 
 def _lines(path: str) -> list[str]:
+    """Return the lines of a file. Raises ParameterError if it cannot be read."""
     try:
         return lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -75,6 +78,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _rows(path: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of a CSV file with their numbers. Raises ParameterError if it cannot be read."""
     try:
         return csv_rows(_lines(path))
     except csv.Error as error:
@@ -85,12 +89,13 @@ Rows = tuple[list[float], list[float], int]
 """Times, rates, and the line of the last of them."""
 
 
-def _own_file(rows: dict[int | None, Rows], path: str, end_s: float | None) -> Points:
+def _points_of_file(rows: dict[int | None, Rows], path: str, end_s: float | None) -> Points:
+    """Return the steps of a file that holds one trace."""
     return _points(path, *rows[None], end_s)
 
 
 def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
-    """The lines of each client, or of all (None); `clients` None: there may be no column of clients."""
+    """Return the lines of each client, or of all clients (None); with `clients` None the file has no column of clients."""
     rows = _rows(path)
     header = [name.strip() for name in rows[0][1]] if rows else []
     wanted = {"time_s", "bytes_per_s"}
@@ -115,7 +120,7 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
             raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {named}") from None
         if client is not None and not 0 <= client < (clients or 0):
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
-        if reason := refused_rate(rate):
+        if reason := explain_bad_rate(rate):
             raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: {reason}")
         times, rates, last = found.get(client) or ([], [], 0)
         if not times and time != 0.0:
@@ -132,12 +137,14 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
 
 
 def _points(path: str, times: list[float], rates: list[float], line: int, end_s: float | None) -> Points:
+    """Return the steps of a trace read from `path`. Raises ParameterError for an `end_s` before its last line."""
     if end_s is not None and end_s <= times[-1]:
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the time of line {line} of {path}")
-    return _steps(np.array(times), np.array(rates), end_s)
+    return _merge_steps(np.array(times), np.array(rates), end_s)
 
 
-def _written(times: list[float], rates: list[float], end_s: float | None) -> Points:
+def _points_of_lists(times: list[float], rates: list[float], end_s: float | None) -> Points:
+    """Return the steps of a trace given as lists. Raises ParameterError that names the parameter."""
     if len(times) != len(rates):
         raise ParameterError("bytes_per_s", rates, f"must have {len(times)} numbers, one for each of time_s")
     if not times or times[0] != 0.0:
@@ -145,18 +152,19 @@ def _written(times: list[float], rates: list[float], end_s: float | None) -> Poi
     for j, (time, rate) in enumerate(zip(times, rates, strict=True)):
         if not math.isfinite(time) or (j and time <= times[j - 1]):
             raise ParameterError("time_s", times, f"{time!r} must be finite and come after {times[j - 1]!r}")
-        if reason := refused_rate(rate):
+        if reason := explain_bad_rate(rate):
             raise ParameterError("bytes_per_s", rates, f"{rate!r} {reason}")
     if end_s is not None and end_s <= times[-1]:
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the last of time_s")
     if not any(rates):
         raise ParameterError("bytes_per_s", rates, "carry nothing; give at least one above 0")
-    return _steps(np.array(times, np.float64), np.array(rates, np.float64), end_s)
+    return _merge_steps(np.array(times, np.float64), np.array(rates, np.float64), end_s)
 
 
-def _steps(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
+def _merge_steps(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
+    """Return a trace of these steps, with equal neighbours merged."""
     if end_s is None:
-        # A step that has none before it is the whole trace, whatever its length.
+        # A single step is the whole trace; its length does not matter.
         end_s = float(times[-1] + (times[-1] - times[-2])) if len(times) > 1 else 1.0
     changed = np.append(True, rates[1:] != rates[:-1])
     return Points(times[changed], rates[changed], end_s)
@@ -166,6 +174,7 @@ _MOST_DIGITS = 18
 
 
 def _read_packets(path: str, packet_bytes: float) -> Points:
+    """Return the trace of a file of Mahimahi's format. Raises ParameterError that names file and line."""
     stamps: list[int] = []
     for number, line in enumerate(_lines(path), start=1):
         text = line.strip()
@@ -189,4 +198,4 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
     edges = edges[edges < stamps[-1]]
     rates = np.zeros(len(edges))
     rates[np.searchsorted(edges, at)] = packets * packet_bytes / _MS
-    return _steps(edges * _MS, rates, stamps[-1] * _MS)
+    return _merge_steps(edges * _MS, rates, stamps[-1] * _MS)

@@ -1,8 +1,8 @@
 """Bandwidth drawn from the seed: Gauss-Markov, and levels between which a Markov chain moves.
 
-Each client has a path of its own, which is drawn as far as anybody asks, and only for clients that are asked about; the draws of
-a client are addressed, so that nobody's asking changes a path. Kept are three numbers for each step from time 0 to the last time
-asked for.
+Each client has a path of its own. A path is drawn as far as it is needed, and only for clients that transmit; the draws of a
+client are addressed, so that the order of the calls does not change a path. Three numbers are kept for each step from time 0 to
+the last time needed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.bandwidth.bandwidth import Draws
+from models.laws.bandwidth.laws import Draws
 from models.laws.delays import (
     FloatArray,
     Gaussian,
     IntArray,
     PerClient,
+    explain_bad_rate,
     per_client,
     pick,
     rate_per_client,
-    refused_rate,
     same_clients,
     spread,
 )
@@ -35,16 +35,16 @@ from models.laws.delays import (
 _NEVER = math.inf
 _FIRST = 64
 _REACHED = 1.0 - 1e-14
-"""What is reached but for rounding is reached."""
+"""Factor of a sum that counts as reached, to allow for rounding."""
 _SMALLEST_U = 2.0**-54
 _MOST_RATE = 1e100
 """The largest bandwidth, and factor of it: bytes are summed over a path, and the sum must stay finite."""
 More = Callable[[int, int], tuple[FloatArray, FloatArray]]
-"""Durations and rates of steps a..b-1 of a path, which is asked for one after the other."""
+"""Function that returns durations and rates of steps a..b-1 of a path; called with adjacent ranges, in order."""
 
 
 class _Path:
-    """The bandwidth of one client, as far as it has been asked for; lists, in which a single look-up is faster than in arrays."""
+    """Bandwidth of one client, as far as it was needed; in lists, where a single look-up is faster than in arrays."""
 
     __slots__ = ("_more", "rates", "sums", "times")
 
@@ -52,12 +52,12 @@ class _Path:
         self._more = more
         self.rates: list[float] = []
         self.times: list[float] = [0.0]
-        """When each step begins, and when the last one ends."""
+        """Beginning of each step, and the end of the last one, in seconds."""
         self.sums: list[float] = [0.0]
-        """Bytes carried by then."""
+        """Bytes carried by these times."""
 
     def reach(self, time_s: float, total_bytes: float = 0.0) -> None:
-        """Draw on until `time_s` has passed and so many bytes have been carried."""
+        """Extend the path until it covers `time_s` and has carried `total_bytes`."""
         while self.times[-1] <= time_s or self.sums[-1] < total_bytes:
             count = len(self.rates)
             durations, rates = self._more(count, max(2 * count, _FIRST))
@@ -66,14 +66,14 @@ class _Path:
             self.rates += rates.tolist()
 
     def step(self, time_s: float) -> tuple[float, float, float]:
-        """Of the step in which a time lies: bytes carried by that time, rate, end."""
+        """Return bytes carried by `time_s`, and rate and end of the step at that time."""
         self.reach(time_s)
         j = bisect_right(self.times, time_s) - 1
         rate = self.rates[j]
         return self.sums[j] + (time_s - self.times[j]) * rate, rate, self.times[j + 1]
 
     def end_s(self, start_s: float, size_bytes: float) -> float:
-        """When a transfer that begins at `start_s` is through."""
+        """Return the time at which a transfer that begins at `start_s` ends."""
         if not size_bytes > 0.0:
             return start_s
         target = self.step(start_s)[0] + size_bytes
@@ -83,30 +83,31 @@ class _Path:
 
 
 class _Paths(ABC):
-    """A path for each client, multiplied by `scale`."""
+    """Base class of laws with one path for each client, multiplied by `scale`."""
 
     def __init__(self, *, scale: PerClient) -> None:
         self._scale = per_client("scale", scale, low=1e-12, high=_MOST_RATE, unit="")
         self._paths: dict[int, _Path] = {}
 
     @abstractmethod
-    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """The lengths and the rates of the steps of a client from `first` to `end`."""
+    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Return the lengths and the rates of the steps of a client from `first` to `end`."""
 
     def _path(self, client: int) -> _Path:
+        """Return the path of a client, made at its first use."""
         path = self._paths.get(client)
         if path is None:
-            path = self._paths[client] = _Path(lambda first, end: self._steps(client, first, end))
+            path = self._paths[client] = _Path(lambda first, end: self._draw_steps(client, first, end))
         return path
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         sizes = size_bytes / pick(self._scale, entities)
-        asked = zip(entities.tolist(), start_s.tolist(), sizes.tolist(), strict=True)
-        return np.array([self._path(client).end_s(start, size) for client, start, size in asked])
+        transfers = zip(entities.tolist(), start_s.tolist(), sizes.tolist(), strict=True)
+        return np.array([self._path(client).end_s(start, size) for client, start, size in transfers])
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
-        asked = zip(map(self._path, entities.tolist()), start_s.tolist(), end_s.tolist(), strict=True)
-        served = [path.step(end)[0] - path.step(start)[0] for path, start, end in asked]
+        intervals = zip(map(self._path, entities.tolist()), start_s.tolist(), end_s.tolist(), strict=True)
+        served = [path.step(end)[0] - path.step(start)[0] for path, start, end in intervals]
         return np.asarray(np.array(served) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
@@ -121,10 +122,18 @@ class _Paths(ABC):
 
 
 class GaussMarkov(_Paths):
-    """A Gaussian process of first order with a floor: every `step_s` seconds x' = mean + memory (x - mean) + noise.
+    """First-order Gaussian process with a floor: every `step_s` seconds x' = mean + memory (x - mean) + noise.
 
     It begins in its stationary law. The bandwidth is max(x, floor). Its mean is floor Phi(a) + mean Phi(-a) + std phi(a), a the
-    floor in standard deviations above the mean: more than `mean_bytes_per_s` where the floor is often reached.
+    floor in standard deviations above the mean: more than `mean_bytes_per_s` if the floor is often reached.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.streams import Streams
+        >>> draws = Streams(1)["bandwidth"]
+        >>> law = GaussMarkov(draws=draws, mean_bytes_per_s=1e6, std_bytes_per_s=2e5, memory=0.9)
+        >>> law.rate(0.0, np.array([0, 1])).round()
+        array([1314682., 1159900.])
     """
 
     def __init__(
@@ -151,12 +160,12 @@ class GaussMarkov(_Paths):
             raise ParameterError("step_s", step_s, "must be finite and >= 1e-6 seconds")
         self._memory, self._step_s, self._draws = memory, step_s, draws
         self._scores: dict[int, float] = {}
-        """Of each client's path the last value, as a normal score."""
+        """Last value of each client's path, as a normal score."""
 
-    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
         from scipy.special import ndtri
 
-        # Index 0 of the stream is for offsets in traces, which a law by group may have beside this one.
+        # Index 0 of the stream is for offsets in traces: a law by group may combine both.
         normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
         fresh = math.sqrt(1.0 - self._memory**2)
         begin = float(normal[0]) if not first else self._memory * self._scores[client] + fresh * float(normal[0])
@@ -177,8 +186,16 @@ class GaussMarkov(_Paths):
 class MarkovLevels(_Paths):
     """Levels between which a Markov chain in continuous time moves: it stays in each for an exponential time.
 
-    It begins in its stationary law. The mean bandwidth is the sum of the levels, each times its share of time: shares are
-    proportional to the mean stays (moves "neighbour": those of levels that are not at an end twice so).
+    It begins in its stationary law. The mean bandwidth is the sum of the levels, each times its share of time. Shares are
+    proportional to the mean stays (moves "neighbour": doubled for levels that are not at an end).
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.streams import Streams
+        >>> draws = Streams(1)["bandwidth"]
+        >>> law = MarkovLevels(draws=draws, levels_bytes_per_s=[1e5, 1e6], mean_stay_s=[10.0, 30.0])
+        >>> law.mean_rate(np.array([0]))
+        array([775000.])
     """
 
     def __init__(
@@ -189,7 +206,7 @@ class MarkovLevels(_Paths):
         mean_stay_s: Annotated[list[float], Doc("Mean in seconds of the times spent in each level, as many as levels.")],
         moves: Annotated[
             Literal["any", "neighbour"],
-            Doc('What follows a level: "any" other one, all alike; or the one before or after it in the list, "neighbour".'),
+            Doc('Next level: "any" other one, equally likely; or the one before or after it in the list, "neighbour".'),
         ] = "any",
         scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
     ) -> None:
@@ -199,7 +216,7 @@ class MarkovLevels(_Paths):
         if len(mean_stay_s) != len(levels_bytes_per_s):
             raise ParameterError("mean_stay_s", mean_stay_s, f"must hold {len(levels_bytes_per_s)} times, one for each level")
         for level in levels_bytes_per_s:
-            if reason := refused_rate(level):
+            if reason := explain_bad_rate(level):
                 raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} {reason}")
             if level > _MOST_RATE:
                 raise ParameterError("levels_bytes_per_s", levels_bytes_per_s, f"{level!r} must be <= {_MOST_RATE:g}")
@@ -217,13 +234,15 @@ class MarkovLevels(_Paths):
         self._others = others
         weight = np.array([len(reached) for reached in others]) * self._stay
         self._share = weight / weight.sum()
-        """The chain that jumps visits a level in proportion to its neighbours: it is a random walk on a graph."""
+        """Stationary probabilities of the levels. The chain of jumps is a random walk on a graph: it visits a level by its
+        neighbours.
+        """
         self._draws = draws
         self._level: dict[int, int] = {}
-        """Of each client's path the last level."""
+        """Last level of each client's path."""
 
-    def _steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
-        # Two draws a stay: where it is, and how long.
+    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+        # Two draws for each stay: the level and the duration.
         u = self._draws.uniforms(client + 1, 2 * end)[2 * first :]
         where = np.empty(end - first, np.int64)
         for i, x in enumerate(u[0::2].tolist()):

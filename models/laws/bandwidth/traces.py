@@ -1,8 +1,4 @@
-"""Traces of bandwidth: steps in time as they were measured, and opportunities to send a packet.
-
-The bytes that a trace has carried up to each of its steps are summed up beforehand, so that the end of a transfer is one search
-among these sums, O(log n) for a trace of n steps, however many of them the transfer lasts; a whole round is one call.
-"""
+"""Bandwidth from recorded traces of steps, in CSV or in the packet format of Mahimahi."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.bandwidth.bandwidth import Draws
-from models.laws.bandwidth.files import Points, packet_files, step_files
+from models.laws.bandwidth.files import Points, read_packet_files, read_step_files
+from models.laws.bandwidth.laws import Draws
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
 
 AfterEnd = Literal["repeat", "hold", "stop"]
@@ -25,19 +21,20 @@ Offset = Literal["none", "random"]
 _NEVER = math.inf
 _REACHED = 1.0 - 1e-14
 _FEW = 100
-"""Up to so many clients are searched for one by one, where their traces differ."""
+"""Number of clients up to which a search in different traces goes client by client."""
 
 
-def _quiet() -> AbstractContextManager[object]:
+def _ignore_division() -> AbstractContextManager[object]:
+    """Return a context in which divisions by 0 give no warning."""
     return np.errstate(divide="ignore", invalid="ignore")
 
 
 class Steps:
-    """Traces of steps, one or several, and which of them each client's bandwidth follows.
+    """Base class of bandwidth by traces of steps, one or several, each client following one of them.
 
-    `traces`: of each its steps. `which`: the number of the trace that each client follows (K,), None: all follow the only one.
-    `after_end`: a trace starts again ("repeat"), stays as it was last ("hold"), or carries nothing ever after ("stop").
-    `offset_s`: how far into the trace a client is at time 0, `scale`: what its rates are multiplied by.
+    `traces`: the steps of each. `which` (K,): the number of the trace that each client follows; None: all follow the only one.
+    `after_end`: a trace starts again ("repeat"), keeps its last rate ("hold"), or carries nothing any more ("stop").
+    `offset_s`: place in the trace of a client at time 0. `scale`: factor of its rates.
     """
 
     def __init__(
@@ -54,22 +51,22 @@ class Steps:
         self._offset, self._scale = offset_s, scale
         lengths = [len(trace.time_s) for trace in traces]
         self._first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
-        """(T,) where the steps of each trace begin in the arrays below, (N,) of all of them one after the other."""
+        """(T,) beginning of each trace in the arrays below, which hold all N steps one trace after the other."""
         self._last = self._first + np.array(lengths, np.int64)
         self._times = np.concatenate([trace.time_s for trace in traces])
         self._rates = np.concatenate([trace.bytes_per_s for trace in traces])
         self._length = np.array([trace.end_s for trace in traces])
-        """(T,) seconds that each trace lasts."""
+        """(T,) duration of each trace in seconds."""
         ends = np.append(self._times[1:], 0.0)
         ends[self._last - 1] = self._length
         carried = self._rates * (ends - self._times)
-        self._sums = np.concatenate([_before(carried[a:b]) for a, b in zip(self._first, self._last, strict=True)])
+        self._sums = np.concatenate([_exclusive_sums(carried[a:b]) for a, b in zip(self._first, self._last, strict=True)])
         """(N,) bytes that a trace has carried as each of its steps begins."""
         self._total = self._sums[self._last - 1] + carried[self._last - 1]
         """(T,) bytes of each whole trace."""
         paused = after_end != "repeat" or not self._rates.all()
-        self._pauses: Callable[[], AbstractContextManager[object]] = _quiet if paused else nullcontext
-        """Around divisions by rates, where one may be 0."""
+        self._pauses: Callable[[], AbstractContextManager[object]] = _ignore_division if paused else nullcontext
+        """Context of divisions by rates, some of which may be 0."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
@@ -78,19 +75,19 @@ class Steps:
         target = self._carried(x, trace) + size_bytes / pick(self._scale, entities)
         beyond: FloatArray | float = 0.0
         if self._repeats and (target > total).any():
-            # The first instant at which the sum is reached: where it is a whole number of traces, the end of the last of them.
+            # The first instant at which the sum is reached. For a whole number of traces it is the end of the last one.
             whole = np.maximum(np.ceil(target / total) - 1.0, 0.0)
             target = np.minimum(target - whole * total, total)
             beyond = whole * length
-        # A sum that is reached but for rounding is reached, or what ends with a step would wait for the end of a pause after it.
+        # Allow for rounding: otherwise a transfer that ends with a step would wait for the end of a pause after it.
         j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, first)
         rate = self._rates[j]
         with self._pauses():
             y = self._times[j] + (target - self._sums[j]) / rate
         if not self._repeats:
             y = np.where((target > total) & (self._stops | (rate == 0.0)), _NEVER, y)
-        # Durations are added to the start, not to the beginning of a trace that may lie far back. NaN is what has no bytes, in a
-        # pause.
+        # Add durations to the start: the beginning of the trace may be so far back that digits are lost. fmax turns the NaN of a
+        # transfer of 0 bytes in a pause into 0.
         return np.asarray(start_s + np.fmax(beyond + (y - x), 0.0))
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
@@ -115,11 +112,11 @@ class Steps:
         if not self._repeats:
             following = np.where(last & ((x >= self._length[trace]) | (not self._stops)), _NEVER, following)
         then = turn * self._length[trace] + following - pick(self._offset, entities)
-        # Rounding must not let time stand still.
+        # Without the maximum, rounding could return `time_s` itself, and time would stand still.
         return np.asarray(np.maximum(then, np.nextafter(time_s, _NEVER)))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
-        """In the long run: of the whole trace; of one that is held, its last."""
+        """Return the mean rate of the whole trace, which holds in the long run; of a held trace, its last rate."""
         whole = self._total / self._length if self._repeats or self._stops else self._rates[self._last - 1]
         return whole[self._trace(entities)] * spread(self._scale, entities)
 
@@ -133,11 +130,11 @@ class Steps:
         return np.maximum(self._length[self._trace(entities)] - spread(self._offset, entities), 0.0)
 
     def _trace(self, entities: IntArray) -> IntArray | int:
-        """The number of each one's trace; one number where all follow one."""
+        """Return the number of each client's trace; one number if all follow one."""
         return 0 if self._which is None else self._which[entities]
 
     def _within(self, time_s: FloatArray, trace: IntArray | int, entities: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Where in its trace each client is at a time, and how many whole traces lie behind it."""
+        """Return the place of each client in its trace at `time_s`, and the number of whole traces before."""
         x = np.asarray(time_s + pick(self._offset, entities))
         if not self._repeats:
             return x, np.zeros_like(x)
@@ -146,19 +143,19 @@ class Steps:
         return np.maximum(x - turn * length, 0.0), turn
 
     def _carried(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
-        """Bytes carried from the beginning of the trace to `x` within it, before they are scaled."""
+        """Return the bytes carried from the beginning of the trace to `x` within it, before scaling."""
         if self._stops:
             x = np.minimum(x, self._length[trace])
         j = self._search(self._times, trace, x, "right") - 1
         return np.asarray(self._sums[j] + (x - self._times[j]) * self._rates[j])
 
     def _search(self, values: FloatArray, trace: IntArray | int, x: FloatArray, side: Literal["left", "right"]) -> IntArray:
-        """The position of the first step, in each one's trace, whose value is not below `x` ("right": is above it)."""
+        """Return, in each client's trace, the position of the first step whose value is not below `x` ("right": is above it)."""
         if self._which is None:
             return values.searchsorted(x, side)
         low, high = np.asarray(self._first[trace]), self._last[trace]
         if len(x) <= _FEW:
-            # One by one, without a copy: a step of the search below costs as much as the whole search of ten clients.
+            # Fast path with the same result: one step of the search below costs as much as the whole search for ten clients.
             search, all_ = (bisect_left if side == "left" else bisect_right), values.data
             bounds = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
             return np.array([search(all_, one, a, b) for one, a, b in bounds], np.int64)
@@ -170,13 +167,13 @@ class Steps:
         return low
 
 
-def _before(values: FloatArray) -> FloatArray:
-    """What comes before each value, summed up."""
+def _exclusive_sums(values: FloatArray) -> FloatArray:
+    """Return the sum of the values before each value."""
     return np.concatenate(([0.0], np.cumsum(values)[:-1]))
 
 
 class _Traced(Steps):
-    """Steps that were read from somewhere: the parameters that all such laws have."""
+    """Base class of traces read from files, with the parameters that all of them have."""
 
     def __init__(
         self,
@@ -210,13 +207,21 @@ class _Traced(Steps):
 
 
 class Trace(_Traced):
-    """Bandwidth as measured: each line of a file says from which second on how many bytes a second pass.
+    """Measured bandwidth: each line of a file gives the bytes per second from a time on.
 
-    A CSV file with the columns time_s and bytes_per_s, and client where clients differ; the lines of a client stand in order of
-    time, from 0 on. The last of them lasts as long as the one before it, where `end_s` does not say when it ends.
+    A CSV file with the columns time_s and bytes_per_s, and client if clients differ; the lines of a client are in order of
+    time, from 0 on. The last of them lasts as long as the one before it, unless `end_s` is given.
 
     Raises:
-        ValueError: anything else in the file; file and line are named.
+        ParameterError: any other content of the file; file and line are named.
+
+    Example:
+        >>> import numpy as np
+        >>> from netsim.core.streams import Streams
+        >>> draws = Streams(1)["bandwidth"]
+        >>> law = Trace(clients=2, draws=draws, time_s=[0.0, 10.0], bytes_per_s=[100.0, 50.0])
+        >>> law.ends_s(np.array([8.0]), np.array([300.0]), np.array([0]))
+        array([12.])
     """
 
     def __init__(
@@ -227,32 +232,31 @@ class Trace(_Traced):
         path: Annotated[
             str | None,
             Doc(
-                "The CSV file, for all clients; with a column client it holds a trace for each of them. With {client} in its "
-                "name it is a file for each client, whose number, from 0, stands there."
+                "CSV file for all clients; with a column client it holds a trace for each of them. {client} in its name stands "
+                "for the number of a client, from 0: each client then has its own file."
             ),
         ] = None,
-        time_s: Annotated[list[float] | None, Doc("When each step begins, in seconds, in place of a file.")] = None,
-        bytes_per_s: Annotated[list[float] | None, Doc("What passes in a second from then on, in bytes.")] = None,
+        time_s: Annotated[list[float] | None, Doc("Beginning of each step, in seconds, in place of a file.")] = None,
+        bytes_per_s: Annotated[list[float] | None, Doc("Bandwidth of each step, in bytes per second.")] = None,
         end_s: Annotated[
-            float | None, Doc("When the trace ends, in seconds. Absent: the last step lasts as long as the one before it.")
+            float | None, Doc("End of the trace, in seconds. Absent: the last step lasts as long as the one before it.")
         ] = None,
         after_end: Annotated[
             AfterEnd,
             Doc(
-                'What comes after the end. "repeat": the trace again; "hold": its last bandwidth for ever; "stop": nothing ever '
-                "passes again; what is under way is lost, for the cause trace-end."
+                'Bandwidth after the end. "repeat": the trace again; "hold": its last bandwidth for ever; "stop": none, '
+                "and transfers under way are lost with the cause trace-end."
             ),
         ] = "repeat",
         offset: Annotated[
             Offset,
             Doc(
-                'Where in the trace a client is at time 0. "none": at its beginning; "random": anywhere, for each client '
-                "drawn from the seed."
+                'Place in the trace at time 0. "none": its beginning; "random": anywhere, drawn from the seed for each client.'
             ),
         ] = "none",
         scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
     ) -> None:
-        traces, which = step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
+        traces, which = read_step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
         super().__init__(
             traces=traces,
             which=which,
@@ -266,13 +270,26 @@ class Trace(_Traced):
 
 
 class PacketTrace(_Traced):
-    """Bandwidth as opportunities to send a packet, in the format of Mahimahi (Netravali et al. 2015).
+    r"""Bandwidth as opportunities to send a packet, in the format of Mahimahi (Netravali et al. 2015).
 
     Each line of the file is a millisecond, a whole number, at which one packet of `packet_bytes` may pass; equal lines add up;
-    the trace ends with the last line. What may pass is spread over the millisecond before (line 0: the first one).
+    the trace ends with the last line. A packet is spread over the millisecond before its line (line 0: over the first
+    millisecond).
 
     Raises:
-        ValueError: anything else in the file; file and line are named.
+        ParameterError: any other content of the file; file and line are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> from netsim.core.streams import Streams
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "link.txt")
+        ...     _ = path.write_text("1\n3\n4\n")
+        ...     law = PacketTrace(clients=1, draws=Streams(1)["bandwidth"], path=str(path))
+        >>> law.mean_rate(np.array([0]))
+        array([1125000.])
     """
 
     def __init__(
@@ -282,26 +299,25 @@ class PacketTrace(_Traced):
         draws: Draws,
         path: Annotated[
             str,
-            Doc("The file, for all clients. With {client} in it a file for each client, whose number, from 0, stands there."),
+            Doc("File for all clients. {client} in it stands for the number of a client, from 0: each then has its own file."),
         ],
         packet_bytes: Annotated[float, Doc("Size of a packet, in bytes.")] = 1500.0,
         after_end: Annotated[
             AfterEnd,
             Doc(
-                'What comes after the end. "repeat": the trace again; "hold": the bandwidth of its last millisecond for ever; '
-                '"stop": nothing ever passes again; what is under way is lost, for the cause trace-end.'
+                'Bandwidth after the end. "repeat": the trace again; "hold": its last rate for ever; "stop": none, '
+                "and transfers under way are lost with the cause trace-end."
             ),
         ] = "repeat",
         offset: Annotated[
             Offset,
             Doc(
-                'Where in the trace a client is at time 0. "none": at its beginning; "random": anywhere, for each client '
-                "drawn from the seed."
+                'Place in the trace at time 0. "none": its beginning; "random": anywhere, drawn from the seed for each client.'
             ),
         ] = "none",
         scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
     ) -> None:
-        traces, which = packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
+        traces, which = read_packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
         super().__init__(
             traces=traces,
             which=which,

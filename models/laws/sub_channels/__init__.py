@@ -1,1 +1,1 @@
-"""Sub-channels: their states, and the jammers that attack them."""
+"""Laws of sub-channels over a run: their states, and the jammers that attack them."""

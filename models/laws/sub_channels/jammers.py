@@ -1,8 +1,8 @@
-"""Laws of jammers: which sub-channels to jam in the next dwell.
+"""Laws of jammers, which choose the sub-channels to jam in each dwell.
 
-Each law has `choose(view)`: distinct sub-channels out of `view.reach`, at most `view.allowed` (the budget's word). How long a
-dwell lasts, what is in reach and what the budget allows are the engine's matter. An oblivious law (sweep, pulse, random, file)
-follows a plan of its own, a reactive one what it heard.
+Each law has `choose(view)`: distinct sub-channels out of `view.reach`, at most `view.allowed` by the budget. The engine decides
+on the length of a dwell, the reach and the budget. An oblivious law (sweep, pulse, random, file) follows a plan of its own, a
+reactive one the transmissions that it heard.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class View(Protocol):
-    """What a jammer knows as a dwell begins (`netsim.core.jamming.JamView`)."""
+    """State of a jammer before a dwell (`netsim.core.jamming.JamView`)."""
 
     @property
     def dwell(self) -> int: ...
@@ -42,52 +42,69 @@ class View(Protocol):
 
 
 class _Stateless:
-    """A law that the dwell's number determines, or the dwell's own draws."""
+    """Base class of laws that depend on the number of the dwell and its draws only."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        return None
+        pass
 
 
-def _width(width: int) -> int:
+def _checked_width(width: int) -> int:
+    """Return `width`. Raises ParameterError unless it is >= 1."""
     if width < 1:
         raise ParameterError("width", width, "must be at least 1 sub-channel")
     return width
 
 
 class Sweep(_Stateless):
-    """Walks over the sub-channels in reach, round and round: `width` neighbours at a time, on by `step` every dwell."""
+    """Moves over the sub-channels in reach in a circle: `width` neighbours at a time, `step` further every dwell.
+
+    Example:
+        >>> import numpy as np
+        >>> from types import SimpleNamespace
+        >>> view = SimpleNamespace(dwell=4, reach=np.arange(3), allowed=1)
+        >>> Sweep().choose(view)
+        array([0])
+    """
 
     def __init__(
         self,
         *,
         width: Annotated[int, Doc("Neighbouring sub-channels that are jammed at a time.")] = 1,
-        step: Annotated[int, Doc("How many sub-channels on it moves every dwell.")] = 1,
+        step: Annotated[int, Doc("Number of sub-channels by which it moves every dwell.")] = 1,
     ) -> None:
-        self._width = _width(width)
+        self._checked_width = _checked_width(width)
         if step < 1:
             raise ParameterError("step", step, "must be at least 1")
         self._step = step
 
     def choose(self, view: View) -> IntArray:
-        """The next `width` sub-channels in reach."""
-        count = min(self._width, view.allowed, len(view.reach))
+        """Return the next `width` sub-channels in reach."""
+        count = min(self._checked_width, view.allowed, len(view.reach))
         return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
 
 
 class Pulse(_Stateless):
-    """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; it begins with a pulse."""
+    """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; it begins with a pulse.
+
+    Example:
+        >>> import numpy as np
+        >>> from types import SimpleNamespace
+        >>> view = SimpleNamespace(dwell=3, reach=np.arange(3), allowed=2)
+        >>> Pulse(width=2).choose(view)
+        array([0, 1])
+    """
 
     def __init__(
         self,
         *,
         on: Annotated[int, Doc("Dwells of a pulse.")] = 1,
         off: Annotated[int, Doc("Dwells of rest between pulses.")] = 1,
-        width: Annotated[int, Doc("How many sub-channels in reach are jammed, the first.")] = 1,
+        width: Annotated[int, Doc("Number of jammed sub-channels, the first in reach.")] = 1,
     ) -> None:
-        self._width = _width(width)
+        self._checked_width = _checked_width(width)
         if on < 1:
             raise ParameterError("on", on, "must be at least 1 dwell")
         if off < 0:
@@ -95,49 +112,69 @@ class Pulse(_Stateless):
         self._on, self._off = on, off
 
     def choose(self, view: View) -> IntArray:
-        """The same sub-channels in every dwell of a pulse, none between pulses."""
+        """Return the same sub-channels in every dwell of a pulse, none between pulses."""
         if (view.dwell - 1) % (self._on + self._off) >= self._on:
             return view.reach[:0]
-        return view.reach[: min(self._width, view.allowed)]
+        return view.reach[: min(self._checked_width, view.allowed)]
 
 
 class Random(_Stateless):
-    """Jams `width` sub-channels in reach drawn without replacement, in each dwell with probability `duty`."""
+    """Jams `width` sub-channels in reach drawn without replacement, in each dwell with probability `duty`.
 
-    def __init__(
-        self,
-        *,
-        width: Annotated[int, Doc("How many sub-channels in reach are jammed, drawn without replacement.")] = 1,
-        duty: Annotated[float, Doc("Probability that a dwell is jammed at all.")] = 1.0,
-    ) -> None:
-        self._width = _width(width)
-        if not 0.0 <= duty <= 1.0:
-            raise ParameterError("duty", duty, "must be a probability between 0 and 1")
-        self._duty = duty
-
-    def choose(self, view: View) -> IntArray:
-        """A fresh draw every dwell."""
-        # The coin is tossed whatever the duty is, so that another duty leaves the draws of the sub-channels as they are.
-        if view.rng.random() >= self._duty:
-            return view.reach[:0]
-        return view.rng.permutation(view.reach)[: min(self._width, view.allowed)]
-
-
-class File(_Stateless):
-    """Follows a plan from a text file: a line a dwell, the sub-channels to jam separated by commas or blanks, or none.
-
-    What a line names beyond the budget is left out, from its end. Lines that begin with # are passed over.
-
-    Raises:
-        ValueError: anything else, a sub-channel that is not one of `reachable` (None: that is found out when it is to be jammed),
-            and a plan of no lines; file and line are named.
+    Example:
+        >>> import numpy as np
+        >>> from types import SimpleNamespace
+        >>> view = SimpleNamespace(reach=np.arange(3), allowed=2, rng=np.random.default_rng(1))
+        >>> Random(width=2).choose(view)
+        array([0, 1])
     """
 
     def __init__(
         self,
         *,
-        path: Annotated[str, Doc("The file to read: a line for each dwell, the sub-channels that are jammed, counted from 0.")],
-        repeat: Annotated[bool, Doc("Whether the plan repeats after the last line, or is over.")] = False,
+        width: Annotated[int, Doc("Number of jammed sub-channels, drawn from those in reach without replacement.")] = 1,
+        duty: Annotated[float, Doc("Probability that a dwell is jammed.")] = 1.0,
+    ) -> None:
+        self._checked_width = _checked_width(width)
+        if not 0.0 <= duty <= 1.0:
+            raise ParameterError("duty", duty, "must be a probability between 0 and 1")
+        self._duty = duty
+
+    def choose(self, view: View) -> IntArray:
+        """Return a fresh draw every dwell."""
+        # Draw also for a duty of 1, so that another duty does not change the draws of the sub-channels.
+        if view.rng.random() >= self._duty:
+            return view.reach[:0]
+        return view.rng.permutation(view.reach)[: min(self._checked_width, view.allowed)]
+
+
+class File(_Stateless):
+    r"""Follows a plan from a text file: one line for each dwell, the sub-channels to jam separated by commas or blanks, or none.
+
+    Sub-channels of a line beyond the budget are left out, from its end. Lines that begin with # are skipped.
+
+    Raises:
+        ParameterError: any other content, a sub-channel that is not one of `reachable` (None: checked when it is to be jammed),
+            or a plan of no lines; file and line are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "plan.txt")
+        ...     _ = path.write_text("0 2\n\n1\n")
+        ...     law = File(path=str(path))
+        >>> law.choose(SimpleNamespace(dwell=1, reach=np.arange(3), allowed=3))
+        array([0, 2])
+    """
+
+    def __init__(
+        self,
+        *,
+        path: Annotated[str, Doc("File with one line for each dwell: the sub-channels that are jammed, counted from 0.")],
+        repeat: Annotated[bool, Doc("True: repeat the plan after the last line. False: jam nothing after it.")] = False,
         reachable: Sequence[int] | None = None,
     ) -> None:
         try:
@@ -163,7 +200,7 @@ class File(_Stateless):
         self._path, self._repeat = path, repeat
 
     def choose(self, view: View) -> IntArray:
-        """The plan's line for this dwell."""
+        """Return the plan's line of this dwell."""
         if view.dwell > len(self._plan) and not self._repeat:
             return view.reach[:0]
         chosen = self._plan[(view.dwell - 1) % len(self._plan)][: view.allowed]
@@ -174,7 +211,18 @@ class File(_Stateless):
 
 
 class Reactive:
-    """Jams the sub-channels in reach where it hears most."""
+    """Jams the sub-channels in reach where it hears most.
+
+    Example:
+        >>> import numpy as np
+        >>> from types import SimpleNamespace
+        >>> counts = np.array([2, 0, 5])
+        >>> view = SimpleNamespace(
+        ...     reach=np.arange(3), allowed=1, used=counts, delivered=counts, busy=counts > 0, rng=np.random.default_rng(1)
+        ... )
+        >>> Reactive().choose(view)
+        array([2])
+    """
 
     def __init__(
         self,
@@ -182,22 +230,21 @@ class Reactive:
         target: Annotated[
             Literal["used", "worked", "busy"],
             Doc(
-                'What it hears: "used": where most transmissions began since the last dwell; "worked": where most updates were '
-                'delivered; "busy": where a transmission is under way as the dwell begins (for dwells in seconds).'
+                'Signal that it hears. "used": transmissions begun since the last dwell; "worked": updates delivered since then; '
+                '"busy": a transmission under way as the dwell begins (for dwells in seconds).'
             ),
         ] = "worked",
         width: Annotated[
             int,
             Doc(
-                "How many sub-channels in reach are jammed, those where it hears most; ties go to a draw, and where it heard "
-                "nothing it does nothing."
+                "Number of jammed sub-channels in reach, those where it hears most; ties at random. A sub-channel without a "
+                "signal is not jammed."
             ),
         ] = 1,
         memory: Annotated[
             float,
             Doc(
-                "The share of what it heard earlier that still counts a dwell later: 0 is the last dwell only, 1 everything ever "
-                "heard."
+                "Weight of earlier signals, per dwell: 0 counts the last dwell only, 1 all dwells equally."
             ),
         ] = 0.0,
     ) -> None:
@@ -205,19 +252,19 @@ class Reactive:
             raise ParameterError("target", target, "must be 'used', 'worked' or 'busy'")
         if not 0.0 <= memory <= 1.0:
             raise ParameterError("memory", memory, "must be between 0 and 1")
-        self._width = _width(width)
+        self._checked_width = _checked_width(width)
         self._target, self._memory = target, memory
         self._heard: FloatArray | None = None
 
     def choose(self, view: View) -> IntArray:
-        """The sub-channels that were heard most."""
+        """Return the sub-channels with the strongest signal."""
         now: Any = {"used": view.used, "worked": view.delivered, "busy": view.busy}[self._target]
         fresh = np.asarray(now, np.float64)
         self._heard = fresh if self._heard is None else self._memory * self._heard + fresh
         heard = self._heard[view.reach]
         order = np.lexsort((view.rng.random(len(heard)), -heard))
         order = order[heard[order] > 0.0]
-        return view.reach[order[: min(self._width, view.allowed)]]
+        return view.reach[order[: min(self._checked_width, view.allowed)]]
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self._heard is None else {"heard": self._heard.copy()}

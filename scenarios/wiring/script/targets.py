@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from models.laws.changes import MadeWhenAsked, Piecewise
+from models.laws.changes import LazyLaws, Piecewise
 from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
@@ -191,7 +191,7 @@ class ScriptedLaw(_Law):
         """
         overlays = self._versions[self._version(time_s)]
         if self._all[0] is not overlays:
-            made = MadeWhenAsked(count=len(self._segments), make=lambda place: self._told(self._segments[place], overlays))
+            made = LazyLaws(count=len(self._segments), make=lambda place: self._told(self._segments[place], overlays))
             self._all = overlays, made if overlays else self.laws
         return self._all[1]
 

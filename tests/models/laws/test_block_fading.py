@@ -1,4 +1,4 @@
-"""theta in three parts: link budget and outage by hand, against simulated fading, training times against closed forms."""
+"""Block fading: link budget and outage by hand, and against simulated fading."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.block_fading import BlockFading, UplinkSuccess, path_loss_db, training_in_time
-from models.laws.channels import Bernoulli
-from models.laws.delays import Constant, Empirical, ShiftedExponential
+from models.laws.block_fading import BlockFading, path_loss_db
 
 ALL = np.arange(3)
 
@@ -62,30 +60,6 @@ def test_channel_without_memory() -> None:
     assert channel.good(np.array([np.nextafter(p, 0), p]), np.array([0, 1])).tolist() == [True, False]
 
 
-def test_training_in_time_closed_form() -> None:
-    law = ShiftedExponential(shift_s=np.array([1.0, 2.0, 6.0]), mean_excess_s=2.0)
-    expected = [1 - math.exp(-2), 1 - math.exp(-1.5), 0.0]
-    assert training_in_time(law, 5.0, ALL) == pytest.approx(expected, abs=1e-12)
-
-
-def test_training_in_time_of_steps() -> None:
-    assert training_in_time(Constant(value_s=np.array([1.0, 2.0, 3.0])), 2.0, ALL).tolist() == [1.0, 1.0, 0.0]
-    assert training_in_time(Empirical(values_s=[1.0, 2.0, 3.0, 4.0]), 3.5, ALL) == pytest.approx([0.75] * 3)
-    assert training_in_time(Constant(value_s=1.0), math.inf, ALL).tolist() == [1.0] * 3
-    with pytest.raises(ValueError, match=r"^limit_s = -1.0: must be >= 0 seconds"):
-        training_in_time(Constant(value_s=1.0), -1.0, ALL)
-
-
-def test_three_parts_multiply() -> None:
-    parts = UplinkSuccess.from_parts(clients=3, in_time=np.array([1.0, 0.5, 0.8]), received=0.9, dropout=0.1)
-    assert parts.theta == pytest.approx([0.81, 0.405, 0.648])
-    assert parts.stays == pytest.approx([0.9] * 3)
-    whole = UplinkSuccess.given(clients=3, theta=0.75)
-    assert whole.theta.tolist() == [0.75] * 3
-    assert whole.received.tolist() == Bernoulli(success=0.75).success_probability(ALL).tolist()
-    assert UplinkSuccess.from_parts(clients=2).theta.tolist() == [1.0, 1.0]
-
-
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
@@ -104,12 +78,6 @@ def test_bad_channel(parameters: dict[str, Any], match: str) -> None:
         BlockFading(**{"clients": 3, "distance_km": 0.5} | parameters)
 
 
-def test_bad_parts() -> None:
+def test_bad_distance() -> None:
     with pytest.raises(ValueError, match=r"^distance_km = 0.0: must be finite and > 0 km"):
         path_loss_db(np.array([0.5, 0.0]))
-    with pytest.raises(ValueError, match=r"^dropout = 1.5"):
-        UplinkSuccess.from_parts(clients=3, dropout=1.5)
-    with pytest.raises(ValueError, match=r"^in_time has 2 entries"):
-        UplinkSuccess.from_parts(clients=3, in_time=np.ones(2))
-    with pytest.raises(ValueError, match=r"^theta = -0.1"):
-        UplinkSuccess.given(clients=3, theta=-0.1)

@@ -19,9 +19,8 @@ from models.peers.belief import (
     answers_until_quiet,
     beliefs,
     convergence_constant,
-    distance_to_fixed_point,
+    make_message,
     node_messages,
-    passed_on,
     settle,
     step,
 )
@@ -34,6 +33,12 @@ def graph_of(links: list[tuple[int, int]], clients: int, distance_km: float = 0.
     return PeerGraph.from_links(
         clients=clients, links=pairs, distance_km=np.full(len(pairs), distance_km), allow_disconnected=True
     )
+
+
+def distance_to_fixed_point(constant: float, residual_sum: float, damping: float = 0.0) -> float:
+    """Bound c / (1 - c) times the last change on any message's distance from the fixed point, c the factor of a step."""
+    factor = damping + (1 - damping) * constant
+    return residual_sum * factor / (1 - factor) if factor < 1 else math.inf
 
 
 def random_tree(clients: int, rng: np.random.Generator) -> PeerGraph:
@@ -251,12 +256,12 @@ def test_condition_broken_warns_or_raises() -> None:
 @given(st.floats(-60, 60), st.floats(0, 30))
 def test_one_message_is_the_sum_product_rule(cavity: float, coupling: float) -> None:
     expected = np.logaddexp(cavity + coupling, -coupling) - np.logaddexp(cavity - coupling, coupling)
-    assert passed_on(cavity, coupling) == pytest.approx(expected, abs=1e-13 * (1 + abs(cavity) + coupling))
-    assert abs(passed_on(cavity, coupling)) <= min(abs(cavity), 2 * coupling) + 1e-15
+    assert make_message(cavity, coupling) == pytest.approx(expected, abs=1e-13 * (1 + abs(cavity) + coupling))
+    assert abs(make_message(cavity, coupling)) <= min(abs(cavity), 2 * coupling) + 1e-15
 
 
 def test_repulsion_turns_the_message_round() -> None:
-    assert passed_on(0.8, -0.3) == pytest.approx(-passed_on(0.8, 0.3))
+    assert make_message(0.8, -0.3) == pytest.approx(-make_message(0.8, 0.3))
 
 
 def test_scalar_and_vector_updates_agree() -> None:

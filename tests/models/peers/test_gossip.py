@@ -15,10 +15,10 @@ from models.peers.gossip import (
     AllPairs,
     BestPairs,
     believers,
+    compute_ranks,
     disagreement,
+    draw_contacts,
     message_bytes,
-    random_contacts,
-    ranks_of,
     spread,
 )
 from models.peers.graph import PeerGraph
@@ -48,10 +48,10 @@ def two_pieces() -> PeerGraph:
 
 def test_ranks_by_hand() -> None:
     index = np.array([0.2, 0.9, 0.2, 0.5])
-    assert ranks_of(index).tolist() == [2, 0, 3, 1]
-    assert ranks_of(index, priority=np.array([0.8, 0.1, 0.3, 0.5])).tolist() == [3, 0, 2, 1]
+    assert compute_ranks(index).tolist() == [2, 0, 3, 1]
+    assert compute_ranks(index, priority=np.array([0.8, 0.1, 0.3, 0.5])).tolist() == [3, 0, 2, 1]
     with pytest.raises(ValueError, match=r"^index = nan of client 1"):
-        ranks_of(np.array([0.0, math.nan]))
+        compute_ranks(np.array([0.0, math.nan]))
 
 
 def test_all_pairs_by_hand() -> None:
@@ -156,7 +156,7 @@ def test_flooding_takes_as_long_as_the_top_is_far(payload: Any) -> None:
     """Repetitions = the greatest number of hops from one of the true top m, which is also the closed form with latency 1."""
     for seed in range(5):
         graph = erdos_renyi(clients=40, generator=rng(seed), probability=0.2)
-        ranks = ranks_of(rng(100 + seed).random(40))
+        ranks = compute_ranks(rng(100 + seed).random(40))
         done = spread(graph, payload, ranks, size=4)
         made = nx.Graph(list(zip(graph.source.tolist(), graph.target.tolist(), strict=True)))
         top = np.flatnonzero(ranks < 4)
@@ -169,7 +169,7 @@ def test_flooding_takes_as_long_as_the_top_is_far(payload: Any) -> None:
 @pytest.mark.parametrize("payload", [AllPairs(), BestPairs(size=5)])
 def test_random_contacts_agree(forwarding: Any, payload: Any) -> None:
     graph = complete(clients=64, generator=rng())
-    ranks = ranks_of(rng(1).random(64))
+    ranks = compute_ranks(rng(1).random(64))
     done = spread(graph, payload, ranks, size=5, forwarding=forwarding, uniforms=lambda k: rng(1000 + k).random(64))
     assert done.agreed
     # A single rumour needs at least log2(64) = 6 pushes; with 6 * 64 pushes on average everyone is told by many.
@@ -205,7 +205,7 @@ def test_partition_ends_without_agreement_and_heals() -> None:
 
 def test_knowledge_is_conserved() -> None:
     graph = grid(clients=30)
-    ranks = ranks_of(rng(2).random(30))
+    ranks = compute_ranks(rng(2).random(30))
     for limit in (1, 2, 5):
         done = spread(graph, AllPairs(), ranks, size=30, max_repetitions=limit)
         union = 0
@@ -221,7 +221,7 @@ def test_random_contacts_are_uniform_neighbours() -> None:
         clients=5, links=np.array([[0, 1], [0, 2], [0, 3]]), distance_km=np.ones(3), allow_disconnected=True
     )
     for u, neighbour in ((0.0, 1), (0.34, 2), (np.nextafter(1, 0), 3)):
-        edges = random_contacts(graph, np.full(5, u))
+        edges = draw_contacts(graph, np.full(5, u))
         assert graph.source[edges].tolist() == [0, 1, 2, 3]
         assert graph.target[edges].tolist() == [neighbour, 0, 0, 0]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import ParameterError
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.availability.traces import Trace
 from models.policies.fedcs import FedCs, _search_quadratic, greedy
 from models.policies.protocols import FloatArray

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.laws.sub_channels.adversary import AdversarialStates, FileStates, StateSequence, bernoulli
+from models.laws.sub_channels.sequences import AdversarialStates, FileStates, StateSequence
 from tests.helpers.piecewise_states import piecewise_states
 
 TABLE = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 1]], bool)
@@ -103,11 +103,6 @@ def test_drawn_piecewise_states() -> None:
     np.testing.assert_array_equal(still.table, np.tile([False, True], (50, 1)))
 
 
-def test_bernoulli_by_hand() -> None:
-    means, u = np.array([[0.5, 1.0], [0.0, 0.25]]), np.array([[0.5, 0.999], [0.0, 0.2]])
-    np.testing.assert_array_equal(bernoulli(means, u), [[False, True], [False, True]])
-
-
 @pytest.mark.parametrize("rule", ["random", "starve", "invert"])
 def test_the_adversary_keeps_its_number_and_its_pace(rule: str) -> None:
     rounds = 20_000
@@ -144,8 +139,6 @@ def test_the_adversary_keeps_its_number_and_its_pace(rule: str) -> None:
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=4), "good = 4"),
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=1, dwell_rounds=0.5), "dwell_rounds = 0.5"),
         (lambda g: AdversarialStates(channels=3, rounds=9, generator=g, good=1, rule="x"), "rule = 'x'"),
-        (lambda g: bernoulli(np.array([[1.5]]), np.array([[0.5]])), "means ="),
-        (lambda g: bernoulli(np.array([[0.5]]), np.array([0.5])), "uniforms has shape"),
     ],
 )
 def test_bad_values_are_refused(make: object, start: str) -> None:

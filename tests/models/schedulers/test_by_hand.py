@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.sub_channels.adversary import StateSequence
+from models.laws.sub_channels.sequences import StateSequence
 from models.schedulers.aoi_aware import AoiAware
 from models.schedulers.cucb import Cucb
 from models.schedulers.glr_cucb import GlrCucb, alpha_for_segments

@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from models.detection.cusum import Cusum
 from models.detection.glr_grid import GlrGrid
 from models.detection.page_hinkley import PageHinkley
-from models.laws.sub_channels.adversary import StateSequence
+from models.laws.sub_channels.sequences import StateSequence
 from models.schedulers.aoi_aware import AoiAware
 from models.schedulers.cucb import Cucb
 from models.schedulers.glr_cucb import GlrCucb

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Always, Markov
+from models.laws.availability.presence import Always, Markov
 from models.laws.availability.traces import Trace
 from netsim.clients.battery import Batteries
 from netsim.clients.energy import Energy, Followed

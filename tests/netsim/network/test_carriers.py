@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.laws.bandwidth.bandwidth import Constant, Successive
+from models.laws.bandwidth.laws import Constant, Successive
 from models.laws.bandwidth.traces import AfterEnd, Trace
 from models.laws.changes import Piecewise, Unchanging
 from netsim.core.clock import Clock

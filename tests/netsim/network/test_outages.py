@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.sub_channels.jammers import Sweep
 from netsim.core.intervals import Intervals

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from models.laws.bandwidth.bandwidth import Constant
+from models.laws.bandwidth.laws import Constant
 from models.laws.changes import Unchanging
 from netsim.core.clock import Clock
 from netsim.network.bandwidth_sharing import SharedMedium

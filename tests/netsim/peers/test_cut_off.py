@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import Constant, ShiftedExponential
 from models.peers.belief import Ising, beliefs, settle

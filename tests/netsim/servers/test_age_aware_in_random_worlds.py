@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.laws.availability.availability import Markov
+from models.laws.availability.presence import Markov
 from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import ShiftedExponential
 from models.laws.sub_channels.jammers import Random, Reactive

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Markov
-from models.laws.bandwidth.bandwidth import Constant as ConstantBandwidth
-from models.laws.bandwidth.bandwidth import Successive
+from models.laws.availability.presence import Markov
+from models.laws.bandwidth.laws import Constant as ConstantBandwidth
+from models.laws.bandwidth.laws import Successive
 from models.laws.changes import Piecewise, Unchanging
 from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import Constant, ShiftedExponential

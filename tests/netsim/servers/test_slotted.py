@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.availability.availability import Always, Markov
+from models.laws.availability.presence import Always, Markov
 from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli
 from models.laws.delays import Constant
 from models.peers.belief import Ising, Opinion, beliefs, settle
-from models.peers.gossip import AllPairs, BestPairs, believers, ranks_of, spread
+from models.peers.gossip import AllPairs, BestPairs, believers, compute_ranks, spread
 from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief
 from models.peers.synthetic_opinions import SyntheticOpinions
@@ -123,7 +123,7 @@ def test_with_zero_latency_and_no_loss_fl_da_is_the_untimed_algorithm(
         index = policy.index(slot, belief)
         assert np.abs(outcome.index - index).max() <= near
         priority = streams["gossip.ties"].uniforms(slot, K) if ties == "random" else None
-        ranks = ranks_of(index, priority)
+        ranks = compute_ranks(index, priority)
         heard = spread(
             graph, kept, ranks, size=M, forwarding=forwarding, uniforms=lambda k, at=slot: contacts.uniforms(at << 24 | k, K)
         )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import netsim
-from models.laws.bandwidth.bandwidth import Constant
+from models.laws.bandwidth.laws import Constant
 from scenarios.runs.what_if.answers import what_if
 from scenarios.runs.what_if.branches import Closed
 from scenarios.runs.what_if.changes import Change

@@ -91,7 +91,7 @@ def test_no_share_changes_nothing() -> None:
     ("changes", "said"),
     [
         ({"work": {"steps": 8, "batch_size": 10, "partial_share": 0.5}}, "work.partial_share = 0.5: is of passes; give epochs"),
-        ({"work.epochs": 1}, "work.partial_share = 0.5: nobody does more than one pass"),
+        ({"work.epochs": 1}, "work.partial_share = 0.5: no client does more than one pass"),
         ({"work.partial_share": 1.5}, "work.partial_share = 1.5"),
     ],
 )

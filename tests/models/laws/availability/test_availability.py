@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from models.laws.availability.availability import Always, Markov
+from models.laws.availability.presence import Always, Markov
 from netsim.core.streams import Stream
 
 

@@ -234,7 +234,7 @@ def test_an_interval_past_the_period_is_refused_with_the_line(write: Any) -> Non
         ("[[1]]\n]", r"line 2: is not JSON \(nothing may follow\)"),
         ("[[1]", r"line 1: is not JSON"),
         ("[" * 100_000, r"line 1: is nested too deeply"),
-        (pickle.dumps([[1, 2]]), r"is a pickle, which can run any code as it is read; where you trust it, convert it: python -c"),
+        (pickle.dumps([[1, 2]]), r"is a pickle, which can run any code as it is read; if you trust it, convert it: python -c"),
         (pickle.dumps([[1, 2]], protocol=0), r"is a pickle"),
         (pickle.dumps({"a": [1, 2]}, protocol=1), r"is a pickle"),
         (pickle.dumps({}, protocol=0), r"is a pickle"),
@@ -255,7 +255,7 @@ def test_malformed_toggles_are_refused_with_the_line(write: Any, text: str | byt
         ('{"1": 3}', r"line 1: entry '1': must be a table"),
         ('{"1":\n {"active": [], "inactive": []}}', r"line 1: entry '1': finish_time = None: must be a number of seconds > 0"),
         ('{"1": {"active": [1], "finish_time": 5}}', r"entry '1': inactive must be a list of times"),
-        ('{"1": {"active": [1], "inactive": [], "finish_time": 5}}', r"has 1 times in active and 0 in inactive"),
+        ('{"1": {"active": [1], "inactive": [], "finish_time": 5}}', r"has 1 times in active, but 0 in inactive"),
         ('{"1": {"active": [3], "inactive": [2], "finish_time": 5}}', r"active = 3, inactive = 2: goes back in time"),
         ('{"1": {"active": [1, 2], "inactive": [3, 4], "finish_time": 5}}', r"active = 2, inactive = 4: .* begins before"),
         (

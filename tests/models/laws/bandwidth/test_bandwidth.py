@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.errors import ParameterError
-from models.laws.bandwidth.bandwidth import BandwidthLaw, ByGroup, Constant, Successive
 from models.laws.bandwidth.files import Points
+from models.laws.bandwidth.laws import BandwidthLaw, ByGroup, Constant, Successive
 from models.laws.bandwidth.paths import GaussMarkov, MarkovLevels
 from models.laws.bandwidth.traces import AfterEnd, PacketTrace, Steps, Trace
 from netsim.core.streams import Stream

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.laws.sub_channels.sub_channels import Breakpoints, PiecewiseStationary, Stationary
+from models.laws.sub_channels.stationary import Breakpoints, PiecewiseStationary, Stationary
 
 
 def rng(seed: int = 3) -> np.random.Generator:

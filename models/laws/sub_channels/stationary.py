@@ -1,7 +1,9 @@
-"""The states of N sub-channels over a run: from a table of means, constant between breakpoints, or fixed round by round.
+"""States of N sub-channels over a run, from means: constant, or constant between breakpoints; and states that are fixed
+beforehand.
 
-The first two classes are timelines: `at(round, time_s)` is the law in force and until when it stays so while the round lasts.
-What was drawn can be read: `means` (segments, N) and `starts`, the first round (or second) of each segment after the first.
+The first two classes are timelines: `at(round, time_s)` returns the law in force and the time up to which it stays in force
+within the round. What was drawn can be read: `means` (segments, N) and `starts`, the first round (or second) of each segment
+after the first.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ Unit = Literal["rounds", "seconds"]
 
 
 class Stationary:
-    """Independent rounds: sub-channel k is Good with probability `means[k]`, or one drawn uniformly from [`low`, `high`]."""
+    """Independent rounds: sub-channel k is Good with probability `means[k]`, given or drawn uniformly from [`low`, `high`].
+
+    Example:
+        >>> import numpy as np
+        >>> law = Stationary(channels=3, generator=np.random.default_rng(1))
+        >>> law.means.round(3)
+        array([[0.509, 0.86 , 0.215]])
+    """
 
     fixed = True
 
@@ -34,14 +43,14 @@ class Stationary:
         generator: np.random.Generator,
         means: Annotated[
             list[float] | None,
-            Doc("Probability of each sub-channel to be Good in a round (absent: drawn uniformly between low and high)."),
+            Doc("Probability of each sub-channel to be Good in a round; absent: drawn uniformly between low and high."),
         ] = None,
         low: Annotated[float, Doc("Least probability that is drawn.")] = 0.1,
         high: Annotated[float, Doc("Greatest probability that is drawn.")] = 0.9,
     ) -> None:
         self.starts: list[float] = []
         self.unit: Unit = "rounds"
-        self.means = _means(channels, 1, None if means is None else [means], low, high, generator)
+        self.means = _read_means(channels, 1, None if means is None else [means], low, high, generator)
         self.segment_means = self.means
         self._answer = (Bernoulli(success=self.means[0]), math.inf)
 
@@ -51,11 +60,11 @@ class Stationary:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoints:
-    """Where the segments of a sequence begin, after the first."""
+    """Beginnings of the segments of a sequence, after the first."""
 
     breakpoints: Annotated[
         int | None,
-        Doc("Number of breakpoints that are spread over the horizon, in place of starts."),
+        Doc("Number of breakpoints to spread over the horizon, in place of starts."),
     ] = None
     spread: Annotated[Literal["even", "drawn"], Doc("even: segments of one length; drawn: breakpoints at random.")] = "drawn"
     min_spacing: Annotated[float, Doc("Least distance of breakpoints that are drawn.")] = 0.0
@@ -63,10 +72,14 @@ class Breakpoints:
         list[float] | None,
         Doc("The breakpoints, ascending, each the first round, or the time, of a segment."),
     ] = None
-    unit: Annotated[Unit, Doc("What breakpoints are in.")] = "rounds"
+    unit: Annotated[Unit, Doc("Unit of the breakpoints.")] = "rounds"
 
-    def within(self, rounds: int, seconds: float | None, generator: np.random.Generator) -> list[float]:
-        """The breakpoints, ascending, in a run of so many rounds and seconds (None: without a limit); raises ValueError."""
+    def place_breakpoints(self, rounds: int, seconds: float | None, generator: np.random.Generator) -> list[float]:
+        """Return the breakpoints, ascending, of a run of so many rounds and seconds (None: no limit).
+
+        Raises:
+            ParameterError: the fields contradict each other, or the breakpoints do not fit into the run.
+        """
         breakpoints, starts, unit = self.breakpoints, self.starts, self.unit
         if (breakpoints is None) == (starts is None):
             raise ParameterError("breakpoints", breakpoints, "give either breakpoints or starts")
@@ -83,19 +96,27 @@ class Breakpoints:
         assert breakpoints is not None
         if horizon is None:
             raise ParameterError("breakpoints", breakpoints, "without a time limit they cannot be spread over seconds")
-        return _spread(breakpoints, horizon, self.spread, self.min_spacing, unit, generator)
+        return _spread_breakpoints(breakpoints, horizon, self.spread, self.min_spacing, unit, generator)
 
 
 class PiecewiseStationary:
-    """Independent rounds with means that are constant between breakpoints, which nobody is told.
+    """Independent rounds with means that are constant between breakpoints, which schedulers do not know.
 
-    Breakpoints are written out (`starts`, ascending, each the first round, or the time, of a segment), or `breakpoints` of them
-    are spread over the horizon: "even" gives segments of one length, "drawn" places them at random, at least `min_spacing` apart.
-    The means of each segment are written out (`means`, a row a segment), or drawn uniformly from [`low`, `high`], independently
-    of the others.
+    Breakpoints are given (`starts`, ascending, each the first round, or the time, of a segment), or `breakpoints` of them are
+    spread over the horizon: "even" gives segments of one length, "drawn" places them at random, at least `min_spacing` apart.
+    The means of each segment are given (`means`, one row for each segment), or drawn uniformly from [`low`, `high`],
+    independently of the others.
 
     Raises:
-        ValueError: a breakpoint lies past the horizon, or `means` has not one row more than there are breakpoints.
+        ParameterError: a breakpoint is past the horizon, or `means` does not have one row for each segment.
+
+    Example:
+        >>> import numpy as np
+        >>> placing = Breakpoints(starts=[51.0])
+        >>> law = PiecewiseStationary(channels=3, generator=np.random.default_rng(1), horizon_rounds=100, placing=placing)
+        >>> law.means.round(3)
+        array([[0.509, 0.86 , 0.215],
+               [0.859, 0.349, 0.439]])
     """
 
     fixed = False
@@ -111,16 +132,16 @@ class PiecewiseStationary:
         means: Annotated[
             list[list[float]] | None,
             Doc(
-                "The means of the sub-channels, a row a segment (absent: drawn uniformly between low and high, independently of "
-                "the others)."
+                "Means of the sub-channels, one row for each segment; absent: drawn uniformly between low and high, "
+                "independently of each other."
             ),
         ] = None,
         low: Annotated[float, Doc("Least mean that is drawn.")] = 0.1,
         high: Annotated[float, Doc("Greatest mean that is drawn.")] = 0.9,
     ) -> None:
-        self.starts = placing.within(horizon_rounds, horizon_s, generator)
+        self.starts = placing.place_breakpoints(horizon_rounds, horizon_s, generator)
         self.unit = placing.unit
-        self.means = _means(channels, len(self.starts) + 1, means, low, high, generator)
+        self.means = _read_means(channels, len(self.starts) + 1, means, low, high, generator)
         self.segment_means = self.means
         self._timeline = Piecewise(laws=[Bernoulli(success=row) for row in self.means], starts=self.starts, unit=placing.unit)
 
@@ -129,7 +150,7 @@ class PiecewiseStationary:
 
 
 class Sequence:
-    """States fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round."""
+    """Law of states fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round."""
 
     memoryless = False
 
@@ -138,7 +159,7 @@ class Sequence:
         self._round = 0
 
     def step(self, u: FloatArray) -> None:
-        """On to the next round; ValueError past the last."""
+        """Go to the next round. Raises ParameterError past the last one."""
         if self._round == len(self._table):
             raise ParameterError("table", self._table, "there is no state for another", shown=f" holds {self._round} rounds")
         self._round += 1
@@ -147,7 +168,7 @@ class Sequence:
         return np.asarray(self._table[self._round - 1, entities])
 
     def success_probability(self, entities: NDArray[np.int64]) -> FloatArray:
-        """The share of Good rounds over the whole sequence."""
+        """Return the share of Good rounds over the whole sequence; (n,)."""
         return np.asarray(self._table.mean(axis=0)[entities])
 
     def state_dict(self) -> dict[str, Any]:
@@ -157,9 +178,10 @@ class Sequence:
         self._round = int(state["round"])
 
 
-def _spread(
+def _spread_breakpoints(
     count: int, horizon: float, spread: str, min_spacing: float, unit: Unit, generator: np.random.Generator
 ) -> list[float]:
+    """Return `count` breakpoints spread over the horizon. Raises ParameterError if they do not fit."""
     if count < 0:
         raise ParameterError("breakpoints", count, "must be >= 0")
     if spread == "drawn":
@@ -177,9 +199,10 @@ def _spread(
     return [float(start) for start in starts]
 
 
-def _means(
+def _read_means(
     channels: int, segments: int, means: list[list[float]] | None, low: float, high: float, generator: np.random.Generator
 ) -> FloatArray:
+    """Return the means (segments, N), given or drawn. Raises ParameterError for a wrong shape or a value outside [0, 1]."""
     if not 0.0 <= low <= high <= 1.0:
         raise ParameterError("low", low, f"must satisfy 0 <= low <= high = {high!r} <= 1")
     if means is None:

@@ -1,8 +1,7 @@
-"""Bandwidth over time: what a client's link, or a link that all share, carries in a second.
+"""Constant bandwidth, and laws of bandwidth made of other laws.
 
-A law is a function of time for each client, piecewise constant. Here are the constant one, and what laws are put together of;
-traces are in `bandwidth_traces`, drawn paths in `bandwidth_paths`. A parameter of type `PerClient` is one number for all clients
-or an array with one entry a client.
+A law is a piecewise constant function of time for each client, or for a link that all share. Traces are in `traces.py`, drawn
+paths in `paths.py`. A parameter of type `PerClient` is one number for all clients or an array with one entry a client.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ _NEVER = math.inf
 
 
 class Draws(Protocol):
-    """What the laws ask of a stream of addressed uniforms in [0, 1)."""
+    """Addressed uniforms in [0, 1) of a stream."""
 
     def uniforms(self, index: int, size: int) -> FloatArray: ...
 
 
 class BandwidthLaw(Protocol):
-    """What the laws that are made of other laws ask of them; `netsim.core.protocols` says what each member means."""
+    """Law of bandwidth, as the laws that contain other laws need it; `netsim.core.protocols` documents its members."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray: ...
 
@@ -45,12 +44,19 @@ class BandwidthLaw(Protocol):
 
 
 class Constant:
-    """Always the same bandwidth; one for each client if given so."""
+    """Constant bandwidth, one for all clients or one for each.
+
+    Example:
+        >>> import numpy as np
+        >>> link = Constant(bytes_per_s=100.0)
+        >>> link.ends_s(np.array([1.0]), np.array([400.0]), np.array([0]))
+        array([5.])
+    """
 
     def __init__(
         self,
         *,
-        bytes_per_s: Annotated[PerClient, Doc("What passes in a second, in bytes.")],
+        bytes_per_s: Annotated[PerClient, Doc("Bandwidth in bytes per second.")],
     ) -> None:
         self._rate = rate_per_client("bytes_per_s", bytes_per_s)
 
@@ -114,15 +120,18 @@ class Multiple:
 class ByGroup:
     """Different laws for disjoint groups of clients: client k follows `laws[group_of[k]]`.
 
-    The laws see the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
+    The laws receive the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
     """
 
     def __init__(self, *, laws: list[BandwidthLaw], group_of: IntArray) -> None:
         self.laws = list(laws)
         self.group_of = group_of
 
-    def _asked(self, entities: IntArray, answer: Callable[[BandwidthLaw, IntArray], FloatArray]) -> FloatArray:
-        """What each one's law answers; `answer` is asked of a law with the positions of those in `entities` who follow it."""
+    def _collect(self, entities: IntArray, answer: Callable[[BandwidthLaw, IntArray], FloatArray]) -> FloatArray:
+        """Return the answers (n,) of the laws of `entities` (n,).
+
+        `answer` is called with each law and the positions of its followers in `entities`.
+        """
         out = np.empty(len(entities))
         group = self.group_of[entities]
         for j in np.unique(group).tolist():
@@ -131,31 +140,31 @@ class ByGroup:
         return out
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.ends_s(start_s[i], size_bytes[i], entities[i]))
+        return self._collect(entities, lambda law, i: law.ends_s(start_s[i], size_bytes[i], entities[i]))
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.served_bytes(start_s[i], end_s[i], entities[i]))
+        return self._collect(entities, lambda law, i: law.served_bytes(start_s[i], end_s[i], entities[i]))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.rate(time_s, entities[i]))
+        return self._collect(entities, lambda law, i: law.rate(time_s, entities[i]))
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.next_change_s(time_s, entities[i]))
+        return self._collect(entities, lambda law, i: law.next_change_s(time_s, entities[i]))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.mean_rate(entities[i]))
+        return self._collect(entities, lambda law, i: law.mean_rate(entities[i]))
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.peak_rate(entities[i]))
+        return self._collect(entities, lambda law, i: law.peak_rate(entities[i]))
 
     def stops_s(self, entities: IntArray) -> FloatArray:
-        return self._asked(entities, lambda law, i: law.stops_s(entities[i]))
+        return self._collect(entities, lambda law, i: law.stops_s(entities[i]))
 
 
 class Successive:
-    """`laws[j]` from `starts_s[j - 1]` seconds on, `laws[0]` from the beginning: change points whose times are known.
+    """Sequence of laws with known change points: `laws[j]` from `starts_s[j - 1]` seconds on, `laws[0]` from the beginning.
 
-    Of many laws, which may be made as they are asked for, only those are asked that are in force at the times in question.
+    Only the laws in force at the times in question are used, because laws may be built on demand.
     """
 
     def __init__(self, *, laws: Sequence[BandwidthLaw], starts_s: list[float]) -> None:
@@ -165,6 +174,7 @@ class Successive:
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         now, left = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
+        # Law by law: transfers that end before the next change point are done, the others carry their rest over to the next law.
         out = np.full(len(entities), _NEVER)
         under_way = np.arange(len(entities))
         place = self._in_force(float(now.min(initial=_NEVER)))
@@ -206,15 +216,16 @@ class Successive:
         return np.asarray(np.minimum(self.laws[j].next_change_s(time_s, entities), self._until[j]))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
-        """In the long run: of the last law."""
+        """Return the mean rate of the last law, which holds in the long run."""
         return self.laws[-1].mean_rate(entities)
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
         return np.asarray(reduce(np.maximum, (law.peak_rate(entities) for law in self.laws)))
 
     def stops_s(self, entities: IntArray) -> FloatArray:
-        """Of the last law: whatever stops before is in force again after a change point."""
+        """Return the end of the last law; a link that stops before is in force again after a change point."""
         return np.asarray(np.maximum(self.laws[-1].stops_s(entities), self._starts[-1]))
 
     def _in_force(self, time_s: float) -> int:
+        """Return the number of the law in force at `time_s`."""
         return int(np.searchsorted(self._starts, time_s, "right"))

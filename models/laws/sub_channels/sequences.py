@@ -1,7 +1,7 @@
 """Sequences of channel states, fixed beforehand: T rounds of N channels that are Good (True) or Bad.
 
-Read from a file, or made by an adversary (the extremely non-stationary case of Li et al.,
-Section IV-A). Each is a truth that oracles may be told: `means(round)` and `states(round)`.
+They are read from a file, or made by an adversary (the extremely non-stationary case of Li et al., Section IV-A). Each is a
+truth for oracles, with `means(round)` and `states(round)`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ BoolArray = NDArray[np.bool_]
 
 
 class StateSequence:
-    """States `table` (T, N), read only.
+    """Base class of sequences of states: `table` (T, N), read only.
 
     `segment_means` (S, N) are the means from which each of S segments was drawn, `starts` the first round of each after the
-    first. Without them (None) `means` is each channel's share of Good rounds over the whole sequence: its K best are the
-    best fixed set in hindsight, the oracle of Theorem 3.
+    first. Without them (None) `means` is each channel's share of Good rounds over the whole sequence: its K best are the best
+    fixed set in hindsight, the oracle of Theorem 3.
     """
 
     def __init__(self, *, table: BoolArray, segment_means: FloatArray | None = None, starts: list[int] | None = None) -> None:
@@ -41,38 +41,50 @@ class StateSequence:
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """T, the number of rounds."""
         return int(self.table.shape[0])
 
     @property
     def channels(self) -> int:
-        """N."""
+        """N, the number of channels."""
         return int(self.table.shape[1])
 
     def means(self, round: int) -> FloatArray:
-        """The mean of each channel in `round`; (N,)."""
+        """Return the mean of each channel in `round`; (N,)."""
         self._check(round)
         means: FloatArray = self._means[bisect_right(self.starts, round)]
         return means
 
     def states(self, round: int) -> BoolArray:
-        """Whether each channel is Good in `round`; (N,)."""
+        """Return True for each channel that is Good in `round`; (N,)."""
         self._check(round)
         states: BoolArray = self.table[round - 1]
         return states
 
     def _check(self, round: int) -> None:
+        """Raise ParameterError for a round outside the sequence."""
         if not 1 <= round <= len(self.table):
             raise ParameterError("round", round, f"the sequence of states holds rounds 1 to {len(self.table)}")
 
 
 class FileStates(StateSequence):
-    """States from a file: a line a round with N values 0 or 1 between commas (.csv), or an array (T, N) of 0 and 1 (.npy).
+    r"""States from a file: one line for each round with N values 0 or 1 between commas (.csv), or an array (T, N) of 0 and 1
+    (.npy).
 
-    `rounds` (None: as many as there are): the file must hold at least so many, and the rest is left out.
+    `rounds` (None: all of the file): the file must hold at least so many; the rest is left out.
 
     Raises:
-        ValueError: what cannot be read, a wrong number of channels, too few rounds, or other values; file and place are named.
+        ParameterError: an unreadable file, a wrong number of channels, too few rounds, or other values; file and place are named.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "states.csv")
+        ...     _ = path.write_text("1,0\n0,1\n")
+        ...     law = FileStates(path=str(path), channels=2)
+        >>> law.states(2)
+        array([False,  True])
     """
 
     def __init__(
@@ -80,14 +92,14 @@ class FileStates(StateSequence):
         *,
         path: Annotated[
             str,
-            Doc("The file to read: a row a round and a column a channel of 0 (Bad) and 1 (Good), .csv or .npy."),
+            Doc("File with one row for each round and one column for each channel, of 0 (Bad) and 1 (Good); .csv or .npy."),
         ],
         channels: int,
         rounds: int | None = None,
     ) -> None:
-        _positive("channels", channels)
+        _check_positive("channels", channels)
         if rounds is not None:
-            _positive("rounds", rounds)
+            _check_positive("rounds", rounds)
         suffix = Path(path).suffix.lower()
         if suffix not in (".csv", ".npy"):
             raise ParameterError("path", path, "must end in .csv or .npy")
@@ -98,7 +110,14 @@ class FileStates(StateSequence):
 
 
 class AdversarialStates(StateSequence):
-    """An adversary that changes which channels are Good without warning: `good` of them at a time, all others are Bad."""
+    """Adversary that changes the set of Good channels without warning: `good` of them at a time, all others are Bad.
+
+    Example:
+        >>> import numpy as np
+        >>> law = AdversarialStates(channels=3, rounds=4, generator=np.random.default_rng(1), good=1)
+        >>> law.states(1)
+        array([False,  True, False])
+    """
 
     def __init__(
         self,
@@ -109,19 +128,19 @@ class AdversarialStates(StateSequence):
         good: Annotated[int, Doc("Number of sub-channels that are Good at a time; all others are Bad.")],
         dwell_rounds: Annotated[
             float,
-            Doc("Rounds that states last on average: after each round it changes its mind with probability 1 / dwell_rounds."),
+            Doc("Mean number of rounds between changes: after each round it changes with probability 1 / dwell_rounds."),
         ] = 10.0,
         rule: Annotated[
             Literal["random", "starve", "invert"],
             Doc(
-                'What it then makes Good: "random": any set; "starve": those that were Good in the fewest rounds so far (equal '
-                'ones: drawn), so that whatever has succeeded until then fails; "invert": those that were Bad, as far as there '
-                "are enough."
+                'Channels that a change makes Good. "random": any set; "starve": those Good in the fewest rounds so far '
+                '(ties at random), so that channels that succeeded so far fail; "invert": those that were Bad, and others if '
+                "they are too few."
             ),
         ] = "random",
     ) -> None:
-        _positive("channels", channels)
-        _positive("rounds", rounds)
+        _check_positive("channels", channels)
+        _check_positive("rounds", rounds)
         if not 1 <= good <= channels:
             raise ParameterError("good", good, f"must be between 1 and the number of channels, {channels}")
         if not dwell_rounds >= 1.0:
@@ -132,6 +151,7 @@ class AdversarialStates(StateSequence):
         table = np.zeros((rounds, channels), np.bool_)
         successes = np.zeros(channels, np.int64)
         current: IntArray = np.empty(0, np.int64)
+        # Each segment takes the channels of least burden; `tie` orders channels of equal burden at random.
         for first, end in zip([0, *changes.tolist()], [*changes.tolist(), rounds], strict=True):
             tie = generator.random(channels)
             if rule == "random":
@@ -146,26 +166,14 @@ class AdversarialStates(StateSequence):
         super().__init__(table=table)
 
 
-def bernoulli(means: FloatArray, uniforms: FloatArray) -> BoolArray:
-    """States that are Good with probability `means` (T, N), at `uniforms` (T, N) in [0, 1); shape (T, N).
-
-    Raises ValueError for probabilities outside [0, 1] and for shapes that differ.
-    """
-    if not ((means >= 0.0) & (means <= 1.0)).all():
-        raise ParameterError("means", means, "must be probabilities between 0 and 1")
-    if means.shape != uniforms.shape:
-        raise ParameterError(
-            "uniforms", uniforms, f"must be {means.shape}, that of the means", shown=f" has shape {uniforms.shape}"
-        )
-    return np.asarray(uniforms < means)
-
-
-def _positive(name: str, value: int) -> None:
+def _check_positive(name: str, value: int) -> None:
+    """Raise ParameterError, naming the parameter, unless `value` >= 1."""
     if value < 1:
         raise ParameterError(name, value, "must be >= 1")
 
 
 def _read_npy(path: str, channels: int) -> BoolArray:
+    """Return the states (T, N) of an array file. Raises ParameterError that names file and place."""
     try:
         refuse_special(path)
         values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
@@ -183,6 +191,7 @@ def _read_npy(path: str, channels: int) -> BoolArray:
 
 
 def _read_csv(path: str, channels: int) -> BoolArray:
+    """Return the states (T, N) of a CSV file. Raises ParameterError that names file and line."""
     try:
         lines = lines_of(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -1,9 +1,10 @@
-"""Presence of the clients: who is here now, and when each next comes or goes, as two arrays over all clients.
+"""Drawn presence of the clients, and the base classes of all laws of presence.
 
-Presence from files is in `availability_traces.py`, presence that follows the hour of the day in `diurnal.py`.
+A law keeps two arrays over all clients: who is present, and when each client next comes or goes. Presence from files is in
+`traces.py` and `fedscale.py`, presence that follows the hour of the day in `diurnal.py`.
 
-`advance(now_s, draws)` brings both up to a time; changes at exactly that time have happened. Only clients whose change is due
-are touched, and one leap leaves the same state as many small steps.
+`advance(now_s, draws)` brings both arrays up to a time; changes at exactly that time have happened. Only clients whose change
+is due are touched, and one leap leaves the same state as many small steps.
 """
 
 from __future__ import annotations
@@ -25,89 +26,96 @@ Changes = Iterator[tuple[IntArray, FloatArray]]
 
 
 class Draws(Protocol):
-    """What the random laws ask of a stream: the uniform of entity k at an index, in [0, 1)."""
+    """Addressed random numbers that the laws need of a stream: the uniform of entity k at an index, in [0, 1)."""
 
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray: ...
 
 
 class Presence:
-    """The two arrays and the clock that every law of presence keeps."""
+    """Base class of the laws of presence, with their two arrays and their clock."""
 
     settles = True
-    """It is changed by nobody from outside."""
+    """True: only the law itself changes presence."""
 
     def __init__(self, clients: int) -> None:
         if clients < 1:
             raise ParameterError("clients", clients, "must be >= 1")
         self.on: BoolArray = np.zeros(clients, dtype=np.bool_)
-        """(K,) who is present."""
+        """(K,) True for clients that are present."""
         self.next_change_s: FloatArray = np.full(clients, math.inf)
-        """(K,) when each client next comes or goes; inf: never."""
+        """(K,) time at which each client next comes or goes; inf: never."""
         self._now_s = 0.0
 
     def _move_clock(self, now_s: float) -> None:
+        """Move the clock to `now_s`. Raises ParameterError for a time before the last one."""
         if not now_s >= self._now_s:
             raise ParameterError("now_s", now_s, f"must be >= {self._now_s!r}, the time of the last advance")
         self._now_s = now_s
 
     def _due(self) -> IntArray:
+        """Return the clients whose change is due."""
         return np.flatnonzero(self.next_change_s <= self._now_s)
 
     def notes(self) -> dict[str, Any]:
-        """What a summary says of presence, beyond what the scenario says; plain data."""
+        """Return the facts on presence for the summary that the scenario does not state; plain data."""
         return {}
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """(K,) the share of [`from_s`, `to_s`], not before the last `advance`, in which each client will be present.
+        """Return the expected share of [`from_s`, `to_s`] in which each client will be present; (K,).
 
-        In expectation, as each client can tell; where nothing more is known, who is present stays so.
+        The interval begins at or after the last `advance`. The forecast is the one that a client can make; a law without
+        further knowledge forecasts the present state.
         """
         return self.on.astype(np.float64)
 
 
 class Always(Presence):
-    """Every client is always present."""
+    """Every client is always present.
+
+    Example:
+        >>> Always(clients=2).on
+        array([ True,  True])
+    """
 
     def __init__(self, *, clients: int) -> None:
         super().__init__(clients)
         self.on[:] = True
 
     def advance(self, now_s: float, draws: Draws) -> None:
-        """Nothing changes."""
+        pass
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """There are none."""
         return iter(())
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """There is no state."""
+        pass
 
 
 class Alternating(Presence, ABC):
-    """Clients that come and go independently of each other, by draws: a sojourn present, one away, and so on.
+    """Base class of laws under which clients come and go by draws, independently: a sojourn present, a sojourn away, and so on.
 
-    Draw 0 of a client settles whether it is present at time 0, draw j how long its j-th sojourn lasts, so presence depends on
-    nobody's looking. Before the first `advance` nobody is present and everybody's change is due at 0.
+    Draw 0 of a client decides its state at time 0, draw j the length of its j-th sojourn; so presence does not depend on the
+    times at which it is looked at. Before the first `advance` no client is present and every client's change is due at 0.
     """
 
     def __init__(self, clients: int) -> None:
         super().__init__(clients)
         self.next_change_s[:] = 0.0
         self._sojourn = np.zeros(clients, dtype=np.int64)
-        """(K,) the number of the sojourn each client is in, from 1; 0: not begun."""
+        """(K,) number of the present sojourn of each client, from 1; 0 before it begins."""
 
     @abstractmethod
     def _share_at_first(self) -> FloatArray:
-        """(K,) the probability of each client to be present at time 0."""
+        """Return the probability of each client to be present at time 0; (K,)."""
 
     @abstractmethod
     def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        """(n,) when the sojourns end that clients `who` (n,) begin at `next_change_s`, in the state that `on` says.
+        """Return the ends (n,) of the sojourns that clients `who` (n,) begin at `next_change_s`, in the state that `on` holds.
 
-        `level` (n,): standard exponential draws; a sojourn ends as the hazard that it has gathered reaches its level.
+        `level` (n,): standard exponential draws; a sojourn ends when its accumulated hazard reaches its level.
         """
 
     def advance(self, now_s: float, draws: Draws) -> None:
@@ -115,11 +123,13 @@ class Alternating(Presence, ABC):
             pass
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """As `advance`, change by change: who (n,) came or went, and when (n,); all that are due take a step at once."""
+        """Advance change by change: yield clients (n,) that came or went, and the times (n,); clients that are due take one
+        step together.
+        """
         self._move_clock(now_s)
         due = self._due()
         if due.size and not self._sojourn[due[0]]:
-            # Nobody has begun: all begin together. Flipping below turns the opposite of the first state into it.
+            # All clients begin together. The flip below turns the opposite of the first state, which is set here, into it.
             self.on[:] = draws.uniforms_at(0, due, len(self.on)) >= self._share_at_first()
         while due.size:
             self._sojourn[due] += 1
@@ -147,7 +157,13 @@ class Alternating(Presence, ABC):
 
 
 class Markov(Alternating):
-    """Clients come and go independently: exponential times on and off, of means `mean_on_s` and `mean_off_s`."""
+    """Clients come and go independently: exponential times on and off, of means `mean_on_s` and `mean_off_s`.
+
+    Example:
+        >>> law = Markov(clients=2, mean_on_s=60.0, mean_off_s=30.0)
+        >>> law.next_change_s
+        array([0., 0.])
+    """
 
     def __init__(
         self,
@@ -158,16 +174,15 @@ class Markov(Alternating):
         start: Annotated[
             Literal["stationary", "on"],
             Doc(
-                'Who is present at time 0. "stationary": a client with probability mean_on_s / (mean_on_s + mean_off_s); "on": '
-                "all are."
+                'Presence at time 0. "stationary": each client with probability mean_on_s / (mean_on_s + mean_off_s); "on": all '
+                "clients."
             ),
         ] = "stationary",
     ) -> None:
         super().__init__(clients)
         if start not in ("stationary", "on"):
             raise ParameterError("start", start, "must be 'stationary' or 'on'")
-        # Shorter means would let the sum of sojourns stand still in floating point.
-        # Longer ones would leave the range of floating point where a draw is a multiple of them.
+        # With shorter means the sum of sojourns would stop growing in floating point; multiples of longer ones would overflow.
         mean_on = per_client("mean_on_s", mean_on_s, low=1e-6, high=1e300)
         mean_off = per_client("mean_off_s", mean_off_s, low=1e-6, high=1e300)
         same_clients(clients=self.next_change_s, mean_on_s=mean_on, mean_off_s=mean_off)
@@ -176,14 +191,16 @@ class Markov(Alternating):
         self._stationary = start == "stationary"
 
     def _share_at_first(self) -> FloatArray:
-        # Uniforms lie in [0, 1): with a share of 1 everybody is present.
+        # Uniforms are in [0, 1): with a share of 1 every client is present.
         return self._mean_on / (self._mean_on + self._mean_off) if self._stationary else np.ones(len(self.on))
 
     def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
         return self.next_change_s[who] + np.where(self.on[who], self._mean_on[who], self._mean_off[who]) * level
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """As of `Presence`: p + (state now - p) times the mean of exp(-rate t) over the interval, p the share at all times."""
+        """Return p + (state now - p) times the mean of exp(-rate t) over the interval; (K,), p the stationary probability of
+        presence.
+        """
         rate = 1.0 / self._mean_on + 1.0 / self._mean_off
         share = self._mean_on / (self._mean_on + self._mean_off)
         begin, length = rate * (from_s - self._now_s), rate * (to_s - from_s)
