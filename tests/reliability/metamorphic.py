@@ -491,7 +491,7 @@ def check(seed: int, number: int) -> dict[str, str]:
         wrong = broken(name, tables)
     if wrong is None:
         return {"kind": "not applicable", "about": name}
-    return {"kind": "broken" if wrong else "good", "about": f"{name} | {tables['name']} | {wrong}"}
+    return {"kind": "broken" if wrong else "good", "about": f"{name} | {tables['description']} | {wrong}"}
 
 
 def campaign() -> int:

@@ -6,7 +6,6 @@ combinations that a scenario cannot have are drawn again.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -287,28 +286,33 @@ def valid(tables: dict[str, Any], *, learner: bool = False) -> bool:
     return True
 
 
-def drawn_world(
-    rng: Random, most: int = 5, learning: float = 0.0, topics: Mapping[str, Mapping[str, Settings]] = SECTIONS
-) -> dict[str, Any]:
-    """Draw a valid world with settings of up to `most` topics; `learning`: the chance that something is trained."""
-    for _ in itertools.count():
-        server = rng.choice(list(SERVERS))
-        chosen = {topic: rng.choice(list(topics[topic])) for topic in rng.sample(list(topics), rng.randrange(most + 1))}
-        tables = world_of(server, chosen, seed=rng.randrange(1000))
-        if rng.random() < learning:
-            tables = _training(tables, rng)
-        tables["name"] = ", ".join([server, *(f"{topic}: {name}" for topic, name in chosen.items())])[:200]
-        if valid(tables):
-            return tables
-    raise AssertionError
+def drawn_world(rng: Random, most: int = 5, learning: float = 0.0) -> dict[str, Any]:
+    """Draw a valid world with settings of up to `most` topics; `learning`: the chance that something is trained.
+
+    Sections are added one after the other. One that the world cannot have is left out.
+    """
+    server = rng.choice(list(SERVERS))
+    learns = rng.random() < learning
+    tables = _training(world_of(server)) if learns else world_of(server)
+    topics = [*SECTIONS, *TRAINING] if learns else list(SECTIONS)
+    tables["seed"], parts = rng.randrange(1000), [server]
+    for topic in rng.sample(topics, rng.randrange(most + 1)):
+        sections = (SECTIONS | TRAINING)[topic]
+        name = rng.choice(list(sections))
+        fuller = override(tables, sections[name])
+        if valid(fuller, learner=learns):
+            tables = fuller
+            parts.append(f"{topic}: {name}")
+    return tables | {"description": ", ".join(parts)}
 
 
-def _training(tables: dict[str, Any], rng: Random) -> dict[str, Any]:
-    """Return the world with a learner, and settings of up to four topics of training."""
+def _training(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the world with a learner in place of what stands for one, and fewer rounds."""
     tables = {name: table for name, table in tables.items() if name != "work"} | {"learner": LEARNER, "rounds": 4}
     tables["clients"] = {name: value for name, value in tables["clients"].items() if name != "data_sizes"}
+    if tables["server"].get("kind") == "compass":
+        # Weights that sum to 1 would replace the model by a client's first update.
+        tables["learner"] = LEARNER | {"aggregation": {"kind": "fixed-share", "by": "equal", "alpha": 0.9}}
     if "opinions" in tables:
         tables["opinions"] = {name: value for name, value in tables["opinions"].items() if name != "synthetic"}
-    for topic in rng.sample(list(TRAINING), rng.randrange(5)):
-        tables = override(tables, rng.choice(list(TRAINING[topic].values())))
     return tables
