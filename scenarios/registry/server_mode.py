@@ -1,23 +1,64 @@
-"""What a server of the user's own is asked for."""
+"""The Protocol of a server of the user's own, and of what it is put together of."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import FloatArray, Learner, RewardMeter, SelectionPolicy
+    from netsim.core.streams import Streams
+    from netsim.servers.channels import OwnLinks
+    from netsim.servers.probing import Probing
+    from netsim.servers.rounds import RoundServer
+    from netsim.servers.slotted import SlotServer
+
+
+class ServerWorld(Protocol):
+    """What a server is put together of. `scenarios.wiring.world.World` fulfils it; each call of a method makes a new part."""
+
+    @property
+    def clients(self) -> int:
+        """The number of clients, K."""
+
+    @property
+    def streams(self) -> Streams:
+        """The random numbers of the run, by their address."""
+
+    @property
+    def learner(self) -> Learner:
+        """Trains and aggregates; does nothing without a `[learner]`."""
+
+    @property
+    def data_sizes(self) -> FloatArray:
+        """Samples (K,) that each client holds."""
+
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
+        """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
+
+        `places`: the clients of a round. `refill`: sub-channels are assigned again whenever one falls free.
+        """
+
+    def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
+        """Return the policy of `[policy]`, which selects `per_round` clients at a time, for a model of `per_model` updates."""
+
+    def probing(self, pool: ClientPool) -> Probing | None:
+        """Return what asks clients before a policy selects, or None if the policy does not ask."""
+
+    def meter(self, per_round: int) -> RewardMeter:
+        """Return the meter of `metrics.reward`."""
 
 
 class ServerMode(Protocol):
     """A server's parameters, and how it is put together of the engine's rules."""
 
     selects: bool = True
-    """Whether a policy selects who takes part: then `[policy]` must be there, otherwise it is refused."""
+    """True if a policy selects clients: `[policy]` is then required, otherwise it is refused."""
     contends: bool = False
-    """Whether two clients may be on one of the sub-channels of `[channels]` at once."""
+    """True if two clients may be on one of the sub-channels of `[channels]` at once."""
 
     caches: bool = False
-    """Whether the model is made of a cache with an entry for every client, as SAFA's is."""
+    """True if the model is made of a cache with an entry for every client, as SAFA's is."""
 
-    def compose(self, world: Any) -> Any:
-        """The server, a `scenarios.wiring.world.Composed`, of what is known of the scenario, a `scenarios.wiring.world.World`.
-
-        Those of netsim are put together in `scenarios.wiring.servers`.
-        """
+    def compose(self, world: ServerWorld) -> RoundServer | SlotServer:
+        """Return the server. Those of netsim are put together in `scenarios.wiring.servers`."""

@@ -12,16 +12,17 @@ from netsim.servers.age_oracle import AgeOracle
 from scenarios.registry.kinds import resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.channels import build_channels
-from scenarios.wiring.world import Composed, World
+from scenarios.wiring.server_parts import Server
+from scenarios.wiring.world import World
 
 
-def asynchronous(world: World) -> Composed:
+def asynchronous(world: World) -> Server:
     """`server.kind = "asynchronous"`: ages of information over the sub-channels of `[channels]`; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
     pool = world.pool(channels.access, retry=True, instant=not section.contention)
     scheduled = channels.scheduled(world, pool)
-    server = age_aware_server(
+    return age_aware_server(
         pool=pool,
         channels=scheduled,
         learner=world.learner,
@@ -29,7 +30,6 @@ def asynchronous(world: World) -> Composed:
         round_s=section.round_s,
         wait_for_compute=section.wait_for_compute,
     )
-    return Composed(server=server, channels=channels.access, detections=scheduled.detections)
 
 
 def _oracle(scenario: Scenario, streams: Streams, supplied: dict[str, Any]) -> AgeMeter:

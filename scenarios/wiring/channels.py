@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from netsim.network.access import AssignedAccess
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import NoRecorder
-from netsim.servers.channels import OwnLinks, ScheduledChannels
+from netsim.servers.channels import ScheduledChannels
 from scenarios.registry.components import construct, refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -29,7 +29,9 @@ from scenarios.wiring.bandwidth import channel_links
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
-from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from scenarios.wiring.world import World
 
 
 class ChannelTruth:
@@ -162,11 +164,3 @@ def build_jammers(
             jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**when), **given))
     return jammers
 
-
-def channels_and_pool(world: World, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
-    """The clients of a server that selects them, so many at once, and what they transmit over."""
-    if world.scenario.channels is None:
-        return OwnLinks(), world.pool()
-    built = build_channels(world, places)
-    pool = world.pool(built.access)
-    return built.scheduled(world, pool, places=places, refill=refill), pool

@@ -11,8 +11,8 @@ from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from scenarios.schema.errors import UserError, in_own_words
-from scenarios.wiring.channels import channels_and_pool
-from scenarios.wiring.world import Composed, World
+from scenarios.wiring.server_parts import Server
+from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from netsim.servers.staleness_bound import StalenessRule
 
 
-def synchronous(world: World) -> Composed:
+def synchronous(world: World) -> Server:
     """`server.kind = "synchronous"`."""
     from netsim.servers.synchronous import synchronous_server
 
     section = world.scenario.server
-    channels, pool = channels_and_pool(world, section.per_round)
-    server = synchronous_server(
+    channels, pool = world.channels_and_pool(section.per_round)
+    return synchronous_server(
         pool=pool,
         selecting=SelectionRule(
             policy=world.policy(section.per_round),
@@ -41,16 +41,15 @@ def synchronous(world: World) -> Composed:
         channels=channels,
         stragglers=section.stragglers,
     )
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
-def buffered(world: World) -> Composed:
+def buffered(world: World) -> Server:
     """`server.kind = "buffered"`."""
     from netsim.servers.buffered import ModelRule, buffered_server
 
     section = world.scenario.server
-    channels, pool = channels_and_pool(world, section.concurrency, refill=True)
-    server = buffered_server(
+    channels, pool = world.channels_and_pool(section.concurrency, refill=True)
+    return buffered_server(
         pool=pool,
         # It asks for one client at a time, and makes a model of several.
         policy=world.policy(1, per_model=section.buffer),
@@ -60,7 +59,6 @@ def buffered(world: World) -> Composed:
         rule=ModelRule(buffer=section.buffer, pacing=_pacing(section), staleness=_staleness_rule(section, pool)),
         channels=channels,
     )
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 def _pacing(section: Any) -> LatencyPacing | None:
@@ -85,13 +83,13 @@ def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
     return WaitForOld(pool=pool, bound=bound)
 
 
-def semi_synchronous(world: World) -> Composed:
+def semi_synchronous(world: World) -> Server:
     """`server.kind = "semi-synchronous"`."""
     from netsim.servers.semi_synchronous import semi_synchronous_server
 
     section = world.scenario.server
-    channels, pool = channels_and_pool(world, section.per_round)
-    server = semi_synchronous_server(
+    channels, pool = world.channels_and_pool(section.per_round)
+    return semi_synchronous_server(
         pool=pool,
         selecting=SelectionRule(
             policy=world.policy(section.per_round), streams=world.streams, probing=world.probing(pool)
@@ -100,16 +98,15 @@ def semi_synchronous(world: World) -> Composed:
         round_s=section.round_s,
         channels=channels,
     )
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
-def safa(world: World) -> Composed:
+def safa(world: World) -> Server:
     """`server.kind = "safa"`."""
     from netsim.servers.safa import safa_server
 
     section = world.scenario.server
     everyone = np.arange(world.population.count)
-    channels, pool = channels_and_pool(world, len(everyone), refill=True)
+    channels, pool = world.channels_and_pool(len(everyone), refill=True)
     sample = world.training.sample
 
     def speed_s(number: int) -> FloatArray:
@@ -117,7 +114,7 @@ def safa(world: World) -> Composed:
         law: DelayLaw = sample.at(number, world.clock.now)[0]
         return law.mean_s(everyone)
 
-    server = safa_server(
+    return safa_server(
         pool=pool,
         learner=world.learner,
         per_round=section.per_round,
@@ -127,16 +124,15 @@ def safa(world: World) -> Composed:
         speed_s=speed_s if section.order == "speed" else None,
         channels=channels,
     )
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
-def compass(world: World) -> Composed:
+def compass(world: World) -> Server:
     """`server.kind = "compass"`."""
     from netsim.servers.compass import compass_server
 
     section = world.scenario.server
-    channels, pool = channels_and_pool(world, world.population.count, refill=True)
-    server = compass_server(
+    channels, pool = world.channels_and_pool(world.population.count, refill=True)
+    return compass_server(
         pool=pool,
         learner=world.learner,
         min_steps=section.min_steps,
@@ -144,31 +140,30 @@ def compass(world: World) -> Composed:
         slack=section.slack,
         channels=channels,
     )
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
-def asynchronous(world: World) -> Composed:
+def asynchronous(world: World) -> Server:
     """`server.kind = "asynchronous"`."""
     from scenarios.wiring import age_aware
 
     return age_aware.asynchronous(world)
 
 
-def fl_fa(world: World) -> Composed:
+def fl_fa(world: World) -> Server:
     """`server.kind = "fl-fa"`."""
     from scenarios.wiring import slotted
 
     return slotted.fl_fa(world)
 
 
-def fl_da(world: World) -> Composed:
+def fl_da(world: World) -> Server:
     """`server.kind = "fl-da"`."""
     from scenarios.wiring import slotted
 
     return slotted.fl_da(world)
 
 
-COMPOSERS: dict[str, Callable[[World], Composed]] = {
+COMPOSERS: dict[str, Callable[[World], Server]] = {
     "synchronous": synchronous,
     "buffered": buffered,
     "semi-synchronous": semi_synchronous,
@@ -180,24 +175,27 @@ COMPOSERS: dict[str, Callable[[World], Composed]] = {
 }
 
 
-def compose(world: World) -> Composed:
-    """The server that the scenario names; raises UserError."""
+def compose(world: World) -> Server:
+    """Return the server that the scenario names; raises UserError."""
     kind = world.scenario.server.kind
     return COMPOSERS[kind](world) if kind in COMPOSERS else _own(world)
 
 
-def _own(world: World) -> Composed:
-    """That of the user's own class."""
+def _own(world: World) -> Server:
+    """Return the server that a class of the user's own puts together; raises UserError."""
+    from netsim.servers.rounds import RoundServer
+    from netsim.servers.slotted import SlotServer
+
     section = world.scenario.server
     mode = world.component(section, "server", "server", {})
     try:
-        composed = mode.compose(world)
+        server = mode.compose(world)
     except UserError:
         raise
     except Exception as error:
         told = f"server.kind = {section.kind!r} cannot be put together: {in_own_words(error)}; fix its compose"
         raise UserError(told) from error
-    if not isinstance(composed, Composed):
-        told = f"compose returns {type(composed).__name__}; must return a scenarios.wiring.world.Composed"
+    if not isinstance(server, RoundServer | SlotServer):
+        told = f"compose returns {type(server).__name__}; must return a server, such as a netsim.servers.rounds.RoundServer"
         raise UserError(f"server.kind = {section.kind!r}: {told}")
-    return composed
+    return server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -16,7 +16,7 @@ from models.privacy import Ledger, NoPrivacy, NoSchedule
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import FloatArray
+from netsim.core.protocols import DelayLaw, FloatArray, Timeline
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
 from netsim.network.medium import Medium, MediumLaws
@@ -43,10 +43,16 @@ from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.script.wiring import build_script
+from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase
 from scenarios.wiring.servers import compose
 from scenarios.wiring.training import build_trained, check_trained
 from scenarios.wiring.work import Training, build_plan
-from scenarios.wiring.world import Composed, World
+from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from netsim.network.transport.messages import PeerGraph
+
+    from models.fl.learner import FederatedLearner
 
 _LARGE: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
@@ -54,30 +60,62 @@ _MANY = 10_000
 _MOST_SAMPLES = 1e15
 """What a client may hold at most: below that every whole number is one of the 64-bit floats."""
 
-@dataclass(frozen=True)
-class Built:
-    """A simulation and what is known of it before it runs."""
 
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A scenario, wired: its world, its server and the simulation of both."""
+
+    world: World
+    server: Server
     simulation: Simulation
-    truth: Truth
-    """Expected latencies of all clients, over time."""
-    data_sizes: FloatArray
-    """(K,) samples each client holds."""
-    parameters: int | None
-    """Numbers in one update; None without a learner."""
-    unprotected: int
-    """How many of them no mechanism protects."""
-    clients: ClientPool
-    trained: Any
-    """The `models.fl.learner.FederatedLearner`; None where nothing is trained."""
-    delays: Mapping[str, Any]
-    """The timelines of the three phases of an update: download, compute, upload."""
-    channels: AssignedAccess[Any] | None
-    """The sub-channels with states, where the server has such."""
-    graph: Any = None
-    """The `models.peers.graph.PeerGraph` between the clients, where they decide among themselves."""
     cautions: tuple[Caution, ...] = ()
-    """What the scenario is warned of."""
+    """The warnings of the scenario."""
+
+    @property
+    def truth(self) -> Truth:
+        """Expected latencies of all clients, over time."""
+        return self.world.truth
+
+    @property
+    def data_sizes(self) -> FloatArray:
+        """Samples (K,) that each client holds."""
+        return self.world.data_sizes
+
+    @property
+    def clients(self) -> ClientPool:
+        """The clients of the server."""
+        return self.server.clients
+
+    @property
+    def trained(self) -> FederatedLearner | None:
+        """The learner; None if nothing is trained, or the scenario is only checked."""
+        return self.world.trained
+
+    @property
+    def parameters(self) -> int | None:
+        """Numbers in one update; None without a learner."""
+        return None if self.trained is None else self.trained.release.numbers
+
+    @property
+    def unprotected(self) -> int:
+        """Numbers in one update that no mechanism protects."""
+        return 0 if self.trained is None else self.trained.release.unprotected
+
+    @property
+    def delays(self) -> Mapping[str, Timeline[DelayLaw]]:
+        """The delays of the phases of an update: download, compute, upload."""
+        return self.world.delays
+
+    @property
+    def channels(self) -> AssignedAccess[Any] | None:
+        """The sub-channels with states, or None if the server has none."""
+        return assigned_access(self.server)
+
+    @property
+    def graph(self) -> PeerGraph | None:
+        """The graph between the clients, or None if they do not decide among themselves."""
+        phase = consensus_phase(self.server)
+        return None if phase is None else phase.links.graph
 
 
 def build(
@@ -132,8 +170,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
     private, schedule = _schedule(scenario)
     world = World(
         scenario=scenario,
-        streams=streams,
-        population=population,
+        context=context,
         clock=clock,
         medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
         availability=availability,
@@ -142,28 +179,17 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
         learner=trained if trained is not None else NoLearner(),
         trained=trained,
         sizes=sent,
-        rounds=context.rounds,
         data_sizes=sizes,
         schedule=schedule,
         truth=truth,
-        context=context,
         delays=delays,
         training=training,
-        targets=context.targets,
     )
-    composed = compose(world)
-    parameters, unprotected = (trained.release.numbers, trained.release.unprotected) if trained is not None else (None, 0)
+    server = compose(world)
     return Built(
-        simulation=_simulation(world, composed),
-        truth=truth,
-        data_sizes=sizes,
-        parameters=parameters,
-        unprotected=unprotected,
-        clients=composed.server.clients,
-        trained=trained,
-        delays=delays,
-        channels=composed.channels,
-        graph=None if composed.consensus is None else composed.consensus.links.graph,
+        world=world,
+        server=server,
+        simulation=_simulation(world, server),
         cautions=(
             *before_run(
                 Outlook(
@@ -172,7 +198,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
                     delays=delays,
                     worked=worked,
                     carries=bool(carried),
-                    besides_s=_besides_s(down, up, composed),
+                    besides_s=_besides_s(down, up, server),
                     stops=down.stops or up.stops,
                     presence=availability,
                     draws=streams["availability"],
@@ -183,11 +209,11 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
     )
 
 
-def _besides_s(down: Carried, up: Carried, composed: Composed) -> dict[str, Any]:
+def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
     """What the phases of an update take at least beside their delays, in seconds, by name."""
-    besides_s: dict[str, Any] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
-    if composed.channels is not None:
-        besides_s["upload"] += least_s(composed.channels.spectrum.delay, composed.channels.spectrum.all)
+    besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
+    if (channels := assigned_access(server)) is not None:
+        besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
     return besides_s
 
 
@@ -217,14 +243,14 @@ def _presence(scenario: Scenario, context: Context) -> Any:
     return law if context.targets is None else context.targets.absences(law, population.count)
 
 
-def _simulation(world: World, composed: Composed) -> Simulation:
+def _simulation(world: World, server: Server) -> Simulation:
     return Simulation(
         clock=world.clock,
-        server=composed.server,
+        server=server,
         recorder=NoRecorder(),
         rounds=world.scenario.rounds,
         time_limit_s=world.scenario.time_limit_s,
-        script=build_script(world, composed),
+        script=build_script(world, server),
     )
 
 

@@ -15,7 +15,6 @@ from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.servers.channels import OwnLinks
 from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
@@ -26,28 +25,27 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.work import Work
 from scenarios.schema.world import Compute, Opinions
 from scenarios.wiring.bandwidth import build_carrier, varies
-from scenarios.wiring.channels import channels_and_pool
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import Message
 from scenarios.wiring.peers import build_links, made_at, peer_graph, resending_of
 from scenarios.wiring.population import Context, FloatArray
-from scenarios.wiring.world import Composed, World
+from scenarios.wiring.server_parts import Server
+from scenarios.wiring.world import World
 
 
-def fl_fa(world: World) -> Composed:
+def fl_fa(world: World) -> Server:
     """`server.kind = "fl-fa"`; raises UserError."""
-    (shared, channels), context = _shared(world), _by_slots(world)
+    shared, context = _shared(world), _by_slots(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     opinions = world.scenario.opinions
     assert opinions is not None
     uplink = _uplink(opinions, world.streams, context, shared["training"].pool.medium.outages)
-    server = FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
-    return Composed(server=server, channels=channels.access, detections=channels.detections)
+    return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
-def fl_da(world: World) -> Composed:
+def fl_da(world: World) -> Server:
     """`server.kind = "fl-da"`; raises UserError."""
-    shared, channels = _shared(world)
+    shared = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     context, outages = _by_slots(world), shared["training"].pool.medium.outages
     assert world.scenario.opinions is not None
@@ -55,8 +53,7 @@ def fl_da(world: World) -> Composed:
     _uplink(world.scenario.opinions, world.streams, replace(context, targets=None), outages)
     consensus = _consensus(world, context, outages)
     beliefs = world.scenario.output.beliefs_table
-    server = FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
-    return Composed(server=server, channels=channels.access, detections=channels.detections, consensus=consensus)
+    return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
 
 
 def _by_slots(world: World) -> Context:
@@ -64,14 +61,14 @@ def _by_slots(world: World) -> Context:
     return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s, world.targets)
 
 
-def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
-    """What both servers need."""
+def _shared(world: World) -> dict[str, Any]:
+    """Return the arguments that both servers take."""
     scenario = world.scenario
     section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
     assert slots is not None
     assert opinions is not None
     learner = _opinion_learner(world)
-    channels, pool = channels_and_pool(world, section.per_round)
+    channels, pool = world.channels_and_pool(section.per_round)
     members = MembersDispatch(
         pool=pool, learner=learner, whole=section.when_short == "wait", reselect_busy=section.reselect_busy
     )
@@ -85,7 +82,7 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         straggle=section.stragglers == "finish",
     )
     test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _by_slots(world), key="opinions.test")
-    shared = {
+    return {
         "training": training,
         "members": members,
         "learner": learner,
@@ -101,7 +98,6 @@ def _shared(world: World) -> tuple[dict[str, Any], OwnLinks]:
         "reset_each_slot": slots.reset_each_slot,
         "recording": channels.recording,
     }
-    return shared, channels
 
 
 def _evaluated(world: World) -> FloatArray | None:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from models.laws.expectations import Truth
+from models.privacy import Schedule
 from netsim.clients.energy import Energy, Followed
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoMeter
-from netsim.core.protocols import Accountant, Availability, FloatArray, Learner, RewardMeter, SelectionPolicy
+from netsim.core.protocols import (
+    Accountant,
+    Availability,
+    DelayLaw,
+    FloatArray,
+    Learner,
+    RewardMeter,
+    SelectionPolicy,
+    Timeline,
+)
 from netsim.core.streams import Streams
-from netsim.network.access import AssignedAccess, OwnLinkAccess, QueuedAccess, UplinkAccess
+from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
-from netsim.servers.instruments import Detections
+from netsim.servers.channels import OwnLinks
 from netsim.servers.probing import Probing
-from netsim.servers.rounds import RoundServer
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
@@ -30,17 +39,16 @@ from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.work import Training
 
 if TYPE_CHECKING:
-    from netsim.peers.consensus import ConsensusPhase
-    from netsim.servers.slotted import SlotServer
+    from models.fl.learner import FederatedLearner
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """A scenario's components, up to its server."""
+    """The components of a scenario, of which its server is put together."""
 
     scenario: Scenario
-    streams: Streams
-    population: Population
+    context: Context
+    """Clients, streams and rounds, with which laws are built."""
     clock: Clock
     medium_with: Callable[[UplinkAccess[Any]], Medium]
     availability: Availability
@@ -48,26 +56,58 @@ class World:
     """What the clients draw, and their batteries; None: it is not counted."""
     accountant: Accountant
     learner: Learner
-    trained: Any
-    """The `models.fl.learner.FederatedLearner` behind it; None where nothing is trained, or the scenario is only checked."""
+    trained: FederatedLearner | None
+    """The torch learner behind it; None if nothing is trained, or the scenario is only checked."""
     sizes: Sizes
     """Bytes of models and updates."""
-    rounds: int
-    """Rounds of training: with slots, several of them to a slot."""
     data_sizes: FloatArray
     """(K,) samples each client holds."""
-    schedule: Any
-    """Of privacy budgets."""
+    schedule: Schedule
+    """Budgets of a client's releases."""
     truth: Truth
     """Expected latencies of all clients, over time."""
-    context: Context
-    """What laws are built with."""
-    delays: dict[str, Any]
-    """How long the phases of an update take, by key."""
+    delays: Mapping[str, Timeline[DelayLaw]]
+    """The delays of the phases of an update: download, compute, upload."""
     training: Training
     """How much clients train, and how long a sample takes."""
-    targets: Targets | None = None
-    """Where the laws are kept that a script can change; None: there is no script."""
+
+    @property
+    def clients(self) -> int:
+        """The number of clients, K."""
+        return self.population.count
+
+    @property
+    def population(self) -> Population:
+        """The clients and their groups."""
+        return self.context.population
+
+    @property
+    def streams(self) -> Streams:
+        """The random numbers of the run, by their address."""
+        return self.context.streams
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of training: with slots, several of them in a slot."""
+        return self.context.rounds
+
+    @property
+    def targets(self) -> Targets | None:
+        """Laws that a script can change; None without a script."""
+        return self.context.targets
+
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
+        """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
+
+        `places`: the clients of a round. `refill`: sub-channels are assigned again whenever one falls free. Raises UserError.
+        """
+        from scenarios.wiring.channels import build_channels
+
+        if self.scenario.channels is None:
+            return OwnLinks(), self.pool()
+        built = build_channels(self, places)
+        pool = self.pool(built.access)
+        return built.scheduled(self, pool, places=places, refill=refill), pool
 
     def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
         """The clients; `access` None: as `[uplink]` says."""
@@ -134,15 +174,3 @@ class World:
         meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._supplied(per_round, None))
         return meter
 
-
-@dataclass(frozen=True, kw_only=True)
-class Composed:
-    """A server, put together."""
-
-    server: RoundServer | SlotServer
-    channels: AssignedAccess[Any] | None = None
-    """Its sub-channels with states, where it has such."""
-    detections: Detections | None = None
-    """Of changes that a scheduler declares, where there is one."""
-    consensus: ConsensusPhase | None = None
-    """The consensus phase between clients, where there is one."""

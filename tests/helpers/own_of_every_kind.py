@@ -30,8 +30,6 @@ from netsim.core.null_objects import NoMeter
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from netsim.servers.synchronous import synchronous_server
-from scenarios.wiring.channels import channels_and_pool
-from scenarios.wiring.world import Composed
 
 SEEN = []
 
@@ -190,7 +188,7 @@ class Server:
         self.per_round = per_round
 
     def compose(self, world):
-        channels, pool = channels_and_pool(world, self.per_round)
+        channels, pool = world.channels_and_pool(self.per_round)
         server = synchronous_server(
             pool=pool,
             selecting=SelectionRule(policy=world.policy(self.per_round), streams=world.streams, need=1),
@@ -199,7 +197,7 @@ class Server:
             meter=NoMeter(),
             channels=channels,
         )
-        return Composed(server=server)
+        return server
 
 
 class Nobody(Server):

@@ -24,8 +24,8 @@ from netsim.servers.loop import Attempt
 from netsim.servers.safa import ByVersion, PickedArrived, server_of
 from netsim.servers.synchronous import synchronous_server
 from scenarios.schema.errors import UserError
-from scenarios.wiring.channels import channels_and_pool
-from scenarios.wiring.world import Composed, World
+from scenarios.wiring.server_parts import Server
+from scenarios.wiring.world import World
 
 BATCH, EPOCHS = 40, 5
 LIMIT_S, WAY_S = 5600.0, 10e6 / 175e3
@@ -108,7 +108,7 @@ class FedAvg:
     ) -> None:
         self.picked, self.crash, self.drops_after_s = picked, _probability(crash), drops_after_s
 
-    def compose(self, world: World) -> Composed:
+    def compose(self, world: World) -> Server:
         """A synchronous server, whose policy draws crashes before anything else."""
         count = world.population.count
         if not 1 <= self.picked <= count:
@@ -117,8 +117,8 @@ class FedAvg:
         slow = np.zeros(count, np.bool_)
         if self.drops_after_s is not None:
             slow = trains_s(world.data_sizes, batches_per_s(world.streams, count)) + WAY_S > self.drops_after_s
-        channels, pool = channels_and_pool(world, count)
-        server = synchronous_server(
+        channels, pool = world.channels_and_pool(count)
+        return synchronous_server(
             pool=pool,
             selecting=SelectionRule(
                 policy=Crashing(data_sizes=world.data_sizes, picked=self.picked, crash=self.crash, slow=slow),
@@ -130,7 +130,6 @@ class FedAvg:
             meter=NoMeter(),
             channels=channels,
         )
-        return Composed(server=server, channels=channels.access, detections=channels.detections)
 
 
 class CrashingByVersion(ByVersion):
@@ -195,12 +194,12 @@ class Safa:
     ) -> None:
         self.picked, self.crash, self.lag_tolerance = picked, _probability(crash), lag_tolerance
 
-    def compose(self, world: World) -> Composed:
+    def compose(self, world: World) -> Server:
         """As `netsim.servers.safa.safa_server`, of the dispatch and the close rule above."""
         _check_trained(world)
         count = world.population.count
         speeds = batches_per_s(world.streams, count)
-        channels, pool = channels_and_pool(world, count, refill=True)
+        channels, pool = world.channels_and_pool(count, refill=True)
         dispatch = CrashingByVersion(
             pool=pool,
             learner=world.learner,
@@ -216,8 +215,7 @@ class Safa:
             took_s=trains_s(world.data_sizes, speeds),
             order_s=1.0 / speeds,
         )
-        server = server_of(dispatch=dispatch, close=close, learner=world.learner, channels=channels)
-        return Composed(server=server, channels=channels.access, detections=channels.detections)
+        return server_of(dispatch=dispatch, close=close, learner=world.learner, channels=channels)
 
 
 def _check_trained(world: World) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from netsim.clients.pool import ClientPool
 from netsim.clients.update import Drawn
 from netsim.network.jamming import Jammers
 from netsim.servers.instruments import Restarts
-from netsim.servers.rounds import RoundServer
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
@@ -21,10 +18,8 @@ from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import ScriptedObject, Targets
 from scenarios.wiring.script.waits import Declared
 from scenarios.wiring.script.world import World as ScriptWorld
-from scenarios.wiring.world import Composed, World
-
-if TYPE_CHECKING:
-    from netsim.servers.slotted import SlotServer
+from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase, detections
+from scenarios.wiring.world import World
 
 _OF_UPDATES: dict[str, Drawn] = {
     "downlink.delay": "download",
@@ -38,21 +33,21 @@ _OF_CHANNELS = ("channels.delay", "channels.channel", "channels.bandwidth", "cha
 _OF_PEERS = ("peers.delay", "peers.channel")
 
 
-def build_script(world: World, composed: Composed) -> ScriptRunner | None:
-    """What acts on the run of a server; None without a script. Raises UserError where there is no such function."""
+def build_script(world: World, server: Server) -> ScriptRunner | None:
+    """Return the script that acts on the run of a server, or None; raises UserError where there is no such function."""
     section, targets = world.scenario.script, world.targets
     if section is None or targets is None:
         return None
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
-    pool = composed.server.clients
-    jammers = _jammers(composed)
+    pool, channels, consensus = server.clients, assigned_access(server), consensus_phase(server)
+    jammers = _jammers(server)
     scene = Scene(
         population=world.population,
         pool=pool,
-        spectrum=None if composed.channels is None else composed.channels.spectrum,
+        spectrum=None if channels is None else channels.spectrum,
         jammers=jammers,
-        graph=None if composed.consensus is None else composed.consensus.links.graph,
+        graph=None if consensus is None else consensus.links.graph,
         slots=world.scenario.server.slotted,
         declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
     )
@@ -63,13 +58,13 @@ def build_script(world: World, composed: Composed) -> ScriptRunner | None:
     # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
     targets.absent.returns_s = lambda: runner.due_s
     pool.returning = targets.absent.away
-    if targets.cuts is not None and composed.consensus is not None:
-        targets.cuts.on_return = composed.consensus.links.tell_of_return
-        targets.cut_offs.on_return = composed.consensus.links.tell_of_reconnection
+    if targets.cuts is not None and consensus is not None:
+        targets.cuts.on_return = consensus.links.tell_of_return
+        targets.cut_offs.on_return = consensus.links.tell_of_reconnection
     _objects(world, targets, jammers)
-    _renewals(world, composed, pool)
-    _tell_of_ends_and_rounds(runner, composed.server)
-    _tell_of_declarations(runner, composed)
+    _renewals(world, server)
+    _tell_of_ends_and_rounds(runner, server)
+    _tell_of_declarations(runner, server)
     return runner
 
 
@@ -88,11 +83,12 @@ def _may_declare(group: str, scenario: Scenario) -> bool:
     return False
 
 
-def _jammers(composed: Composed) -> Jammers | None:
-    """Those on the sub-channels, or on the links between clients; None where the scenario has none."""
-    found = composed.channels.jammers if composed.channels is not None else None
-    if composed.consensus is not None:
-        found = composed.consensus.jammers
+def _jammers(server: Server) -> Jammers | None:
+    """Return the jammers of the sub-channels or of the links between clients, or None if there are none."""
+    channels, consensus = assigned_access(server), consensus_phase(server)
+    found = channels.jammers if channels is not None else None
+    if consensus is not None:
+        found = consensus.jammers
     return found or None
 
 
@@ -113,35 +109,36 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 
 
-def _renewals(world: World, composed: Composed, pool: ClientPool) -> None:
+def _renewals(world: World, server: Server) -> None:
     """Have whoever keeps values of a law evaluate them again after the script changed it."""
     targets = world.targets
     assert targets is not None
-    renew: dict[str, Callable[[], None]] = {key: partial(pool.renew, name) for key, name in _OF_UPDATES.items()}
-    if composed.channels is not None:
-        spectrum = composed.channels.spectrum
+    channels, consensus = assigned_access(server), consensus_phase(server)
+    renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _OF_UPDATES.items()}
+    if channels is not None:
+        spectrum = channels.spectrum
         renew |= dict.fromkeys(_OF_CHANNELS, lambda: spectrum.renew(world.clock.now))
-    if composed.consensus is not None:
-        renew |= dict.fromkeys(_OF_PEERS, composed.consensus.renew)
+    if consensus is not None:
+        renew |= dict.fromkeys(_OF_PEERS, consensus.renew)
     for key in targets.all:
         if key in renew:
             targets.after_change(key, renew[key])
 
 
-def _tell_of_ends_and_rounds(runner: ScriptRunner, server: RoundServer | SlotServer) -> None:
+def _tell_of_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
     server.clients.followers.append(runner.ended)
     server.loop.on_open = runner.opens_round
     server.tell_of_slots(runner.opens_slot)
 
 
-def _tell_of_declarations(runner: ScriptRunner, composed: Composed) -> None:
+def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
     def by_scheduler(round: int, channels: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
 
     def by_policy(round: int, clients: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
 
-    if composed.detections is not None:
-        composed.detections.on_declared = by_scheduler
-    loop = composed.server.loop
+    if (found := detections(server)) is not None:
+        found.on_declared = by_scheduler
+    loop = server.loop
     loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=by_policy)]

@@ -29,7 +29,6 @@ from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import PolicyDispatch, SelectionRule
 from netsim.servers.loop import RoundLoop
 from netsim.servers.rounds import RoundServer
-from scenarios.wiring.world import Composed
 
 class Policy(Random):
     def __init__(self, *, clients: int, per_round: int, at: int = 3):
@@ -65,7 +64,7 @@ class Server:
         dispatch = PolicyDispatch(pool=pool, rule=rule, learner=world.learner)
         close = Never(pool=pool, rule=WaitRule())
         loop = RoundLoop(pool=pool, dispatch=dispatch, close=close, learner=world.learner)
-        return Composed(server=RoundServer(loop=loop))
+        return RoundServer(loop=loop)
 
 def beyond():
     return np.ones(3)[[7]]  # line 27
