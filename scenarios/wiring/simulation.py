@@ -50,9 +50,8 @@ from scenarios.wiring.work import Training, build_plan
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
-    from netsim.network.transport.messages import PeerGraph
-
     from models.fl.learner import FederatedLearner
+    from netsim.network.transport.messages import PeerGraph
 
 _LARGE: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
