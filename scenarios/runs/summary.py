@@ -1,4 +1,4 @@
-"""What a summary says of a run: sums over its records, kept as they pass by, and what was true of its world."""
+"""Summary of a run: sums over its records, kept as they pass by, and facts of its world."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Totals:
     rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
     """Energy, where it is counted: by column, of all rounds."""
     ended_s: float = 0.0
-    """When the last round closed."""
+    """Time at which the last round closed."""
     longest_wait_s: float = 0.0
     """The longest time between two rounds, or before the first."""
     waited_round: int = 0
@@ -197,7 +197,7 @@ def _fastest_round_s(built: Built, scenario: Scenario) -> float:
 
 
 def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
-    """How much each group took part, where there are groups; attempts as of `totals`."""
+    """Return the participation of each group, or None without groups; attempts are those of `totals`."""
     population = Population(scenario.clients)
     if not population.grouped:
         return None
@@ -214,7 +214,7 @@ def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
 
 
 def _name(method: Component) -> str:
-    """What a summary calls a component: one within it, such as the scheduler that an AoI-aware one wraps, is named with it."""
+    """Return the name of a component, with that of a component within it, such as the scheduler that an AoI-aware one wraps."""
     inner = method.parameters().get("scheduler")
     return method.kind if inner is None else f"{method.kind} {inner.kind}"
 
@@ -242,7 +242,7 @@ def _aoi(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | N
 
 
 def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
-    """What was true of the sub-channels with states, and what the scheduler found out of it; None where there are none."""
+    """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
     channels = built.channels
     if channels is None:
         return None
@@ -272,7 +272,7 @@ def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
 
 
 def _learner_notes(learner: Any) -> dict[str, Any] | None:
-    """How the clients were trained, where they were."""
+    """Return the notes on training, or None if nothing was trained."""
     if learner is None:
         return None
     return {

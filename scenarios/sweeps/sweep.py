@@ -206,7 +206,7 @@ class _UnderWay:
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
-    """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about; "": all."""
+    """Return warnings of complete runs that the plan did not know, each with its runs in words; "": all."""
     from analysis.report.missing import runs_in_words
 
     found: dict[Caution, list[tuple[str, int]]] = {}

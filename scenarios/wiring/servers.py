@@ -62,7 +62,7 @@ def buffered(world: World) -> Server:
 
 
 def _pacing(section: Any) -> LatencyPacing | None:
-    """How a buffered server paces its models by latency; None: it goes by deliveries."""
+    """Return the rule by which a buffered server paces its models by latency, or None if it counts deliveries."""
     from netsim.servers.pacing import LatencyPacing
 
     if section.pacing != "latency":
@@ -72,7 +72,7 @@ def _pacing(section: Any) -> LatencyPacing | None:
 
 
 def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
-    """What a buffered server does about old updates; None: nothing."""
+    """Return the rule of a buffered server for old updates, or None."""
     from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 
     bound = section.staleness_bound
