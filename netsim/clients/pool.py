@@ -69,8 +69,6 @@ class ClientPool(Tallies):
         """Who is told of every attempt that ends, in the midst of the event that ended it."""
         self.single_followers = 0
         """How many of them have to be told of each by itself, at its time."""
-        self.channels_of: Callable[[IntArray], list[int] | None] = lambda clients: None
-        """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
         self._in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
         self.watchers: list[Callable[[], object]] = []
@@ -172,7 +170,7 @@ class ClientPool(Tallies):
     def start(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None, holders: frozenset[int] = frozenset()
     ) -> Attempts:
-        """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
+        """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
         `steps` (n,): how many local steps each is asked for that has no update yet; None: as the work law says. A client without
         an update is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One
@@ -209,7 +207,7 @@ class ClientPool(Tallies):
     ) -> Single:
         """As `start`, update by update; `models`: what all of them need, if it is drawn."""
         now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
-        channels = self.channels_of(chosen)
+        channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
         fresh = listed if not alive else [client for client in listed if client not in alive]

@@ -64,6 +64,11 @@ class Server(Component):
         return limit
 
     @property
+    def waits_past_limit(self) -> bool:
+        """True if a round may go on after that time."""
+        return False
+
+    @property
     def needed_clients(self) -> int:
         """How many clients must be present for a round to begin, at least."""
         return 1

@@ -35,6 +35,8 @@ class Synchronous(Server):
     """Close a round this long after its start; later arrivals are late. Absent: no deadline."""
     first: Count | None = None
     """Close a round at this many deliveries (over-selection: the first n of m). Absent: wait for all."""
+    at_least: Count | None = None
+    """Wait for so many deliveries, whatever the deadline, unless fewer can still arrive. Absent: the deadline closes a round."""
     when_short: Literal["wait", "proceed"] = "wait"
     """Fewer than m selectable: wait until there are m, or go on with those there are (at least one)."""
     reselect_busy: bool = False
@@ -57,6 +59,14 @@ class Synchronous(Server):
         require_policy(scenario, "per_round", self.per_round)
         if self.first is not None and self.first > self.per_round:
             raise problem(("server", "first"), self.first, f"must be at most the {self.per_round} clients of server.per_round")
+        if self.at_least is not None and self.at_least > self.per_round:
+            why = f"must be at most the {self.per_round} clients of server.per_round"
+            raise problem(("server", "at_least"), self.at_least, why)
+
+    @property
+    def waits_past_limit(self) -> bool:
+        """True with `at_least`."""
+        return self.at_least is not None
 
     @property
     def needed_clients(self) -> int:
@@ -66,7 +76,9 @@ class Synchronous(Server):
     @property
     def updates_at_once(self) -> int:
         """Of all that are awaited, unless a deadline comes before."""
-        return 1 if self.deadline_s is not None else self.first or self.per_round
+        if self.deadline_s is not None:
+            return self.at_least or 1
+        return self.first or self.per_round
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         """Until the last that is awaited delivers, or the deadline."""

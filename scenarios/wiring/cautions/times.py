@@ -42,7 +42,7 @@ def short_deadline(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a limit that all clients, or all clients of a group, must miss."""
     server = outlook.scenario.server
     limit_s = server.limit_s
-    if limit_s is None or outlook.scenario.script is not None:
+    if limit_s is None or server.waits_past_limit or outlook.scenario.script is not None:
         return
     # An update that a round of fixed length cuts off is sent again, and is not prepared again.
     needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _whole_s(outlook)
