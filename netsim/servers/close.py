@@ -125,7 +125,8 @@ class WhenEnded(_OfOneRound):
         self.rule = rule
         self.closing: Closing | None = self
         self._event = pool.clock.event()
-        self._state = RoundState(0.0, 0, 0.0)
+        self._state = self._foreseen = RoundState(0.0, 0, 0.0)
+        """The round so far; and right after the end that will close it, where that was found by `fold`."""
         self._alarm_s = _EVER
         self._at_once = at_once
         pool.follow(self._ended, self._ended_together)
@@ -141,7 +142,13 @@ class WhenEnded(_OfOneRound):
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
         """As of `netsim.core.closing.folded`, in the round that has opened."""
-        return folded(self.rule, self._state.start_s, ends_s, delivered)
+        state = self._state
+        found = folded(self.rule, state.start_s, ends_s, delivered)
+        if found is not None:
+            closes_s, last = found
+            arrived = int(np.count_nonzero(delivered[: last + 1]))
+            self._foreseen = RoundState(state.start_s, state.expected, closes_s, last + 1, arrived)
+        return found
 
     def wait(self) -> Generator[Any, Any, None]:
         whole = self.pool.whole_rounds
@@ -153,7 +160,7 @@ class WhenEnded(_OfOneRound):
             if whole.closed_by is None:
                 self.pool.causes.close_by_deadline()
             else:
-                self.pool.causes.close_by_end(whole.closed_by, self.rule.name(self._state))
+                self.pool.causes.close_by_end(whole.closed_by, self.rule.name(self._foreseen))
             if not self._at_once:
                 whole.release()
             return
