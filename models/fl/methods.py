@@ -22,10 +22,10 @@ from models.fl.evaluation import Metric
 from models.fl.options import TrainingOptions
 from models.fl.privacy.mechanisms import Mechanism, NoMechanism
 from models.fl.privacy.unprotected import Unprotected
-from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness, Trainer
 from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.own_training import LocalTraining
+from models.fl.training.own_training import FunctionTrainer, LocalTraining
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,9 @@ class Methods:
     staleness: Staleness = field(default_factory=NoStaleness)
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
     local_training: LocalTraining | None = None
-    """A function of the user's own in place of the steps of `optimizer`; None: there is none."""
+    """A function of the user's own in place of the steps of `optimizer`, or None."""
+    trainer: Trainer | None = None
+    """A trainer of the user's own in place of the steps of `optimizer`, or None."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     """Functions of the user's own of scores and classes of the test set, by their names."""
     compression: Compression = field(default_factory=NoCompression)
@@ -48,7 +50,17 @@ class Methods:
     down_compression: Compression = field(default_factory=NoCompression)
     """Of the model as it is sent to them."""
 
-    def trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
+    @property
+    def own_trainer(self) -> Trainer | None:
+        """What trains in place of the steps of `optimizer`, or None."""
+        return self.trainer if self.local_training is None else FunctionTrainer(self.local_training)
+
+    @property
+    def own_key(self) -> str | None:
+        """The option that holds it, or None."""
+        return "local_training" if self.local_training is not None else None if self.trainer is None else "trainer"
+
+    def local_trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
         """What trains copies of the task's network on `device`, where the data are then, too."""
         dataset = task.dataset
         return LocalTrainer(

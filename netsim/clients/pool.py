@@ -75,7 +75,7 @@ class ClientPool(Tallies):
         """Who is told when somebody has come or gone by an act from outside."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
-        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged)
+        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged and not medium.work.eager)
         """Attempts that are worked out together."""
 
     @property
@@ -248,7 +248,8 @@ class ClientPool(Tallies):
         """The updates of the clients of `draws` (n,), each asked for so many steps."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
-        for place, (client, work, group) in enumerate(zip(clients.tolist(), self._work(clients, steps), groups, strict=True)):
+        works = self._work(round, version, clients, steps)
+        for place, (client, work, group) in enumerate(zip(clients.tolist(), works, groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
@@ -275,11 +276,13 @@ class ClientPool(Tallies):
             if update.begun_round != round:
                 self.life.proceed(update, now)
 
-    def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[tuple[int, int | None, int | None]]:
+    def _work(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> Iterable[tuple[int, int | None, int | None]]:
         """How much each of `clients` (n,) is to train that are sent the model."""
         if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
-        samples, taken = self.medium.work.amounts(clients, steps)
+        samples, taken = self.medium.work.begin(round, version, clients, steps)
         drawn = [0] * len(clients) if steps is None else steps.tolist()
         return zip(drawn, samples, taken, strict=True)
 

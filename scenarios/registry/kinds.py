@@ -221,6 +221,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     # All of them are users' own: what netsim itself does needs no script.
     "script": {},
+    # The trainer of netsim follows from the network and the optimizer.
+    "trainer": {},
     # Those of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with tables of their own.
     "server": {},
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.detection.protocols import Detector
-from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness, Trainer
 from models.laws.work import Noise
 from models.peers.graph import PeerGraph
 from models.privacy import Schedule
@@ -48,6 +48,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
     "staleness": (Staleness,),
     "server_optimizer": (ServerOptimizer,),
     "compression": (Compression,),
+    "trainer": (Trainer,),
     "server": (ServerMode,),
 }
 """What is called of the components of a group. The first is asked for, where a server does not ask for another."""

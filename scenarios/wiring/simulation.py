@@ -185,6 +185,10 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
         training=training,
     )
     server = compose(world)
+    if trained is not None and trained.eager:
+        server.clients.follow(
+            lambda update: trained.arrived(update.client, update.begun_round) if update.outcome == "delivered" else None
+        )
     return Built(
         world=world,
         server=server,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.fl.eager_work import EagerWork
 from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
@@ -49,6 +50,16 @@ def _whole(spec: Any, key: str, population: Population) -> IntArray:
 
 def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
     """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
+    planned = _planned_work(scenario, context, plan, trained)
+    if trained is None or not trained.eager:
+        return planned
+    if getattr(scenario.server, "urgent_notices", False):
+        told = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
+        raise UserError(f"{told}; leave server.urgent_notices out")
+    return EagerWork(planned=planned, learner=trained)
+
+
+def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
     work = _whole_work(scenario, context.population, plan, trained)
     section = scenario.work
     if work is None:

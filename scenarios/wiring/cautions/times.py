@@ -10,6 +10,7 @@ from netsim.core.protocols import FloatArray
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS
 from scenarios.wiring.cautions.outlook import Outlook
 from scenarios.wiring.changes import never_reached
 
@@ -23,6 +24,9 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a scenario in which no update takes any time and no round has a length."""
     scenario = outlook.scenario
     server = scenario.server
+    # A check without the learner does not know how many samples its updates take.
+    if scenario.learner is not None and any(getattr(scenario.compute, name) is not None for name in SPEEDS):
+        return
     waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)
     # A scheduler of sub-channels is judged by ages, which count rounds.
     if outlook.carries or scenario.scheduler is not None:
