@@ -30,6 +30,7 @@ from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
+from scenarios.wiring.server_parts import detections
 from scenarios.wiring.simulation import Built
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
@@ -157,6 +158,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "fastest_round_s": known(_fastest_round_s(built, scenario)),
             "regret": known(totals.regret),
         },
+        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.context.drawn_changes],
         "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
@@ -261,9 +263,16 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
         "successes": built.clients.successes.tolist(),
         "jam_dwells": channels.jammers.spent,
         "restarts": [row.round for row in totals.detections],
+        "detects": _detects(built),
         "detections": detection_totals(totals.detections, table),
         "channels": table,
     }
+
+
+def _detects(built: Built) -> bool:
+    """Return True if a scheduler of sub-channels watches for changes."""
+    found = detections(built.server)
+    return found is not None and found.scheduler.detects()
 
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:

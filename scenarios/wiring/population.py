@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -174,6 +174,9 @@ class Context:
     """Laws that a script can change; None without a script."""
     multiplier: Multiplier | None = None
     """The factor of the bandwidths between server and clients, set as the run goes; None: they are not multiplied."""
+
+    drawn_changes: list[tuple[str, str, float]] = field(default_factory=list)
+    """Change points that were drawn: the law, "rounds" or "seconds", and the first round or the time."""
 
     @property
     def alters_bandwidth(self) -> bool:
