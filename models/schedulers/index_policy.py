@@ -49,9 +49,6 @@ class IndexPolicy(RankedScheduler):
         """True if there is a detector: means are then of the observations since the last restart."""
         return self._kind != kind_of(NoDetection())
 
-    def detects(self) -> bool:
-        return self.forgets
-
     @property
     def declared(self) -> Sequence[Declared]:
         """Change declared in the last `observe`, if any; not part of the saved state."""
