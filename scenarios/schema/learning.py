@@ -97,7 +97,7 @@ class Adam(Component, AdamParameters):
 
 
 class AggregationTable(Component, AsksNothing):
-    """What all aggregations share."""
+    """Table of every aggregation."""
 
 
 class BySize(AggregationTable):
@@ -287,7 +287,7 @@ SERVER_OPTIMIZERS: dict[str, type[Component]] = {
 
 
 class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
-    """What is trained, on what, and how. An update is computed when it is delivered; what nobody will use is never trained."""
+    """Training: its data, network and method. An update is computed when it is delivered; an unused one is never trained."""
 
     data: Data = all_defaults()
     partition: component_of("partition") = _DEFAULTS.partition  # type: ignore[valid-type]
@@ -325,7 +325,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         return self
 
     def _check_demands(self) -> None:
-        """What the aggregation asks of local training; of an optimizer of the user's own that is found out as it is built."""
+        """Check the demands of the aggregation on local training; an optimizer of the user's own is judged when it is built."""
         optimizer, averaged = self.optimizer, self.server_optimizer
         told = optimizer.parameters() if optimizer.kind == "sgd" else {}
         own = is_own("optimizer", optimizer.kind)

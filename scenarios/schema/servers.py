@@ -40,9 +40,9 @@ class Synchronous(Server):
     when_short: Literal["wait", "proceed"] = "wait"
     """Fewer than m selectable: wait until there are m, or go on with those there are (at least one)."""
     reselect_busy: bool = False
-    """Whether a client that is still computing or sending may be selected; its old update is then aborted."""
+    """True: a client that is still computing or sending may be selected; its old update is then aborted."""
     stragglers: Literal["finish", "cancel"] = "finish"
-    """What clients do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
+    """Clients that missed the close of a round go on until they are done (and stay busy), or stop at once."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -100,7 +100,7 @@ class Asynchronous(Server):
     round_s: Positive | None = None
     """A round lasts so long; what is not finished is cut and sent again. Absent: a round ends when nothing is sent any more."""
     wait_for_compute: bool = False
-    """Whether a round of no fixed length also waits for everyone who still gets the model or computes."""
+    """True: a round of no fixed length also waits for clients that still get the model or compute."""
     contention: bool = False
     """Two clients may be given one sub-channel; where they meet on it, both updates are lost. Else this is refused."""
 
@@ -146,7 +146,7 @@ class SemiSynchronous(Server):
     per_round: Count
     """m, clients selected a round, as long as so many are not at work."""
     round_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """How long a round lasts: round t ends at t times this."""
+    """Length of a round: round t ends at t times this."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -176,9 +176,9 @@ class Jammer(Section):
     """One jammer: what it does, what it can reach, and what it may spend."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-    """What the tables call it."""
+    """Name in the tables."""
     law: component_of("jammer")  # type: ignore[valid-type]
-    """What it jams in each dwell."""
+    """Law of the sub-channels that it jams in each dwell."""
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
     """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet); absent: all."""
     links: Annotated[list[Annotated[list[Whole], Field(min_length=2, max_length=2)]], Field(min_length=1)] | None = None
@@ -186,7 +186,7 @@ class Jammer(Section):
     at_once: Count = 1
     """Its power: how many sub-channels it can jam in one dwell."""
     budget: Annotated[int, Field(ge=0)] | None = None
-    """How many sub-channels it can jam in all, each dwell counted; absent: no end."""
+    """Number of sub-channels that it can jam in all, each dwell counted; absent: no end."""
     dwell_rounds: Count | None = None
     """A dwell lasts so many rounds; absent: 1, unless dwell_s is given."""
     dwell_s: Positive | None = None
@@ -239,7 +239,7 @@ def server_field() -> Any:
 
 
 def by_slots(server: Any) -> bool:
-    """Whether a `[server]` table, read or not yet, is of a kind with slots."""
+    """Return True if a `[server]` table, read or not yet, is of a kind with slots."""
     if isinstance(server, Server):
         return server.slotted
     kind = server.get("kind") if isinstance(server, dict) else None
