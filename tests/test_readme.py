@@ -26,7 +26,6 @@ LEAVES = {
     "README.md": {"first", "lossy", "policies", "trained"},
     "own-components.md": {"policy", "asking", "most", "oracle", "laws", "jammed", "training"},
     "own-network-and-data.md": {"spirals"},
-    "own-trainer.md": {"patient"},
     "world.md": {"bytes", "works", "trace", "energy"},
     "python.md": {"lossy", "sweep"},
     "scripts.md": {"scripted", "patience"},

@@ -1,4 +1,5 @@
-"""Bounds of numbers, as annotations: pydantic checks a scenario's keys by them, `check_bounds` the fields of any object."""
+"""Bounds of numbers, as annotations: pydantic checks the keys of a scenario with them, `check_bounds` the fields of any object.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from models.errors import ParameterError
 
 Count = Annotated[int, Ge(1)]
-# Far more than anything holds or takes, and a number of the arrays that it is compared with.
+# Far more than any run needs, and small enough for 64-bit arrays.
 Amount = Annotated[int, Ge(1), Le(10**12)]
 Whole = Annotated[int, Ge(0)]
 Positive = Annotated[float, Gt(0)]
@@ -18,7 +19,7 @@ NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Ge(0), Lt(1)]
 Share = Annotated[float, Gt(0), Le(1)]
 UnderHalf = Annotated[float, Ge(0), Lt(0.5)]
-# What training multiplies 32-bit floats by must be one itself; a step of less than the least of them is none.
+# Factors of 32-bit floats must be 32-bit floats themselves; smaller steps would be 0.
 Rate = Annotated[float, Ge(1e-37), Le(1e38)]
 Threads = Annotated[int, Ge(1), Le(256)]
 Power = Annotated[float, Ge(0), Le(100)]
@@ -26,7 +27,7 @@ Decay = Annotated[float, Ge(0), Le(1e38)]
 
 
 def check_bounds(options: object, table: str = "") -> None:
-    """Refuse a field whose value is not one of its type's, or out of the bounds of its annotation; `table` leads its name."""
+    """Raise ParameterError for a field whose value is not of its type or out of its bounds; `table` is put before its name."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         value = getattr(options, name)
         reason = None if value is None else next(filter(None, (_refusal(kind, value) for kind in (hint, *get_args(hint)))), None)
@@ -35,7 +36,7 @@ def check_bounds(options: object, table: str = "") -> None:
 
 
 def _refusal(hint: Any, value: Any) -> str | None:
-    """What `value` must be by a Literal or a bounded number; None: it is, or `hint` is neither."""
+    """Return the values that `hint`, a Literal or a bounded number, allows, if `value` is not one of them; None otherwise."""
     if get_origin(hint) is Literal:
         *others, last = get_args(hint)
         return None if value in (*others, last) else f"{', '.join(others)} or {last}"

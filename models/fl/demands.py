@@ -1,4 +1,6 @@
-"""What a method of aggregation asks of local training and of messages, beside updates. No torch: scenarios are checked by it."""
+"""Demands of a method of aggregation on local training and on messages, beside updates. No torch: scenarios are checked with
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,52 +20,57 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """The local steps of n updates."""
+    """Local steps of n updates."""
 
     taken: IntArray
-    """(n,) how many each took."""
+    """(n,) number of steps of each update."""
     rate: float
-    """The rate of the newest gradient in a step."""
+    """Factor of the newest gradient in a step."""
     momentum: float = 0.0
-    """The share of the last step that the next one keeps."""
+    """Share of the last step that the next one keeps."""
     proximal: float = 0.0
     """Multiple of the distance from the received model that was added to every gradient."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demands:
-    """By default nothing is asked for."""
+    """Demands of a method; the defaults ask for nothing."""
 
     name: str = ""
-    """The name of the method."""
+    """Name of the method."""
     vectors: int = 0
-    """Vectors of as many numbers as an update that go along with every model to a client and with every update back."""
+    """Vectors as long as an update that are sent with every model to a client and with every update back."""
     report_bytes: int = 0
-    """What goes along with every update beside that."""
+    """Further bytes that are sent with every update."""
     fresh: bool = False
-    """Whether every update must have started from the present model."""
+    """True if every update must have started from the present model."""
     steps: Literal["any", "linear", "plain"] = "any"
-    """Which local steps it goes with. linear: those of sgd; plain: of sgd without momentum, and without a proximal term."""
+    """Local steps that the method works with. linear: those of sgd; plain: of sgd without momentum, and without a proximal
+    term.
+    """
     own_pull: bool = False
-    """Whether it draws local training to the received model itself, so that there is no other proximal term."""
+    """True if the method draws local training to the received model itself, which excludes another proximal term."""
     exact: bool = False
-    """Whether updates must arrive as they were computed: clients go on from vectors that the server knows the mean of."""
+    """True if updates must arrive as they were computed: clients continue from vectors whose mean the server knows."""
     sets_model: bool = False
-    """Whether it says what the new model is, and not only in which direction it lies."""
+    """True if the method defines the new model, and not only the direction of the step."""
     loss: Literal["none", "running", "received"] = "none"
-    """Which loss of each client on its samples it goes by: of its first pass in training, or of the model as it was received, in
-    a forward pass of its own before training."""
+    """Loss of each client on its samples that the method uses: of its first pass in training, or of the received model, in a
+    forward pass before training.
+    """
     gradient: bool = False
-    """Whether it goes by the gradient of each client's loss on all its samples at the received model: a pass of its own."""
+    """True if the method uses the gradient of each client's loss on all its samples at the received model, in a pass of its
+    own.
+    """
 
     @property
     def extra_pass(self) -> Literal["forward", "gradient"] | None:
-        """The pass over all of a client's samples that it asks for beside training; None: there is none."""
+        """Pass over all of a client's samples that the method needs beside training, or None."""
         return "gradient" if self.gradient else "forward" if self.loss == "received" else None
 
     @property
     def in_words(self) -> str | None:
-        """That pass, and what losses are where there is none, for a summary; None: neither is asked for."""
+        """Description of that pass, or of the losses without one, for a summary; None without either."""
         return {
             ("received", False): "clients compute their loss at the received model over all samples, in a pass before training",
             ("running", False): "clients report the running loss of training; only its first batch is at the received model",
@@ -75,7 +82,7 @@ NOTHING = Demands()
 
 
 class AsksNothing:
-    """What has no demands of its own has these."""
+    """Base class of methods without demands."""
 
     demands = NOTHING
 
@@ -87,25 +94,25 @@ def check_demands(
     rate: float | None,
     momentum: float,
     options: TrainingOptions,
-    own_training: str | None,
+    own_training: bool,
     server_optimizer: str,
     server_rate: float | None,
 ) -> None:
-    """Refuse local training and servers that a method does not go with.
+    """Check that local training and the server suit a method.
 
-    `optimizer`, `rate`, `momentum`: of the clients' optimizer, its name and what `protocols.Optimizer` has of it.
-    `own_training`: the option that holds the user's own training, or None. `server_optimizer`, `server_rate`: of the server's.
+    `optimizer`, `rate`, `momentum`: name of the clients' optimizer, and its members of `protocols.Optimizer`.
+    `server_optimizer`, `server_rate`: the same of the server's.
 
     Raises:
         ParameterError: named by the option, or `optimizer.KEY`, `local_training`, `server_optimizer.kind`.
     """
     name = demands.name
     if own_training and options.reported_rms != "all":
-        why = f"is of single batches, of which {own_training} says nothing; leave it out"
+        why = "is of single batches, which local_training does not report; leave it out"
         raise ParameterError("reported_rms", options.reported_rms, why)
     if demands.steps != "any":
         if own_training:
-            raise ParameterError(own_training, "..", f"{name} goes by the steps of sgd; leave it out")
+            raise ParameterError("local_training", "..", f"{name} goes by the steps of sgd; leave it out")
         if rate is None:
             raise ParameterError("optimizer.kind", optimizer, f"{name} goes by the steps of sgd; set optimizer.kind = 'sgd'")
         if options.optimizer_state == "kept":
@@ -116,7 +123,7 @@ def check_demands(
         why = "has a proximal term of its own" if demands.own_pull else "needs steps along the gradients alone"
         raise ParameterError("proximal", options.proximal, f"{name} {why}; leave it out")
     if demands.own_pull and own_training:
-        raise ParameterError(own_training, "..", f"{name} adds to every gradient; leave it out")
+        raise ParameterError("local_training", "..", f"{name} adds to every gradient; leave it out")
     if demands.fresh and options.buffer > 1:
         raise ParameterError("buffer", options.buffer, f"{name} goes with updates of the present model only; leave it out")
     if demands.sets_model and server_rate != 1.0:
@@ -127,9 +134,10 @@ def check_demands(
 
 
 def check_exact(demands: Demands, *, protects: str | None, up: str | None, down: str | None) -> None:
-    """Refuse privacy and compression where clients go on from vectors that only exact updates keep in step with the server's.
+    """Check that neither privacy nor compression changes updates, if clients continue from vectors that must match the
+    server's.
 
-    `protects`: what bounds or noises updates; `up`, `down`: what compresses updates and models; None: nothing does.
+    `protects`: name of what bounds or noises updates; `up`, `down`: kinds of compression of updates and models; None: none.
 
     Raises:
         ParameterError: named `mechanism`, `compression` or `down_compression`.
@@ -145,10 +153,10 @@ def check_exact(demands: Demands, *, protects: str | None, up: str | None, down:
 
 
 def check_call(option: str, function: Callable[..., Any], arguments: tuple[str, ...]) -> None:
-    """Refuse a function of the user's own that cannot be called with these arguments; raises ParameterError of the `option`."""
+    """Raise ParameterError about `option` if a user's own function cannot be called with these arguments."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as error:
         raise ParameterError(option, function, f"cannot be called with ({', '.join(arguments)}): {error}") from error
     except ValueError:
-        pass  # of a function in C, its signature is not known
+        pass  # a function in C has no known signature

@@ -1,4 +1,4 @@
-"""Where training runs."""
+"""Devices on which training runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from models.errors import ParameterError
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name; "auto": a GPU if there is one, else the CPU.
+    """Return the device of that name; "auto": a GPU if there is one, else the CPU.
 
     Raises:
-        ValueError: "cuda" where torch sees no such device.
+        ParameterError: "cuda" if torch sees no such device.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

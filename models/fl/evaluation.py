@@ -18,7 +18,7 @@ from models.fl.memory import is_out_of_memory, release
 from models.fl.options import TrainingOptions
 from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.losses import Loss, bounded_sum, finite_rows
+from models.fl.training.losses import Loss, finite_rows, sum_bounded
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -107,7 +107,7 @@ def measure(
             into.append(scores)
         finite.append(finite_rows(scores))
         right.append((scores.argmax(1) == labels) & finite[-1])
-        total += bounded_sum(loss.value(scores, labels))
+        total += sum_bounded(loss.value(scores, labels))
     # One transfer from the device for all batches.
     known, scored_rows = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
     return known, float(total) / len(y), len(y) - int(scored_rows.sum())

@@ -1,4 +1,4 @@
-"""Keys of a scenario's tables against the keyword arguments of the functions they go to."""
+"""Check of the keys of a scenario's tables against the keyword arguments of the functions that receive them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from models.errors import ParameterError
 def check_options(
     table: str, function: Callable[..., object], options: Mapping[str, Any], *, given: tuple[str, ...] = ()
 ) -> None:
-    """Refuse keys that `function` does not take, and the absence of those it needs; `given` are supplied by the caller.
+    """Check that `options` are keywords of `function`, and that none is missing; the caller supplies those in `given`.
 
     Raises:
-        ValueError: names the table, the key, and what is allowed.
+        ParameterError: names the table, the key, and the allowed keys.
     """
     parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name not in given}
     allowed = ", ".join(parameters) or "none"

@@ -1,4 +1,4 @@
-"""What torch says where memory runs out: on a GPU an error of its own, on a CPU a RuntimeError like any other."""
+"""Errors of torch when memory runs out: on a GPU a class of its own, on a CPU a RuntimeError like any other."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ _WORDS = ("can't allocate memory", "Storage size calculation overflowed")
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    """Whether `error` says that the device could not hold what was asked for."""
+    """Return True if `error` reports that the device could not hold what was allocated."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in _WORDS)
 
 
-def roomier(device: torch.device) -> str:
-    """What to do where `device` cannot hold what is asked of it."""
+def suggest_remedy(device: torch.device) -> str:
+    """Return the remedy for a device that is too small."""
     return "use a smaller network" if device.type == "cpu" else "use a smaller network, or device = 'cpu'"
 
 
 @contextmanager
 def naming_device(device: torch.device, doing: str) -> Iterator[None]:
-    """Raise MemoryError that begins with the key `device` where the block runs out of memory; `doing` says what it did.
+    """Raise MemoryError that begins with the key `device` if the block runs out of memory; `doing` describes the block.
 
-    A MemoryError that names a key already passes as it is.
+    A MemoryError that names a key already passes unchanged.
 
-    >>> with naming_device(torch.device("cpu"), "testing the model"):
-    ...     raise MemoryError
-    Traceback (most recent call last):
-    MemoryError: device = 'cpu': out of memory while testing the model; use a smaller network
+    Example:
+        >>> with naming_device(torch.device("cpu"), "testing the model"):
+        ...     raise MemoryError
+        Traceback (most recent call last):
+        MemoryError: device = 'cpu': out of memory while testing the model; use a smaller network
     """
     try:
         yield
@@ -37,7 +38,7 @@ def naming_device(device: torch.device, doing: str) -> Iterator[None]:
         if not is_out_of_memory(error) or str(error).startswith(KEYS):
             raise
         release(device)
-        raise MemoryError(f"device = {device.type!r}: out of memory while {doing}; {roomier(device)}") from error
+        raise MemoryError(f"device = {device.type!r}: out of memory while {doing}; {suggest_remedy(device)}") from error
 
 
 KEYS = ("device = ", "client_state_bytes = ")
@@ -45,6 +46,6 @@ KEYS = ("device = ", "client_state_bytes = ")
 
 
 def release(device: torch.device) -> None:
-    """Give back what torch has cached on the device."""
+    """Return torch's cached memory of the device."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

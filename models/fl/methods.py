@@ -1,4 +1,4 @@
-"""The methods of a learner: how clients train and protect their updates, and what the server makes of these."""
+"""The methods of a learner: training and protection of updates at the clients, and their use at the server."""
 
 from __future__ import annotations
 
@@ -22,46 +22,34 @@ from models.fl.evaluation import Metric
 from models.fl.options import TrainingOptions
 from models.fl.privacy.mechanisms import Mechanism, NoMechanism
 from models.fl.privacy.unprotected import Unprotected
-from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness, Trainer
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
 from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.own_training import FunctionTrainer, LocalTraining
+from models.fl.training.own_training import LocalTraining
 
 
 @dataclass(frozen=True, kw_only=True)
 class Methods:
-    """One object for each thing that a learner may do in several ways; the defaults are plain federated averaging."""
+    """One object for each replaceable part of a learner; the defaults are plain federated averaging."""
 
     optimizer: Optimizer
     mechanism: Mechanism = field(default_factory=NoMechanism)
     unprotected: Unprotected | None = None
-    """What of an update the mechanism leaves as it is; None: nothing."""
+    """Layers of an update that the mechanism leaves unchanged; None: none."""
     aggregation: Aggregation = field(default_factory=BySize)
     staleness: Staleness = field(default_factory=NoStaleness)
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
     local_training: LocalTraining | None = None
-    """A function of the user's own in place of the steps of `optimizer`, or None."""
-    trainer: Trainer | None = None
-    """A trainer of the user's own in place of the steps of `optimizer`, or None."""
+    """User's own function in place of the steps of `optimizer`, or None."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
-    """Functions of the user's own of scores and classes of the test set, by their names."""
+    """User's own functions of scores and classes of the test set, by their names."""
     compression: Compression = field(default_factory=NoCompression)
-    """Of what clients send."""
+    """Compression of the clients' messages."""
     down_compression: Compression = field(default_factory=NoCompression)
-    """Of the model as it is sent to them."""
+    """Compression of the model on its way to them."""
 
-    @property
-    def own_trainer(self) -> Trainer | None:
-        """What trains in place of the steps of `optimizer`, or None."""
-        return self.trainer if self.local_training is None else FunctionTrainer(self.local_training)
-
-    @property
-    def own_key(self) -> str | None:
-        """The option that holds it, or None."""
-        return "local_training" if self.local_training is not None else None if self.trainer is None else "trainer"
-
-    def local_trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
-        """What trains copies of the task's network on `device`, where the data are then, too."""
+    def trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
+        """Return the object that trains copies of the task's network on `device`, to which it also moves the data."""
         dataset = task.dataset
         return LocalTrainer(
             network=task.network.to(device),
@@ -84,5 +72,6 @@ ALL_AGGREGATIONS: dict[str, Callable[..., Aggregation]] = {
     "fednova": FedNova,
     "q-ffl": cast("Callable[..., Aggregation]", QFfl),
 }
-"""By their names; the last ones ask something of local training (`demands.Demands`), some of them according to their
-parameters, which a type checker does not take for the same."""
+"""Aggregations by name. The last ones have demands on local training (`demands.Demands`), some of them by their parameters, for
+which a type checker needs casts.
+"""

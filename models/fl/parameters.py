@@ -1,7 +1,7 @@
-"""Parameters of a learner's methods, once: names, types, bounds, defaults and meaning. No torch: a scenario is read without it.
+"""Parameters of a learner's methods: names, types, bounds, defaults and meaning. No torch: a scenario is read without it.
 
 The tables of a scenario are derived from these classes (`scenarios.schema.learning`), and so are the methods themselves, which
-refuse values out of bounds. A class without parameters is not listed.
+refuse values out of bounds. Methods without parameters have no class here.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Parameters:
 
 
 def check_decay(name: str, decay: list[list[float]]) -> None:
-    """Refuse what are no pairs of a version and a factor in (0, 1], versions ascending from 1.
+    """Check that `decay` holds pairs of a version and a factor in (0, 1], versions ascending from 1.
 
     Raises:
         ParameterError: of `name`.
@@ -46,7 +46,7 @@ def check_decay(name: str, decay: list[list[float]]) -> None:
 
 @dataclass(kw_only=True, eq=False)
 class SgdParameters(Parameters):
-    """Of stochastic gradient descent."""
+    """Parameters of stochastic gradient descent."""
 
     table = "optimizer"
     learning_rate: Rate
@@ -59,7 +59,7 @@ class SgdParameters(Parameters):
 
 @dataclass(kw_only=True, eq=False)
 class AdamParameters(Parameters):
-    """Of Adam."""
+    """Parameters of Adam."""
 
     table = "optimizer"
     learning_rate: Rate
@@ -69,30 +69,33 @@ class AdamParameters(Parameters):
     beta2: Fraction = 0.999
     """Decay of the mean of squared gradients."""
     epsilon: Rate = 1e-8
-    """Added to the root of the latter."""
+    """Number added to the root of the mean of squared gradients."""
     weight_decay: Decay = 0.0
     """Multiple of the parameters added to the gradient."""
 
 
 @dataclass(kw_only=True, eq=False)
 class EqualParameters(Parameters):
-    """Of aggregation with the same weight for all updates."""
+    """Parameters of aggregation with equal weights."""
 
     table = "aggregation"
     divide: Literal["buffer", "none"] = "buffer"
-    """Whether the sum of the updates is divided by their number, or taken as it is (as FedBuff's authors' FLSim does)."""
+    """buffer: divide the sum of the updates by their number; none: take the sum (as FLSim, the code of FedBuff's authors,
+    does).
+    """
 
 
 @dataclass(kw_only=True, eq=False)
 class MixingParameters(Parameters):
-    """Of aggregation one update after the other."""
+    """Parameters of aggregation one update after the other."""
 
     table = "aggregation"
     alpha: Share = 0.6
-    """The share, for an update of staleness 0."""
+    """Share of an update of staleness 0."""
     mixing_decay: list[list[float]] | None = None
-    """Pairs [version, factor], versions ascending: from the model of that version on, alpha is multiplied by that factor, beside
-    those of the pairs before. Absent: alpha stays."""
+    """Pairs [version, factor], versions ascending: from the model of that version on, alpha is multiplied by that factor, and
+    by those of earlier pairs. Absent: alpha is constant.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,55 +104,55 @@ class MixingParameters(Parameters):
 
 @dataclass(kw_only=True, eq=False)
 class FixedShareParameters(Parameters):
-    """Of aggregation with a share for each client that does not depend on who delivers."""
+    """Parameters of aggregation with shares that do not depend on the deliveries."""
 
     table = "aggregation"
     by: Literal["size", "equal"] = "size"
-    """A client's share: of all samples, or the same for all clients."""
+    """Share of a client: that of all samples, or the same for all clients."""
     alpha: Share = 1.0
-    """What all shares are multiplied by."""
+    """Factor of all shares."""
     form: Literal["update", "mixing"] = "update"
-    """What is added: the update, or the difference of the client's model from the present one."""
+    """Added vector: the update, or the difference of the client's model from the present one."""
 
 
 @dataclass(kw_only=True, eq=False)
 class PortParameters(Parameters):
-    """Of aggregation by staleness and direction."""
+    """Parameters of aggregation by staleness and direction."""
 
     table = "aggregation"
     bound: Count = 10
-    """b, the staleness at which an update counts half as much for its freshness."""
+    """b, the staleness at which the freshness of an update counts half."""
     similarity: Decay = 1.0
-    """w_s, the weight of an update's direction beside the server's movement since it was begun."""
+    """w_s, the weight of an update's direction relative to the server's movement since it started."""
     freshness: Positive = 1.0
     """w_t, the weight of its freshness."""
 
 
 @dataclass(kw_only=True, eq=False)
 class ReflParameters(Parameters):
-    """Of aggregation by age and by deviation from the fresh updates."""
+    """Parameters of aggregation by age and by deviation from the fresh updates."""
 
     table = "aggregation"
     beta: Fraction = 0.35
-    """beta, the weight of a late update's deviation beside that of its age."""
+    """Weight of a late update's deviation; 1 - beta is that of its age."""
     scale: Positive = 1.0
-    """What the exponent of the deviation is divided by; 10 in the authors' code."""
+    """Divisor of the exponent of the deviation; 10 in the authors' code."""
 
 
 @dataclass(kw_only=True, eq=False)
 class MajorityVoteParameters(Parameters):
-    """Of aggregation by the signs of the updates."""
+    """Parameters of aggregation by the signs of the updates."""
 
     table = "aggregation"
     learning_rate: Rate
-    """How far each parameter moves in the direction that most updates give it."""
+    """Distance by which each parameter moves in the direction of most updates."""
     tie: Literal["stay", "random"] = "stay"
-    """Where as many want up as down: stay, or up or down at random."""
+    """Direction at a tie: stay, or up or down at random."""
 
 
 @dataclass(kw_only=True, eq=False)
 class TrimmedMeanParameters(Parameters):
-    """Of the mean without the extremes."""
+    """Parameters of the mean without the extremes."""
 
     table = "aggregation"
     share: UnderHalf = 0.1
@@ -158,23 +161,24 @@ class TrimmedMeanParameters(Parameters):
 
 @dataclass(kw_only=True, eq=False)
 class KrumParameters(Parameters):
-    """Of aggregation by the updates that have others nearby."""
+    """Parameters of aggregation by the updates that have others nearby."""
 
     table = "aggregation"
     wrong: Whole = 1
-    """f, how many of the delivered updates may be wrong."""
+    """f, the number of delivered updates that may be wrong."""
     selected: Count = 1
-    """How many updates enter the mean; 1: Krum, more: Multi-Krum."""
+    """Number of updates in the mean; 1: Krum, more: Multi-Krum."""
 
 
 @dataclass(kw_only=True, eq=False)
 class ScaffoldParameters(Parameters, AsksNothing):
-    """Of aggregation of updates that control variates correct."""
+    """Parameters of aggregation of updates that control variates correct."""
 
     table = "aggregation"
     renewal: Literal["steps", "gradient"] = "steps"
-    """What renews a control variate: the mean gradient of the local steps (the paper's option II), or the gradient over all
-    samples at the received model, a pass of its own, which takes as long as one in training (option I)."""
+    """Source of a new control variate: the mean gradient of the local steps (the paper's option II), or the gradient over all
+    samples at the received model, a pass of its own, which takes as long as one in training (option I).
+    """
 
     @property
     def demands(self) -> Demands:  # type: ignore[override]  # follows from a parameter
@@ -184,17 +188,17 @@ class ScaffoldParameters(Parameters, AsksNothing):
 
 @dataclass(kw_only=True, eq=False)
 class FedDynParameters(Parameters, AsksNothing):
-    """Of aggregation of updates with dynamic regularisation."""
+    """Parameters of aggregation of updates with dynamic regularisation."""
 
     table = "aggregation"
     demands = Demands(name="feddyn", fresh=True, own_pull=True, exact=True, sets_model=True)
     alpha: Rate = 0.01
-    """How strongly clients are drawn to the received model; their linear terms are in proportion to it."""
+    """Strength with which clients are drawn to the received model; their linear terms are proportional to it."""
 
 
 @dataclass(kw_only=True, eq=False)
 class FedNovaParameters(Parameters, AsksNothing):
-    """Of aggregation of normalised updates."""
+    """Parameters of aggregation of normalised updates: none."""
 
     table = "aggregation"
     demands = Demands(name="fednova", report_bytes=8, fresh=True, steps="linear")
@@ -202,14 +206,16 @@ class FedNovaParameters(Parameters, AsksNothing):
 
 @dataclass(kw_only=True, eq=False)
 class QFflParameters(Parameters, AsksNothing):
-    """Of aggregation by which clients with large losses count more."""
+    """Parameters of aggregation in which clients with large losses count more."""
 
     table = "aggregation"
     q: Power = 1.0
-    """How much more: updates count by the q-th power of their clients' losses; 0: the mean."""
+    """Power of the clients' losses by which updates count; 0: the mean."""
     exact_loss: bool = True
-    """Losses are those of the received model over all samples: a forward pass before training, which takes work.forward_share of
-    the time of training on them. Otherwise those of the first pass in training, which changes the model on the way."""
+    """True: losses are those of the received model over all samples, in a forward pass before training, which takes
+    work.forward_share of the time of training on them. False: those of the first pass in training, during which the model
+    changes.
+    """
 
     @property
     def demands(self) -> Demands:  # type: ignore[override]  # follows from a parameter
@@ -219,27 +225,27 @@ class QFflParameters(Parameters, AsksNothing):
 
 @dataclass(kw_only=True, eq=False)
 class PolynomialParameters(Parameters):
-    """Of weights that fall as a power of staleness."""
+    """Parameters of weights that fall as a power of staleness."""
 
     table = "staleness"
     exponent: Positive = 0.5
-    """How fast weights fall with staleness."""
+    """Exponent: the larger, the faster weights fall with staleness."""
 
 
 @dataclass(kw_only=True, eq=False)
 class HingeParameters(Parameters):
-    """Of weights that fall from some staleness on."""
+    """Parameters of weights that fall above some staleness."""
 
     table = "staleness"
     free: Whole = 4
-    """Staleness, in versions, that costs nothing."""
+    """Largest staleness, in versions, at which an update counts in full."""
     slope: Positive = 10.0
-    """How fast weights fall beyond."""
+    """Slope: the larger, the faster weights fall beyond."""
 
 
 @dataclass(kw_only=True, eq=False)
 class ServerSgdParameters(Parameters):
-    """Of a server that takes the aggregated step."""
+    """Parameters of a server that takes the aggregated step."""
 
     table = "server_optimizer"
     learning_rate: Rate = 1.0
@@ -248,7 +254,7 @@ class ServerSgdParameters(Parameters):
 
 @dataclass(kw_only=True, eq=False)
 class FedAvgMParameters(Parameters):
-    """Of server momentum."""
+    """Parameters of server momentum."""
 
     table = "server_optimizer"
     learning_rate: Rate = 1.0
@@ -259,7 +265,7 @@ class FedAvgMParameters(Parameters):
 
 @dataclass(kw_only=True, eq=False)
 class FedAdamParameters(Parameters):
-    """Of server Adam."""
+    """Parameters of server Adam."""
 
     table = "server_optimizer"
     learning_rate: Rate = 0.01
@@ -269,12 +275,12 @@ class FedAdamParameters(Parameters):
     beta2: Fraction = 0.99
     """Decay of the mean of squared steps."""
     tau: Rate = 1e-3
-    """Added to the root of the second moment; that moment starts at its square."""
+    """Number added to the root of the second moment; that moment starts at its square."""
 
 
 @dataclass(kw_only=True, eq=False)
 class FedAdagradParameters(Parameters):
-    """Of server Adagrad."""
+    """Parameters of server Adagrad."""
 
     table = "server_optimizer"
     learning_rate: Rate = 0.01
@@ -282,12 +288,12 @@ class FedAdagradParameters(Parameters):
     beta1: Fraction = 0.0
     """Decay of the mean of steps."""
     tau: Rate = 1e-3
-    """Added to the root of the sum of squared steps; that sum starts at its square."""
+    """Number added to the root of the sum of squared steps; that sum starts at its square."""
 
 
 @dataclass(kw_only=True, eq=False)
 class FedYogiParameters(Parameters):
-    """Of server Yogi."""
+    """Parameters of server Yogi."""
 
     table = "server_optimizer"
     learning_rate: Rate = 0.01
@@ -295,6 +301,6 @@ class FedYogiParameters(Parameters):
     beta1: Fraction = 0.9
     """Decay of the mean of steps."""
     beta2: Fraction = 0.99
-    """1 - beta2 is how far the second moment moves towards the squared step, by its sign."""
+    """Decay of the second moment, which moves by 1 - beta2 times the squared step, towards it."""
     tau: Rate = 1e-3
-    """Added to the root of the second moment; that moment starts at its square."""
+    """Number added to the root of the second moment; that moment starts at its square."""

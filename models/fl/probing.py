@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.fl.evaluation import Randomness, scored
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.losses import Loss, bounded
+from models.fl.training.losses import Loss, bound_losses
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Probing:
             batch_statistics=batch_statistics,
         )
         for scores, labels in batches:
-            losses = bounded(self._loss.value(scores, labels)).double()
+            losses = bound_losses(self._loss.value(scores, labels)).double()
             totals.index_add_(1, owners[done : done + len(labels)], torch.stack([losses, losses.square()]))
             done += len(labels)
         moments: FloatArray = totals.cpu().numpy() / counts

@@ -9,19 +9,20 @@ from annotated_doc import Doc
 
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, same_clients, spread
 
-# Below these shapes the mean is many orders of magnitude above the median, and quantiles lose their digits.
+# With smaller shapes the mean is many orders of magnitude above the median, and quantiles lose their digits.
 _LEAST_SHAPE, _LARGEST_SHAPE = 1e-2, 1e9
 _LARGEST_SCALE_S = 1e100
 
 
 class Gamma:
-    """A gamma law: the sum of `shape` exponential stages where `shape` is whole.
+    """Gamma law: the sum of `shape` exponential stages if `shape` is whole.
 
     The quantile at u is scale_s times the inverse of the regularised incomplete gamma function P(shape, .) at u.
 
-    >>> law = Gamma(mean_s=2.0, shape=4.0)
-    >>> law.quantile(np.array([0.5]), np.array([0])).round(4)
-    array([1.836])
+    Example:
+        >>> import numpy as np
+        >>> Gamma(mean_s=2.0, shape=4.0).quantile(np.array([0.5]), np.array([0])).round(4)
+        array([1.836])
     """
 
     constant = False
@@ -47,11 +48,13 @@ class Gamma:
 
 
 class Weibull:
-    """A Weibull law: scale_s times an exponential variable to the power 1/shape. Its mean is scale_s Gamma(1 + 1/shape).
+    """Weibull law: scale_s times an exponential variable to the power 1/shape. Its mean is scale_s Gamma(1 + 1/shape).
 
-    >>> law = Weibull(scale_s=2.0, shape=1.0)    # the exponential law of mean 2 s
-    >>> law.quantile(np.array([0.5]), np.array([0])).round(4)
-    array([1.3863])
+    Example:
+        >>> import numpy as np
+        >>> law = Weibull(scale_s=2.0, shape=1.0)  # the exponential law of mean 2 s
+        >>> law.quantile(np.array([0.5]), np.array([0])).round(4)
+        array([1.3863])
     """
 
     constant = False

@@ -96,9 +96,6 @@ class AoiAware:
 
     contends = False
 
-    def detects(self) -> bool:
-        return self._scheduler.forgets
-
     @property
     def matcher(self) -> Matcher:
         """The scheduler's."""

@@ -88,6 +88,7 @@ class Probes:
             energy=pool.energy,
             kind=kind,
         )
+        life.takes_all = True
         life.on_end = self._ended
         return life
 

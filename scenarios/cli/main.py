@@ -32,7 +32,6 @@ from scenarios.cli.output import (
     warn,
     warn_of,
 )
-from scenarios.cli.overlays import overlays
 from scenarios.cli.papers import reproduce
 from scenarios.cli.results import compare, replay, report, trace
 from scenarios.cli.scale import scale
@@ -260,7 +259,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), strict=strict)
 
 
-for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit, overlays):
+for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit):
     app.command()(command(function))
 
 

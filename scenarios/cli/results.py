@@ -61,7 +61,7 @@ EqualBytes = Annotated[
 
 
 class ReportFormat(StrEnum):
-    """Format of a report."""
+    """What a report is written as."""
 
     HTML = "html"
     MD = "md"

@@ -71,7 +71,7 @@ def found(place: str) -> Any:
 
 
 def objects() -> dict[str, Any]:
-    """Return the classes that cannot be imported, for `adopt` in another process."""
+    """What another process must be given (`adopt`) to know the classes that cannot be imported."""
     return dict(_OBJECTS)
 
 

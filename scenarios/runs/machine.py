@@ -1,4 +1,4 @@
-"""Cost of a run to the machine, and the machine: the part of a summary that another run does not repeat."""
+"""What a run cost the machine, and which machine that was: the part of a summary that another run does not repeat."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 @cache
 def _processor() -> str:
-    """Return the name of the processor."""
+    """What the processor is called."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

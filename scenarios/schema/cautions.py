@@ -1,4 +1,4 @@
-"""Warnings: plain data, shown by the command, kept in the summary, and an error with `--strict`.
+"""What a user is warned of: plain data, shown by the command, kept in the summary, and an error where `--strict` is given.
 
 Warned of is what runs, and yet can hardly be meant. What cannot run is refused (`scenarios.schema.errors`).
 """

@@ -10,11 +10,11 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Network(Component):
-    """Table of every network."""
+    """What all networks share."""
 
     @property
     def batch_normalised(self) -> bool | None:
-        """True if it has layers of batch normalisation; None: only the built network can tell."""
+        """Whether it has layers of batch normalisation; None: only the built network can tell."""
         return False
 
 

@@ -24,11 +24,11 @@ Bytes = Annotated[int, Field(ge=0, le=10**12)]
 OPINION_POLICIES = ("super-arm-ucb", "quick-init-ucb", "round-robin", "random-set", "fixed-set")
 """Policies that select by opinions (fl-fa); random and all may stand beside them."""
 INDEX_POLICIES = ("bp-index",)
-"""Policies whose index each client computes of itself (fl-da)."""
+"""What clients compute of themselves (fl-da)."""
 
 
 class _Slotted(Server):
-    """Communication rounds of a slot, for both kinds. `rounds` at the top of the file counts slots."""
+    """What both kinds share: how the communication rounds of a slot go. `rounds` at the top of the file counts slots."""
 
     per_round: Count
     """m, clients that take part in a slot."""
@@ -37,9 +37,9 @@ class _Slotted(Server):
     when_short: Literal["wait", "proceed"] = "wait"
     """A member of the slot is away or busy as a round begins: wait for it, or go on with those there are (at least one)."""
     reselect_busy: bool = False
-    """True: a member that is still computing or sending takes part in the next round; its old update is then aborted."""
+    """Whether a member that is still computing or sending takes part in the next round; its old update is then aborted."""
     stragglers: Literal["finish", "cancel"] = "finish"
-    """Members that missed the close of a round go on until they are done (and stay busy), or stop at once."""
+    """What members do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -101,19 +101,19 @@ class FlDa(_Slotted):
 
 
 class Slots(Section):
-    """Parts of a slot."""
+    """What a slot is made of."""
 
     rounds: Count = 15
     """L, communication rounds of a slot."""
     reset_each_slot: bool = False
-    """True: every slot trains the first model again; otherwise the model goes on."""
+    """Whether every slot trains the first model again; otherwise the model goes on."""
     start: Literal["agreement", "deadline", "zero"] = "agreement"
-    """Start of training (fl-da). agreement: as soon as all clients name the same m; deadline: deadline_s after the slot's
+    """When training starts (fl-da). agreement: as soon as all clients name the same m; deadline: deadline_s after the slot's
     start, with whoever then believes to be among the m; zero: messages take no time and none is lost, as in the paper."""
     deadline_s: Positive | None = None
     """Seconds from the slot's start until training starts at the latest; for deadline, exactly then."""
     engine: Literal["auto", "events", "wave"] = "auto"
-    """Simulation of messages: one by one (events), by closed forms (wave: refused where they never hold, and a run
+    """How messages are simulated: one by one (events), by closed forms (wave: refused where they never hold, and a run
     ends in the first slot in which they do not), or by these where they hold (auto). The results are the same."""
 
     @model_validator(mode="after")
@@ -153,23 +153,23 @@ _SAMPLES_JSON: dict[str, Any] = {"anyOf": [{"const": "local"}, PER_CLIENT_JSON]}
 
 
 class OpinionKeys(Section):
-    """Tests of the model by clients, and their way to the server (fl-fa): a dedicated channel for each."""
+    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""
 
     local: Literal["iid", "own"] = "iid"
-    """Samples of a client's test: an i.i.d. share of the test set, or samples of the labels it holds (with a learner)."""
+    """What a client tests on: an i.i.d. share of the test set, or samples of the labels it holds (with a learner)."""
     test: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
-    """Time of a client's test."""
+    """How long the test takes a client."""
     test_samples: Annotated[Any, BeforeValidator(_read_samples), WithJsonSchema(_SAMPLES_JSON)] | None = None
     """Samples of the test, each of which takes `work.forward_share` of the time of training on it, beside `test`; "local": all of
     the local test set (with `[learner]`). Needs a speed in `[compute]`. Absent: the test takes `test` alone."""
     size_bytes: Bytes = 8
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """Number of times that a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
+    """How often a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
     resend_after_s: Pause = 0.0
-    """Seconds after the time at which a lost opinion would have arrived, until it is sent again."""
+    """How long after a lost opinion would have arrived it is sent again."""
     wait_s: Pause | None = None
-    """Seconds after the last test that the server waits for opinions; absent: for all that may come."""
+    """How long after the last test the server waits for opinions; absent: for all that may come."""
     synthetic: Synthetic | None = None
     """Opinions by a law, in place of `[learner]`."""
 
@@ -178,9 +178,9 @@ class Outage(Section):
     """Links that are down for a while."""
 
     from_s: NonNegative
-    """Time of the failure."""
+    """When they fail."""
     to_s: Positive | None = None
-    """Time of the return; absent: never."""
+    """When they come back; absent: never."""
     links: list[Annotated[list[Whole], Field(min_length=2, max_length=2)]] = []
     """Pairs of neighbours whose link is down."""
     groups: list[list[Whole]] = []
@@ -204,13 +204,13 @@ class PeerKeys(Section):
     """
 
     topology: component_of("topology") = {"kind": "random-geometric"}  # type: ignore[valid-type]
-    """Graph of neighbours."""
+    """Who is whose neighbour."""
     speed_km_per_s: Positive = 299_792.458
     """Speed of signals."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """Number of times that a lost message is sent again."""
+    """How often a lost message is sent again."""
     resend_after_s: Pause = 0.0
-    """Seconds after the time at which a lost message would have arrived, until it is sent again."""
+    """How long after a lost message would have arrived it is sent again."""
     outages: list[Outage] = []
     """Links that fail and come back, and partitions."""
 
@@ -239,11 +239,11 @@ class Belief(Section):
     max_exchanges: Exchanges = 1000
     """Most exchanges (asynchronous: messages on an edge)."""
     tolerance: NonNegative = 1e-9
-    """Largest change of a message that counts as none, in log-odds."""
+    """What counts as no change of a message, in log-odds."""
     damping: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the old message in the new one."""
     work_s: Pause = 0.0
-    """Seconds of a client from the last arrival to its next messages; asynchronous: arrivals meanwhile are taken together.
+    """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together.
     Asynchronous without it, every arrival is answered at once, and messages multiply until changes fall below the tolerance, up
     to max_exchanges an edge: a warning says where that threatens."""
     message_bytes: Bytes = 24
@@ -251,18 +251,18 @@ class Belief(Section):
 
 
 class Gossip(Section):
-    """Spreading of the clients' indices (fl-da)."""
+    """How clients spread their indices (fl-da)."""
 
     forwarding: Literal["flooding", "push", "push-pull"] = "flooding"
     """flooding: each forwards what is new to it; push: each tells a random neighbour all; push-pull: which answers."""
     payload: Literal["all", "best"] = "all"
-    """Pairs of client and index that clients keep and tell: all that they know, or the best m."""
+    """What clients keep and tell: all pairs of client and index they know, or the best m."""
     interval_s: Pause = 0.01
     """Time between the repetitions of push."""
     max_repetitions: Annotated[int, Field(ge=1, le=10**7)] = 10_000
     """Most repetitions of push in a slot."""
     work_s: Pause = 0.0
-    """Seconds that a client needs to forward (flooding)."""
+    """What a client needs to forward (flooding)."""
     header_bytes: Bytes = 16
     """Size of a message without pairs."""
     pair_bytes: Bytes = 12

@@ -28,18 +28,18 @@ from scenarios.wiring.simulation import build
 
 @dataclass(frozen=True)
 class Done:
-    """Result of a run in a worker."""
+    """What became of a run."""
 
     error: str = ""
-    """Message of an error; empty: none."""
+    """What went wrong; empty: nothing did."""
     trace: str = ""
-    """Traceback of a defect of netsim."""
+    """Where in netsim's own code, if it is a defect of netsim."""
     defect: bool = False
-    """True if the error is none of the user's mistakes."""
+    """Whether it is none of the user's mistakes."""
     stopped: bool = False
-    """True if the run was told to stop before its end."""
+    """Whether it was told to end before its end."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Files of the run, by name, if the worker cannot reach the sweep's folder."""
+    """What it left, where the sweep's folder cannot be reached from the worker."""
 
     def keep(self, folder: Path) -> None:
         """Write the files that came back into the folder of the run; raises UserError."""
@@ -124,7 +124,7 @@ def _limited(where: str, wall: WallLimit, after: str) -> Done:
 
 @dataclass(frozen=True)
 class Trial:
-    """Trial that builds the learner of a scenario once before any run begins."""
+    """What a scenario trains, built once before any run begins."""
 
     planned: Planned
 

@@ -1,4 +1,4 @@
-"""Workers that simulate the runs of a sweep: this process, or others of this machine, any of which may be killed.
+"""Where the runs of a sweep are simulated: in this process, or in others of this machine, any of which may be killed.
 
 Runs tell how far they are, and are told to stop, over a `Board`. Workers on other machines: `scenarios.sweeps.cluster`.
 """
@@ -27,30 +27,30 @@ from scenarios.runs.safe_path import SAFE_PATH, safe_path
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
-"""Place of the request to stop among the counts."""
+"""Where among the counts the wish to stop stands."""
 _WAITS = "waits-"
-"""Prefix of the files in which runs tell what they wait for; the number of the run follows."""
+"""What the files are called in which runs say what they wait for, before their numbers."""
 _LOOK_S = 0.25
-"""Seconds between two checks of a worker that its parent process is still there."""
+"""How often a worker looks whether the process that it works for is still there."""
 _IDLE_S = 300
-"""Seconds that a worker waits for the next sweep of the same process."""
+"""How long a worker waits for the next sweep of the same process."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Board(Protocol):
-    """Line between a sweep and a run under way; it travels to the worker with the run."""
+    """What a run tells while it is under way, and is told; it goes to the worker with the run."""
 
     own_process: bool
-    """True if a process is there for this run alone while it lasts."""
+    """Whether the process in which the run is simulated is there for it alone while it lasts."""
 
     def tell(self, rounds: int) -> None:
-        """Report the number of rounds done."""
+        """So many rounds are done."""
 
     def speaker(self) -> Callable[[str], None]:
-        """Return a function that reports, from any thread, what the run waits for; an empty text ends the wait."""
+        """What tells, from any thread, what the run waits for; with an empty text, that it does so no longer."""
 
     def stopped(self) -> bool:
-        """Return True if the sweep is to end."""
+        """Whether the sweep is to end."""
 
     def scratch(self) -> str | None:
         """A folder for what is needed only as long as the run lasts; None: the system's own. Whoever made it removes it."""
@@ -68,22 +68,22 @@ class Killed:
 
 
 class Standing(NamedTuple):
-    """Progress of the runs of a sweep."""
+    """How far the runs are."""
 
     rounds: list[int]
     """The rounds done of every run."""
     waits: dict[int, str]
-    """Reasons of runs whose present round takes long, by number of the run."""
+    """What those wait for whose present round takes long."""
 
 
 class Workers(Protocol):
-    """Workers of a sweep. Each run is given to one of them and comes back once, in any order."""
+    """Who simulate the runs. Whatever they are, each run is given to one of them and comes back once, in any order."""
 
     count: int
-    """Number of runs that can be under way at a time."""
+    """How many runs can be under way at a time."""
 
     def room(self) -> int:
-        """Return the number of runs that can be submitted now."""
+        """How many more runs can be submitted now."""
 
     def submit(self, index: int, work: Work) -> None:
         """Give the run number `index` to a worker."""
@@ -95,7 +95,7 @@ class Workers(Protocol):
         """
 
     def standing(self) -> Standing:
-        """Return the progress of the runs."""
+        """How far the runs are."""
 
     def complete(self, index: int, rounds: int) -> None:
         """Count a run as done that need not be simulated."""
@@ -263,7 +263,7 @@ class Processes:
 
 
 def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
-    """Yield the content of a queue, after at most `wait_s` seconds."""
+    """What is in a queue, after at most `wait_s` seconds."""
     try:
         yield queue.get(timeout=wait_s)
         while True:
@@ -273,7 +273,7 @@ def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[
 
 
 def _why(error: BaseException) -> str:
-    """Return the reason of the end of a process, in words."""
+    """What is known of the end of a process."""
     text = str(error)
     signals = text.partition("{")[2].partition("}")[0]
     return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
@@ -337,7 +337,7 @@ def _import(modules: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Folder and `sys.path` of a process, by which it finds relative paths and modules of the user's own."""
+    """Where a process works: what relative paths and the names of the user's own modules mean there."""
 
     folder: str
     path: tuple[str, ...]

@@ -35,7 +35,7 @@ _LINK: IntArray = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class Carried:
-    """Transport of the bytes of one direction."""
+    """How the bytes of one direction travel."""
 
     carrier: Carrier
     another: Callable[[Clock], Carrier]
@@ -43,9 +43,9 @@ class Carried:
     expected: tuple[Timeline[DelayLaw], ...] = ()
     """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
-    """Least seconds of the bytes."""
+    """What they take at least."""
     stops: bool = False
-    """True if a bandwidth ends for ever at some time, and what is under way is lost."""
+    """Whether a bandwidth ends for ever at some time: what is under way is then lost."""
 
 
 class _Expected:
@@ -118,7 +118,7 @@ class _Component:
     law: Law
     key: str
     unending: bool
-    """True if it must never end: on a sub-channel."""
+    """Whether it must never end: on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
         return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
@@ -163,14 +163,14 @@ class _Ahead:
 
 
 def varies(section: Downlink, context: Context) -> bool:
-    """Return True if the time of bytes on a link is more than a number of seconds that adds to its delay."""
+    """Whether the time of the bytes on a link is more than a number of seconds to add to its delay."""
     numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
     altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
     return section.shared is not None or section.bandwidth is not None or numbers or altered
 
 
 def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
-    """Return the carrier of `message` over the link at `path`; raises UserError."""
+    """What carries `message` over the link at `path`; raises UserError."""
     if not varies(section, context):
         return Carried(NoCarrier(), lambda clock: NoCarrier())
     own = _own(section, path, context)
@@ -197,7 +197,7 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
 
 
 def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
-    """Return True if under any law of a bandwidth nothing passes for one of `entities` from some time on."""
+    """Whether under any of its laws nothing passes any more for one of `entities`, from some time on."""
     laws = () if bandwidth is None else bandwidth.laws
     return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
 

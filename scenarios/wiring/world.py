@@ -1,4 +1,4 @@
-"""World of a scenario: the components of which its server is put together."""
+"""What the servers of a scenario share, and how each of them is made of it: the media, the clients, the policy, the learner."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class World:
     medium_with: Callable[[UplinkAccess[Any]], Medium]
     availability: Availability
     energy: Energy | None
-    """Energy of the clients and their batteries; None: not counted."""
+    """What the clients draw, and their batteries; None: it is not counted."""
     accountant: Accountant
     learner: Learner
     trained: FederatedLearner | None
@@ -69,7 +69,7 @@ class World:
     delays: Mapping[str, Timeline[DelayLaw]]
     """The delays of the phases of an update: download, compute, upload."""
     training: Training
-    """Work of the clients, and the time of a sample."""
+    """How much clients train, and how long a sample takes."""
 
     @property
     def clients(self) -> int:
@@ -163,11 +163,11 @@ class World:
         return self.component(self.scenario.method, "policy", "policy", self._supplied(per_round, per_model), protocol)
 
     def probing(self, pool: ClientPool) -> Probing | None:
-        """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
+        """Who asks clients of `pool` for their loss, for a policy that does; raises UserError."""
         return build_probing(self, pool)
 
     def meter(self, per_round: int) -> RewardMeter:
-        """Return the meter of the policy's reward; raises UserError."""
+        """What measures the policy's reward; raises UserError."""
         reward = self.scenario.metrics.reward
         if reward is None:
             return NoMeter()

@@ -17,12 +17,7 @@ MODULES = [
     for path in sorted((ROOT / "models").rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
-COMPONENTS = [
-    (group, kind)
-    for group, kinds in BUILT_IN.items()
-    for kind, place in kinds.items()
-    if place.startswith("models.") and not place.startswith("models.fl.")
-]
+COMPONENTS = [(group, kind) for group, kinds in BUILT_IN.items() for kind, place in kinds.items() if place.startswith("models.")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,7 +1,8 @@
-"""What each client is worth to the model, from the last update the server has of it.
+"""Marginal contribution of each client to the model, from the last update that the server has of it.
 
 Channel study, Section V (after Jiang et al. 2023): C_i = (1 - cos(grad_i, grad_-i)) err(D^_i; w_-i). The server keeps each
-client's last delivered gradient and model, since it cannot see a client whose upload failed, and a small validation set for each.
+client's last delivered gradient and model, because it cannot see a client whose upload failed, and a small validation set for
+each.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
 
 MOST_SAMPLES = 10**6
-"""Of a client: more would be the same ones again and again, and a list of them for each client."""
+"""Largest number of samples of a client: more would repeat the same ones, in a list for each client."""
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 ErrorOf = Callable[[Tensor, int], float]
-"""Share of client i's validation set that the model (d,) classifies wrongly."""
+"""Function that returns the share of client i's validation set that the model (d,) classifies wrongly."""
 
 
 class Contributions:
     """Marginal contributions of K clients.
 
-    grad_-i and w_-i are the means over the other clients, weighted by zeta = C / sum C of the time before (equal at first): the
-    leave-one-out means (grad_all - zeta_i grad_i)/(1 - zeta_i) that the study's eq. 41 and 42 stand for. A gradient is minus a
-    delivered update: its scale does not matter. A client that has delivered nothing is taken to be worth as much as the others
-    are on average; while fewer than two have delivered, all are worth 1.
+    grad_-i and w_-i are the means over the other clients, weighted by the previous zeta = C / sum C (equal at first): the
+    leave-one-out means (grad_all - zeta_i grad_i)/(1 - zeta_i) of the study's eq. 41 and 42. A gradient is minus a delivered
+    update: its scale does not matter. A client that has delivered nothing gets the mean contribution of the others; while fewer
+    than two have delivered, all contributions are 1.
     """
 
     def __init__(self, *, clients: int, parameters: int, error_of: ErrorOf) -> None:
@@ -47,20 +48,23 @@ class Contributions:
         self._changed = False
 
     def record(self, clients: IntArray, updates: Tensor, models: Tensor) -> None:
-        """Keep what was delivered: updates and models (n, d), the first `parameters` columns of both being parameters."""
+        """Store delivered updates and models (n, d); the first `parameters` columns of both are parameters."""
         for row, client in enumerate(clients.tolist()):
             self._updates[client] = updates[row, : self._parameters].clone()
             self._models[client] = models[row].clone()
         self._changed = self._changed or len(clients) > 0
 
     def contribution(self) -> FloatArray:
-        """(K,) each client's C_i >= 0. Computed when first asked for after a delivery; K evaluations on small sets."""
+        """Return each client's C_i >= 0 (K,). It is computed at the first call after a delivery, by K evaluations on small
+        sets.
+        """
         if self._changed and len(self._updates) > 1:
             self._values = self._compute()
         self._changed = False
         return self._values.copy()
 
     def _compute(self) -> FloatArray:
+        """Return the contributions (K,) from the stored updates and models."""
         known = sorted(self._updates)
         updates = torch.stack([self._updates[client] for client in known])
         models = torch.stack([self._models[client] for client in known])
@@ -73,7 +77,7 @@ class Contributions:
             weights = torch.from_numpy((others / others.sum()).astype(np.float32)).to(updates.device)
             rest = weights @ updates
             norms = float(updates[i].norm() * rest.norm())
-            # A client that sends nothing points nowhere: as different from the rest as orthogonal.
+            # An update of zeros has no direction; it counts as orthogonal to the rest.
             cosine = float(updates[i] @ rest) / norms if norms > 0 else 0.0
             out[i] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
         values = np.full(self._clients, out.mean())
@@ -99,15 +103,15 @@ class Contributions:
         self._values, self._changed = np.array(state["values"], np.float64), bool(state["changed"])
 
 
-def on_validation(
+def make_contributions(
     *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
 ) -> Contributions | None:
-    """Contributions of K clients, each one's models being tested on `contribution_samples`; None where that is 0.
+    """Return contributions whose models are tested on `contribution_samples` for each client; None if that is 0.
 
-    A client's samples come in the proportions of its labels.
+    A client's samples are in the proportions of its labels.
 
     Raises:
-        ValueError: there is no validation set, or none of a client's labels is in it.
+        ParameterError: there is no validation set, or it holds none of a client's labels.
     """
     samples, batch_statistics = options.contribution_samples, options.batch_statistics == "local"
     if not samples:

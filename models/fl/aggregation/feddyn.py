@@ -1,11 +1,11 @@
-"""FedDyn: a linear and a quadratic term, different for each client, align the optima of clients with that of the whole.
+"""FedDyn: a linear and a quadratic term, different for each client, align the optima of clients with the common optimum.
 
 Acar, Zhao, Matas, Mattina, Whatmough and Saligrama, "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm
-1. A client minimises F_k(theta) - <g_k, theta> + (alpha/2) |theta - w|^2, then g_k <- g_k - alpha (theta_k - w). The server:
-h <- h - (alpha/K) sum over the delivered of (theta_k - w); w <- mean of theta_k - h/alpha. Here g_k = -alpha H_k, H_k the sum of
-a client's updates so far, as the authors' code has it, so that h/alpha is minus the mean of H_k over all K clients. The code
-divides alpha by K times a client's share of the data; here it is the same for all, as in the paper. The code reports the accuracy
-of the mean of theta_k; here, as everywhere, that of w.
+1. A client minimises F_k(theta) - <g_k, theta> + (alpha/2) |theta - w|^2, then g_k <- g_k - alpha (theta_k - w). The server: h
+<- h - (alpha/K) sum over the delivered of (theta_k - w); w <- mean of theta_k - h/alpha. Here g_k = -alpha H_k, H_k the sum of
+a client's updates so far, as in the authors' code, so that h/alpha is minus the mean of H_k over all K clients. The code
+divides alpha by K times a client's share of the data; here it is the same for all, as in the paper. The code reports the
+accuracy of the mean of theta_k; here the accuracy is always that of w.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ class DynamicRegularisation:
 
 
 class FedDyn(FedDynParameters, Equal):
-    """The mean of the delivered updates, plus the mean of H_k over all clients."""
+    """Adds the mean of H_k over all clients to the mean of the delivered updates.
+
+    Example:
+        >>> FedDyn(alpha=0.1).correction.pull
+        0.1
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,9 +1,10 @@
-"""FedNova: updates are divided by how far their local steps went, so that who takes more steps does not pull the model its way.
+"""FedNova: updates are divided by the length of their local steps, so that clients with more steps do not dominate the model.
 
-Wang, Liu, Liang, Joshi and Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", NeurIPS
-2020. Delta_k is -eta times the gradients weighted by a_k (eq. 5); w <- w + tau_eff sum of p_k Delta_k / |a_k|_1 (eq. 6), p_k the
-shares of samples of the delivered. tau_eff is the sum of p_k |a_k|_1, and of p_k tau_k with a proximal term, as in the authors'
-code (`distoptim/FedNova.py`), which counts momentum and a proximal term together twice; here |a_k|_1 follows both at once.
+Wang, Liu, Liang, Joshi and Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
+NeurIPS 2020. Delta_k is -eta times the gradients sum_weighted by a_k (eq. 5); w <- w + tau_eff sum of p_k Delta_k / |a_k|_1 (eq.
+6), p_k the shares of samples among the delivered updates. tau_eff is the sum of p_k |a_k|_1, and of p_k tau_k with a proximal
+term, as in the authors' code (`distoptim/FedNova.py`), which counts momentum and a proximal term together twice; here |a_k|_1
+follows both at once.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, weighted
+from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_weighted
 from models.fl.demands import LocalSteps
 from models.fl.parameters import FedNovaParameters
 
 
-def accumulated(local: LocalSteps) -> FloatArray:
-    """|a_k|_1 (n,): the sum of the absolute weights that the gradients of an update's steps have in it, in multiples of the rate.
+def sum_weights(local: LocalSteps) -> FloatArray:
+    """Return |a_k|_1 (n,), the sum of the absolute weights of the gradients in each update, in multiples of the rate.
 
-    The weight of the gradient of a step follows by letting it alone be 1 and all others 0: the parameters go by it, the velocity
+    The weight of the gradient of a step follows by setting it to 1 and all others to 0: the parameters move by it, the velocity
     keeps `momentum` of it, and a proximal term draws them back.
     """
     away, velocity = 1.0, 1.0
@@ -33,17 +34,22 @@ def accumulated(local: LocalSteps) -> FloatArray:
 
 
 class FedNova(FedNovaParameters, PlainUpdates):
-    """tau_eff sum of p_k Delta_k / |a_k|_1. Updates without a step are left out; running statistics are averaged."""
+    """tau_eff sum of p_k Delta_k / |a_k|_1. Updates without a step are left out; running statistics are averaged.
+
+    Example:
+        >>> FedNova().demands.report_bytes
+        8
+    """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        local = arrivals.needed_steps()
+        local = arrivals.require_steps()
         stepped = local.taken > 0
         if not stepped.any():
             return torch.zeros_like(model)
         shares = np.where(stepped, arrivals.sizes, 0) / arrivals.sizes[stepped].sum()
-        norms = np.where(stepped, accumulated(local), 1.0)
+        norms = np.where(stepped, sum_weights(local), 1.0)
         effective = float(shares @ (local.taken if local.proximal else norms))
-        step = weighted(effective * shares / norms, updates)
-        width = arrivals.parameters_of(updates)
-        step[width:] = weighted(shares, updates[:, width:])
+        step = sum_weighted(effective * shares / norms, updates)
+        width = arrivals.count_parameters(updates)
+        step[width:] = sum_weighted(shares, updates[:, width:])
         return step

@@ -1,9 +1,9 @@
-"""The aggregation of Port: by staleness, and by how far an update goes with what the server has done since it was begun.
+"""The aggregation of Port: by staleness, and by the direction of an update relative to the server's movement since it started.
 
-Su and Li, "How Asynchronous Can Federated Learning Be?", IWQoS 2022. The weight of an update is proportional to
-n_k [w_s (cos_k + 1)/2 + w_t b/(s_k + b)], all weights made to sum to 1: cos_k between the update and the server's movement since
-the version that it started from, s_k its staleness, b the bound. (The authors' code compares with the model of two versions
-before, whatever the staleness, and where it is above 1 only.)
+Su and Li, "How Asynchronous Can Federated Learning Be?", IWQoS 2022. The weight of an update is proportional to n_k [w_s (cos_k
++ 1)/2 + w_t b/(s_k + b)], normalised to sum 1: cos_k between the update and the server's movement since the version that it
+started from, s_k its staleness, b the bound. (The authors' code compares with the model of two versions before, whatever the
+staleness, and only if it is above 1.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from models.fl.parameters import PortParameters
 
 
 class Port(PortParameters, PlainUpdates):
-    """Weights as above; the cosine with a vector of zeros, such as the movement since the present version, is 0."""
+    """Weights by staleness and direction; the cosine with a vector of zeros, such as no movement, is 0.
+
+    Example:
+        >>> import numpy as np
+        >>> arrivals = Arrivals(np.array([1, 1]), np.array([0, 10]), None, lambda: np.random.default_rng(1))
+        >>> Port().weights(np.zeros(2), arrivals)
+        array([0.6, 0.4])
+    """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         begun = starts if arrivals.begun is None else arrivals.begun()
@@ -25,15 +32,15 @@ class Port(PortParameters, PlainUpdates):
         return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
 
     def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:
-        """(n,) each update's weight; they sum to 1. `cosine` (n,), in [-1, 1]."""
+        """Return the weight of each update (n,); they sum to 1. `cosine` (n,), in [-1, 1]."""
         fresh = self.bound / (arrivals.staleness + self.bound)
         raw = arrivals.sizes * (self.similarity * (cosine + 1.0) / 2.0 + self.freshness * fresh)
         return np.asarray(raw / raw.sum(), np.float64)
 
 
 def cosines(first: Tensor, second: Tensor) -> FloatArray:
-    """(n,) the cosines between the rows of `first` and `second` (n, d), 0 where one of them is all zeros."""
-    # In 64 bits: products of many numbers, of rows that may be long or all but zero.
+    """Return the cosines (n,) between the rows of `first` and `second` (n, d), 0 if one of them is all zeros."""
+    # In 64 bits, because the sums have many terms, and rows may be very long or nearly zero.
     one, other = first.double(), second.double()
     norms = one.norm(dim=1) * other.norm(dim=1)
     along = (one * other).sum(dim=1)

@@ -1,9 +1,9 @@
-"""q-FFL by q-FedAvg: clients with a large loss count more, so that losses come out more alike.
+"""q-FFL by q-FedAvg: clients with a large loss count more, so that the losses of clients become more equal.
 
 Li, Sanjabi, Beirami and Smith, "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2. F_k is the loss of
-client k on all its samples at the received model w, L = 1/eta, z_k = L (w - w_k): w <- w - sum of F_k^q z_k / sum of
-(q F_k^(q-1) |z_k|^2 + L F_k^q). Clients are not weighted by samples; with q = 0, or where all losses are 0, it is their mean. The
-authors' code adds 1e-10 to F_k, as is done here.
+client k on all its samples at the received model w, L = 1/eta, z_k = L (w - w_k): w <- w - sum of F_k^q z_k / sum of (q
+F_k^(q-1) |z_k|^2 + L F_k^q). Clients are not sum_weighted by samples; with q = 0, or if all losses are 0, it is their mean. As in
+the authors' code, 1e-10 is added to F_k.
 """
 
 from __future__ import annotations
@@ -12,33 +12,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, weighted
+from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_weighted
 from models.fl.parameters import QFflParameters
 
 _LEAST_LOSS = 1e-10
 
 
 class QFfl(QFflParameters, PlainUpdates):
-    """F_k^q Delta_k over the sum of q L F_k^(q-1) |Delta_k|^2 + F_k^q: the above, divided by L.
+    """F_k^q Delta_k over the sum of q L F_k^(q-1) |Delta_k|^2 + F_k^q: the paper's step, with numerator and denominator divided
+    by L.
 
-    A client that computed no loss, as it took no step, is left out. Running statistics are averaged, weighted by F_k^q.
+    A client that computed no loss, because it took no step, is left out. Running statistics are averaged, sum_weighted by F_k^q.
+
+    Example:
+        >>> QFfl(q=2.0).demands.loss
+        'received'
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        losses = arrivals.needed_losses() + _LEAST_LOSS
+        losses = arrivals.require_losses() + _LEAST_LOSS
         known = np.isfinite(losses)
         if not known.any():
             return torch.zeros_like(model)
-        if not (arrivals.needed_losses()[known] > 0).any():
-            return weighted(known / known.sum(), updates)
-        # Of the largest loss, and the whole fraction by its q-th power: no power of a loss can then be too large.
+        if not (arrivals.require_losses()[known] > 0).any():
+            return sum_weighted(known / known.sum(), updates)
+        # Losses are divided by the largest, and the whole fraction by its q-th power, so that no power overflows.
         largest = float(losses[known].max())
         share = np.where(known, losses, 0.0) / largest
         powers = np.where(known, share**self.q, 0.0)
         below = np.where(known, np.where(known, share, 1.0) ** (self.q - 1.0), 0.0) / largest
-        width = arrivals.parameters_of(updates)
+        width = arrivals.count_parameters(updates)
         squares = updates[:, :width].double().square().sum(1).cpu().numpy()
-        total = (self.q / arrivals.needed_steps().rate * below * squares + powers).sum()
-        step = weighted(powers / total, updates)
-        step[width:] = weighted(powers / powers.sum(), updates[:, width:])
+        total = (self.q / arrivals.require_steps().rate * below * squares + powers).sum()
+        step = sum_weighted(powers / total, updates)
+        step[width:] = sum_weighted(powers / powers.sum(), updates[:, width:])
         return step

@@ -1,7 +1,7 @@
 """Aggregations that a minority of wrong updates moves little: median and trimmed mean by coordinate, Krum.
 
-Every client counts once, whatever its samples; an update is first multiplied by its staleness factor. They hold against fewer
-than half (median), a share (trimmed mean) or f (Krum) of the delivered updates, and cost accuracy where clients' data differ.
+Every client counts once, whatever its samples; an update is first multiplied by its staleness factor. They tolerate fewer than
+half (median), a share (trimmed mean) or f (Krum) of wrong updates, and cost accuracy if clients' data differ.
 """
 
 from __future__ import annotations
@@ -20,21 +20,26 @@ from models.fl.protocols import Aggregation
 
 
 class _ByValue(PlainUpdates, ABC):
-    """Goes by the updates alone."""
+    """Base class of aggregations that use the updates alone."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        """What is to be added to `model` (d,), of `updates` (n, d) and `factors` (n,)."""
         if not (factors == 1.0).all():
             updates = updates * torch.from_numpy(factors.astype(np.float32)).to(updates.device)[:, None]
         return self.middle(updates)
 
     @abstractmethod
     def middle(self, updates: Tensor) -> Tensor:
-        """Of (n, d), n >= 1; shape (d,)."""
+        """Return the middle (d,) of updates (n, d), n >= 1."""
 
 
 class Median(_ByValue):
-    """The median of each coordinate, of an even number the mean of both in the middle (Yin et al., ICML 2018, Definition 1)."""
+    """Median of each coordinate; for an even number the mean of the two in the middle (Yin et al., ICML 2018, Definition 1).
+
+    Example:
+        >>> import torch
+        >>> Median().middle(torch.tensor([[1.0], [2.0], [90.0]]))
+        tensor([2.])
+    """
 
     def middle(self, updates: Tensor) -> Tensor:
         ordered = updates.sort(dim=0).values
@@ -43,7 +48,13 @@ class Median(_ByValue):
 
 
 class TrimmedMean(_ByValue, TrimmedMeanParameters):
-    """The mean of each coordinate without the floor(`share` n) largest and as many smallest values (Yin et al. 2018)."""
+    """Mean of each coordinate without the floor(`share` n) largest and as many smallest values (Yin et al. 2018).
+
+    Example:
+        >>> import torch
+        >>> TrimmedMean(share=0.4).middle(torch.tensor([[1.0], [2.0], [90.0]]))
+        tensor([2.])
+    """
 
     def middle(self, updates: Tensor) -> Tensor:
         cut = math.floor(self.share * len(updates) + 1e-9)
@@ -51,10 +62,15 @@ class TrimmedMean(_ByValue, TrimmedMeanParameters):
 
 
 class Krum(_ByValue, KrumParameters):
-    """The mean of the `selected` updates of least score: the sum of squared distances to the n - f - 2 nearest others.
+    """Mean of the `selected` updates of least score, the sum of squared distances to the n - f - 2 nearest others.
 
-    Blanchard, El Mhamdi, Guerraoui and Stainer, NeurIPS 2017: Krum with one selected, Multi-Krum with several. It needs
-    n >= 2 f + 3; of fewer the nearest other one counts at least. Equal scores: the earlier delivery.
+    Blanchard, El Mhamdi, Guerraoui and Stainer, NeurIPS 2017: Krum with one selected, Multi-Krum with several. It needs n >= 2
+    f + 3; of fewer updates at least the nearest other one counts. Ties go to the earlier delivery.
+
+    Example:
+        >>> import torch
+        >>> Krum().middle(torch.tensor([[1.0], [2.0], [2.5], [90.0]]))
+        tensor([2.])
     """
 
     def middle(self, updates: Tensor) -> Tensor:
@@ -62,7 +78,7 @@ class Krum(_ByValue, KrumParameters):
         if count == 1:
             return updates[0].clone()
         nearest = max(count - self.wrong - 2, 1)
-        # Norms by the differences themselves: of nearly equal updates the products would leave rounding errors only.
+        # Norms of the differences themselves: for nearly equal updates a formula by products would leave only rounding errors.
         distances = torch.stack([(updates - one).pow_(2).sum(dim=1) for one in updates])
         others = distances.sort(dim=1).values[:, 1 : nearest + 1]
         order = torch.argsort(others.sum(dim=1), stable=True)

@@ -1,13 +1,13 @@
-"""SCAFFOLD: control variates take the drift of clients out of their gradients.
+"""SCAFFOLD: control variates remove the drift of clients from their gradients.
 
-Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
-Algorithm 1. A client with control variate c_k steps by y <- y - eta (g_k(y) - c_k + c) (line 10), ends with c_k+ = c_k - c +
-(x - y)/(tau eta) (line 12, option II; option I: with the gradient over all its samples at x), and sends y - x and c_k+ - c_k;
-the server takes the unweighted mean of the former, times its own rate (`server_optimizer.learning_rate`), and c <- c + (1/K) sum
-of the latter (lines 16 and 17). All c start at 0.
+Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
+2020, Algorithm 1. A client with control variate c_k steps by y <- y - eta (g_k(y) - c_k + c) (line 10), ends with c_k+ = c_k -
+c + (x - y)/(tau eta) (line 12, option II; option I: with the gradient over all its samples at x), and sends y - x and c_k+ -
+c_k. The server takes the unweighted mean of the former, times its own rate (`server_optimizer.learning_rate`), and c <- c +
+(1/K) sum of the latter (lines 16 and 17). All c start at 0.
 
-The steps must be those of plain sgd: with momentum or a proximal term (x - y)/(tau eta) is not the mean of the gradients. Weight
-decay is part of the objective whose gradients are meant.
+The steps must be those of plain sgd: with momentum or a proximal term (x - y)/(tau eta) is not the mean of the gradients.
+Weight decay is part of the objective whose gradients are meant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.fl.protocols import Correction
 
 
 class ControlVariates:
-    """c_k of every client, and their mean c."""
+    """Control variates c_k of all clients, and their mean c."""
 
     keeps = True
     pull = 0.0
@@ -35,7 +35,7 @@ class ControlVariates:
     def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
         if gradients is not None:
             return gradients
-        # Who took no step has found nothing out.
+        # A client without steps keeps its control variate.
         per_step = np.divide(1.0, local.taken * local.rate, out=np.zeros(len(local.taken)), where=local.taken > 0)
         steps = moved * torch.from_numpy(per_step.astype(np.float32)).to(moved.device)[:, None]
         stepped = torch.from_numpy(local.taken > 0).to(moved.device)[:, None]
@@ -43,6 +43,11 @@ class ControlVariates:
 
 
 class Scaffold(ScaffoldParameters, Equal):
-    """The mean of the delivered updates, each trained with its client's control variate."""
+    """Takes the mean of the delivered updates, each trained with its client's control variate.
+
+    Example:
+        >>> Scaffold().demands.steps
+        'plain'
+    """
 
     correction: Correction = ControlVariates()

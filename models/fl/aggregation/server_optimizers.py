@@ -1,4 +1,6 @@
-"""What the server makes of an aggregated step. Each optimizer carries its state from aggregation to aggregation."""
+"""Server optimizers, which turn an aggregated step into a step of the model. Each keeps its state from one aggregation to the
+next.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from models.fl.protocols import ServerOptimizer
 
 
 class ServerSgd(ServerSgdParameters):
-    """learning_rate * delta; with rate 1 the model moves to the clients' mean (FedAvg)."""
+    """Step learning_rate * delta; with rate 1 the model moves to the clients' mean (FedAvg).
+
+    Example:
+        >>> import torch
+        >>> ServerSgd(learning_rate=0.5).step(torch.tensor([2.0]))
+        tensor([1.])
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,11 +43,11 @@ class ServerSgd(ServerSgdParameters):
         return {}
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
-        return None
+        pass
 
 
 class _WithMoments(Parameters):
-    """Carries vectors (d,) from step to step, none before the first."""
+    """Base class of optimizers that keep vectors (d,) from step to step; none before the first step."""
 
     rate: float | None = None
 
@@ -55,7 +63,14 @@ class _WithMoments(Parameters):
 
 
 class FedAvgM(_WithMoments, FedAvgMParameters):
-    """v <- momentum v + delta, step learning_rate v (Hsu, Qi and Brown 2019)."""
+    """v <- momentum v + delta, step learning_rate v (Hsu, Qi and Brown 2019).
+
+    Example:
+        >>> import torch
+        >>> optimizer = FedAvgM(momentum=0.5)
+        >>> optimizer.step(torch.tensor([2.0])), optimizer.step(torch.tensor([2.0]))
+        (tensor([2.]), tensor([3.]))
+    """
 
     def step(self, delta: Tensor) -> Tensor:
         before = self._moments.get("velocity")
@@ -64,9 +79,9 @@ class FedAvgM(_WithMoments, FedAvgMParameters):
 
 
 class _Adaptive(_WithMoments):
-    """m <- beta1 m + (1 - beta1) delta, v by the method, step learning_rate m / (sqrt(v) + tau).
+    """Base class: m <- beta1 m + (1 - beta1) delta, v by the method, step learning_rate m / (sqrt(v) + tau).
 
-    Reddi et al. 2021, Algorithm 2: no correction of the first steps' bias; m starts at 0, v at tau^2.
+    Reddi et al. 2021, Algorithm 2: no correction of the bias of the first steps; m starts at 0, v at tau^2.
     """
 
     learning_rate: float
@@ -75,7 +90,7 @@ class _Adaptive(_WithMoments):
 
     @abstractmethod
     def second(self, before: Tensor, delta: Tensor) -> Tensor:
-        """v (d,) after the step `delta` (d,), in place of `before`."""
+        """Return v (d,) after the step `delta` (d,); `before` may be changed in place."""
 
     def step(self, delta: Tensor) -> Tensor:
         if not self._moments:
@@ -86,21 +101,39 @@ class _Adaptive(_WithMoments):
 
 
 class FedAdam(FedAdamParameters, _Adaptive):
-    """v <- beta2 v + (1 - beta2) delta^2 (Reddi et al. 2021, Algorithm 2)."""
+    """v <- beta2 v + (1 - beta2) delta^2 (Reddi et al. 2021, Algorithm 2).
+
+    Example:
+        >>> import torch
+        >>> FedAdam(learning_rate=0.1).step(torch.tensor([2.0, -2.0])).round(decimals=3)
+        tensor([ 0.1000, -0.1000])
+    """
 
     def second(self, before: Tensor, delta: Tensor) -> Tensor:
         return before.mul_(self.beta2).addcmul_(delta, delta, value=1 - self.beta2)
 
 
 class FedAdagrad(FedAdagradParameters, _Adaptive):
-    """v <- v + delta^2 (Reddi et al. 2021, Algorithm 2)."""
+    """v <- v + delta^2 (Reddi et al. 2021, Algorithm 2).
+
+    Example:
+        >>> import torch
+        >>> FedAdagrad(learning_rate=0.1).step(torch.tensor([2.0, -2.0])).round(decimals=3)
+        tensor([ 0.1000, -0.1000])
+    """
 
     def second(self, before: Tensor, delta: Tensor) -> Tensor:
         return before.addcmul_(delta, delta)
 
 
 class FedYogi(FedYogiParameters, _Adaptive):
-    """v <- v - (1 - beta2) delta^2 sign(v - delta^2) (Reddi et al. 2021, Algorithm 2)."""
+    """v <- v - (1 - beta2) delta^2 sign(v - delta^2) (Reddi et al. 2021, Algorithm 2).
+
+    Example:
+        >>> import torch
+        >>> FedYogi(learning_rate=0.1).step(torch.tensor([2.0, -2.0])).round(decimals=3)
+        tensor([ 0.1000, -0.1000])
+    """
 
     def second(self, before: Tensor, delta: Tensor) -> Tensor:
         square = delta.square()

@@ -1,1 +1,1 @@
-"""Compression of what is sent: one method a file. A message's size is known without torch; only `compress` is given tensors."""
+"""Compression of messages, one method a file. The size of a message is known without torch; only `compress` receives tensors."""

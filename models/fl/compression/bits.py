@@ -1,4 +1,4 @@
-"""Sizes of messages in bits and bytes, in whole numbers throughout."""
+"""Sizes of messages in bits and bytes, as whole numbers."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ import numpy as np
 from models.errors import ParameterError
 
 NUMBER = 32
-"""Bits of one number as it is trained: float32."""
+"""Bits of one trained number: float32."""
 Generators: TypeAlias = Callable[[int], np.random.Generator]
-"""The random generator of a row: that of its message."""
+"""Function that returns the random generator of a row, which is that of its message."""
 
 
 def whole_bytes(bits: int) -> int:
-    """The bytes that hold so many bits."""
+    """Return the number of bytes that hold `bits` bits."""
     return -(-bits // 8)
 
 
 def index_bits(numbers: int) -> int:
-    """ceil(log2 `numbers`): bits that tell one of so many positions from the others."""
+    """Return ceil(log2 `numbers`), the bits of one of so many positions."""
     return (numbers - 1).bit_length()
 
 
 def symbol_bits(symbols: int) -> int:
-    """ceil(log2 `symbols`): bits of one of so many symbols."""
+    """Return ceil(log2 `symbols`), the bits of one of so many symbols."""
     return (symbols - 1).bit_length()
 
 
 def share_of(share: float, whole: int) -> int:
-    """ceil(share * whole), of the share as it is written: 0.07 of 100 is 7, whatever its binary fraction."""
+    """Return ceil(share * whole) of the share as it is written: 0.07 of 100 is 7, although its binary fraction is larger."""
     return math.ceil(Fraction(str(share)) * whole)
 
 
-def kept_of(share: float, numbers: int) -> int:
-    """How many of so many numbers a share keeps: max(1, ceil(share * numbers))."""
+def count_kept(share: float, numbers: int) -> int:
+    """Return max(1, ceil(share * numbers)), the number of numbers that a share keeps."""
     return max(1, share_of(share, numbers))
 
 
 def check_share(name: str, share: float) -> None:
-    """Raise ParameterError unless 0 < share <= 1."""
+    """Raise ParameterError unless 0 < `share` <= 1."""
     if not 0 < share <= 1:
         raise ParameterError(name, share, "must be > 0 and <= 1")

@@ -1,4 +1,4 @@
-"""Messages in one direction: what arrives of rows of numbers, and how many bytes one of them has. No torch is imported."""
+"""Messages in one direction: the rows of numbers that arrive, and the bytes of a message. torch is not imported."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NO_MODEL = "leaves out of a model what its receiver cannot add again"
-"""Why a compression that does not go with whole models is refused for them."""
+"""Reason for which a compression that does not work with whole models is refused for them."""
 
 
 class Messages:
-    """Rows (n, d) that hold tensors of so many numbers each; `others` are sent beside them as they are.
+    """Rows (n, d) that hold tensors of `tensors` numbers each; `others` numbers are sent beside them uncompressed.
 
-    `models`: a row is a whole model, not the difference of two. `report_bytes` go along with every message.
+    `models`: a row is a whole model, not the difference of two. `report_bytes` are added to every message.
 
     Raises:
-        ParameterError: the compression does not go with models, or is for studies in which nothing is trained.
+        ParameterError: the compression does not work with models, or is for studies in which nothing is trained.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Messages:
     ) -> None:
         self._role, self._compression, self._tensors = role, compression, list(tensors)
         self.exact = compression.exact
-        """Whether what arrives is what was sent."""
+        """True if messages arrive unchanged."""
         self.error_feedback = compression.error_feedback
-        """Whether what is left out of a client's message is added to its next one."""
+        """True if the numbers left out of a client's message are added to its next one."""
         if compression.ratio is not None:
             reason = "is for studies without a [learner]; this one's values are compressed: choose another kind"
             raise ParameterError(f"{role}.ratio", compression.ratio, reason)
@@ -53,10 +53,10 @@ class Messages:
         """Bytes of one message."""
 
     def received(self, rows: Tensor, generators: Generators) -> Tensor:
-        """What arrives of `rows` (n, d), finite; `generators` as of `Compression.compress`.
+        """Return the rows that arrive of `rows` (n, d), finite; `generators` as in `Compression.compress`.
 
         Raises:
-            AnswerError: a compression of the user's own returned something else than such rows.
+            AnswerError: a user's own compression returned something else than such rows.
         """
         if self.exact:
             return rows
@@ -70,9 +70,11 @@ class Messages:
 def both_ways(
     up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands
 ) -> tuple[Messages, Messages]:
-    """Updates and models on their way, of tensors of so many numbers, `others` beside them, and what a method demands."""
-    beside = others + demands.vectors * sum(tensors)
+    """Return the messages of updates and of models, of tensors of `tensors` numbers, with `others` and a method's demands
+    beside them.
+    """
+    uncompressed = others + demands.vectors * sum(tensors)
     return (
-        Messages(role="compression", compression=up, tensors=tensors, others=beside, report_bytes=demands.report_bytes),
-        Messages(role="down_compression", compression=down, tensors=tensors, others=beside, models=True),
+        Messages(role="compression", compression=up, tensors=tensors, others=uncompressed, report_bytes=demands.report_bytes),
+        Messages(role="down_compression", compression=down, tensors=tensors, others=uncompressed, models=True),
     )

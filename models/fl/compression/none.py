@@ -1,4 +1,4 @@
-"""Nothing is compressed."""
+"""No compression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 class NoCompression:
-    """Numbers are sent as they are, 4 bytes each."""
+    """Sends numbers unchanged, 4 bytes each.
+
+    Example:
+        >>> NoCompression().message_bytes([1000])
+        4000
+    """
 
     exact = True
     error_feedback = False

@@ -1,7 +1,8 @@
-"""One bit for every number: which of two means stands for it (Seide, Fu, Droppo, Li and Yu, "1-Bit Stochastic Gradient Descent
-and its Application to Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014).
+"""One bit for every number, which chooses one of two means.
 
-The paper has the two means of each column of a weight matrix; here they are those of the whole update.
+Seide, Fu, Droppo, Li and Yu, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of
+Speech DNNs", Interspeech 2014. The paper has the two means of each column of a weight matrix; here they are those of the whole
+update.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 
 class OneBit:
-    """Numbers >= 0 arrive as their mean, the others as theirs: one bit each, and the two means, 32 bits each (1-bit SGD)."""
+    """Replaces numbers >= 0 by their mean, and the others by theirs: one bit each, and the two means, 32 bits each (1-bit SGD).
+
+    Example:
+        >>> OneBit().message_bytes([1000])
+        133
+    """
 
     exact = False
     whole_models = False
@@ -26,7 +32,7 @@ class OneBit:
     ratio: float | None = None
 
     def __init__(
-        self, *, error_feedback: Annotated[bool, Doc("What is not sent is added to the client's next update.")] = True
+        self, *, error_feedback: Annotated[bool, Doc("True: add the remainder to the client's next update.")] = True
     ) -> None:
         self.error_feedback = error_feedback
 

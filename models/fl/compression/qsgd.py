@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 
 _SMALLEST_NORM = 1e-32
-"""2^20 levels over a smaller norm are beyond float32."""
+"""Least norm: 2^20 levels over a smaller one are beyond float32."""
 
 
 class Qsgd:
-    """Each number x_i becomes |x| sign(x_i) l/s, l one of the two whole numbers beside s |x_i|/|x| at random: the mean is x_i.
+    """Rounds each number x_i to |x| sign(x_i) l/s, l one of the two whole numbers next to s |x_i|/|x| at random: the mean is
+    x_i.
 
-    A message holds the norm |x| in 32 bits, and for each of the d numbers its level, one of 2 s + 1, in ceil(log2(2 s + 1)) bits,
-    without the paper's entropy coding.
+    A message holds the norm |x| in 32 bits, and for each of the d numbers its level, one of 2 s + 1, in ceil(log2(2 s + 1))
+    bits, without the paper's entropy coding.
+
+    Example:
+        >>> Qsgd(levels=1).message_bytes([1000])
+        254
     """
 
     exact = False
@@ -35,8 +40,8 @@ class Qsgd:
     def __init__(
         self,
         *,
-        levels: Annotated[int, Doc("s: levels above 0; there are as many below.")],
-        bucket: Annotated[int | None, Doc("A norm for every so many numbers, the last ones fewer; absent: one for all.")] = None,
+        levels: Annotated[int, Doc("s, the number of levels above 0; as many are below.")],
+        bucket: Annotated[int | None, Doc("Numbers that share a norm; absent: all.")] = None,
     ) -> None:
         if not 1 <= levels < 2**20:
             raise ParameterError("levels", levels, "must be >= 1 and < 2^20: float32 holds no finer ones")
@@ -56,18 +61,18 @@ class Qsgd:
         bucket = self._bucket or numbers
         short = -numbers % bucket
         if short:
-            # Zeros change no norm.
+            # Fill the last bucket with zeros, which do not change its norm.
             filled = rows.new_zeros(2, clients, numbers + short)
             filled[0, :, :numbers], filled[1, :, :numbers] = rows, drawn
             rows, drawn = filled
-        sent = _quantised(rows.reshape(-1, bucket), drawn.reshape(-1, bucket), self._levels)
+        sent = _quantise(rows.reshape(-1, bucket), drawn.reshape(-1, bucket), self._levels)
         return sent.reshape(clients, -1)[:, :numbers]
 
 
-def _quantised(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
-    """`values` (n, d) at levels between minus and plus each row's norm; `uniforms` (n, d) in [0, 1)."""
+def _quantise(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
+    """Return `values` (n, d) rounded to levels between minus and plus each row's norm; `uniforms` (n, d) in [0, 1)."""
     norms = values.double().square().sum(1, keepdim=True).sqrt().to(values.dtype)
-    # A row of zeros is sent as such, and one by whose norm float32 cannot divide the levels comes to zeros likewise.
+    # Rows of zeros stay zeros; so do rows whose norm is too small for float32 to divide the levels by.
     exact = values.abs() * (levels / norms.masked_fill(norms < _SMALLEST_NORM, 1.0))
     below = exact.floor()
     level = (below + (uniforms < exact - below)).clamp(max=levels)

@@ -1,4 +1,4 @@
-"""k numbers of an update at random (Stich, Cordonnier and Jaggi, NeurIPS 2018; Wangni et al., NeurIPS 2018)."""
+"""k random numbers of an update (Stich, Cordonnier and Jaggi, NeurIPS 2018; Wangni et al., NeurIPS 2018)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.fl.compression.bits import NUMBER, Generators, check_share, index_bits, kept_of, whole_bytes
+from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, index_bits, whole_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +19,12 @@ _SEED = 64
 
 
 class RandomK:
-    """k = max(1, ceil(share d)) numbers out of d, every set of k alike, 32 bits each."""
+    """Sends k = max(1, ceil(share d)) numbers out of d, every set of k equally likely, 32 bits each.
+
+    Example:
+        >>> RandomK(share=0.1).message_bytes([1000])
+        525
+    """
 
     exact = False
     whole_models = False
@@ -32,14 +37,14 @@ class RandomK:
         share: Annotated[float, Doc("Share of the numbers that are sent, in (0, 1]; the number sent is rounded up.")],
         scaled: Annotated[
             bool | None,
-            Doc("Whether numbers are sent times d/k, so that their mean is the update. Absent: unless there is error_feedback."),
+            Doc("True: send numbers times d/k, so that their mean is the update. Absent: true without error_feedback."),
         ] = None,
-        error_feedback: Annotated[bool, Doc("What is not sent is added to the client's next update.")] = False,
+        error_feedback: Annotated[bool, Doc("True: add the numbers that are not sent to the client's next update.")] = False,
         positions: Annotated[
             Positions,
             Doc(
-                "How it is told which numbers are sent. indices: ceil(log2 d) bits for each; bitmap: one bit for each of the d; "
-                "shorter: whichever of these takes less; seed: the 64 bits of the seed that they were drawn from."
+                "Encoding of the positions of the sent numbers. indices: ceil(log2 d) bits for each; bitmap: one bit for each of "
+                "the d; shorter: the shorter of these two; seed: the 64 bits of the seed from which they were drawn."
             ),
         ] = "indices",
     ) -> None:
@@ -47,7 +52,7 @@ class RandomK:
         if positions not in ("seed", "indices", "bitmap", "shorter"):
             raise ParameterError("positions", positions, "must be seed, indices, bitmap or shorter")
         if scaled and error_feedback:
-            reason = "with error_feedback what is left out would grow from round to round; leave one of them out"
+            reason = "with error_feedback the numbers left out would grow from round to round; leave one of them out"
             raise ParameterError("scaled", scaled, reason)
         self.error_feedback = error_feedback
         self._share, self._positions = share, positions
@@ -55,14 +60,14 @@ class RandomK:
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
         numbers = sum(tensors)
-        kept = kept_of(self._share, numbers)
+        kept = count_kept(self._share, numbers)
         indices, bitmap = kept * index_bits(numbers), numbers
         positions = {"seed": _SEED, "indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[self._positions]
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         numbers = rows.shape[1]
-        kept = kept_of(self._share, numbers)
+        kept = count_kept(self._share, numbers)
         chosen = np.zeros(rows.shape, np.bool_)
         for row, columns in enumerate(chosen):
             columns[generators(row).choice(numbers, kept, replace=False, shuffle=False)] = True

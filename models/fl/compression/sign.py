@@ -1,5 +1,7 @@
-"""One bit for every number: its sign (Bernstein et al., "signSGD", ICML 2018; with a scale and error feedback EF-signSGD,
-Karimireddy et al., ICML 2019)."""
+"""One bit for every number: its sign.
+
+Bernstein et al., "signSGD", ICML 2018; with a scale and error feedback EF-signSGD, Karimireddy et al., ICML 2019.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ if TYPE_CHECKING:
 
 
 NEEDS_VOTE = "signs have no magnitude: set aggregation.kind = 'majority-vote', or compression.scale = 'mean'"
-"""Why what only a vote can aggregate is refused without one."""
+"""Reason for which messages that only a vote can aggregate are refused without one."""
 
 
 class Sign:
-    """The signs of an update, one bit each; the sign of a zero is drawn, as a bit has no third value.
+    """Sends the signs of an update, one bit each; the sign of a zero is drawn, because a bit has no third value.
 
     Without a scale they are votes, and need the aggregation majority-vote.
+
+    Example:
+        >>> Sign().message_bytes([1000])
+        125
     """
 
     exact = False
@@ -35,17 +41,17 @@ class Sign:
         *,
         scale: Annotated[
             Literal["none", "mean"],
-            Doc("none: the signs alone; mean: times the mean magnitude of the update, sent in 32 bits more (EF-signSGD)."),
+            Doc("none: the signs alone; mean: times the mean magnitude of the update, in 32 further bits (EF-signSGD)."),
         ] = "none",
         error_feedback: Annotated[
             bool | None,
-            Doc("What is not sent is added to the client's next update; with scale mean only. Absent: with scale mean."),
+            Doc("True: add the remainder to the client's next update; with scale mean only. Absent: true with scale mean."),
         ] = None,
     ) -> None:
         if scale not in ("none", "mean"):
             raise ParameterError("scale", scale, "must be none or mean")
         if error_feedback and scale == "none":
-            reason = "a sign alone says nothing of how much is left out; set scale = 'mean', or leave it out"
+            reason = "a sign alone does not show how much is left out; set scale = 'mean', or leave it out"
             raise ParameterError("error_feedback", error_feedback, reason)
         self.needs_vote = scale == "none"
         self.error_feedback = scale == "mean" if error_feedback is None else error_feedback

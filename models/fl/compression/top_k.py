@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.fl.compression.bits import NUMBER, Generators, check_share, index_bits, kept_of, whole_bytes
+from models.fl.compression.bits import NUMBER, Generators, check_share, count_kept, index_bits, whole_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +17,12 @@ Positions = Literal["indices", "bitmap", "shorter"]
 
 
 class TopK:
-    """The k = max(1, ceil(share d)) numbers of largest magnitude out of d, 32 bits each; of equal ones those that come first."""
+    """Sends the k = max(1, ceil(share d)) numbers of largest magnitude out of d, 32 bits each; ties go to the first ones.
+
+    Example:
+        >>> TopK(share=0.1).message_bytes([1000])
+        525
+    """
 
     exact = False
     whole_models = False
@@ -29,13 +34,13 @@ class TopK:
         *,
         share: Annotated[float, Doc("Share of the numbers that are sent, in (0, 1]; the number sent is rounded up.")],
         error_feedback: Annotated[
-            bool, Doc("What is not sent is added to the client's next update (Seide et al. 2014); false: it is dropped.")
+            bool, Doc("True: add numbers that are not sent to the client's next update (Seide et al. 2014); false: drop them.")
         ] = True,
         positions: Annotated[
             Positions,
             Doc(
-                "How it is told which numbers are sent. indices: ceil(log2 d) bits for each; bitmap: one bit for each of the d; "
-                "shorter: whichever takes less."
+                "Encoding of the positions of the sent numbers. indices: ceil(log2 d) bits for each; bitmap: one bit for each of "
+                "the d; shorter: the shorter of these two."
             ),
         ] = "indices",
     ) -> None:
@@ -47,16 +52,16 @@ class TopK:
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
         numbers = sum(tensors)
-        kept = kept_of(self._share, numbers)
+        kept = count_kept(self._share, numbers)
         indices, bitmap = kept * index_bits(numbers), numbers
         positions = {"indices": indices, "bitmap": bitmap, "shorter": min(indices, bitmap)}[self._positions]
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
-        kept = kept_of(self._share, rows.shape[1])
+        kept = count_kept(self._share, rows.shape[1])
         sizes = rows.abs()
         least = sizes.topk(kept, dim=1).values[:, -1:]
-        # `topk` does not say which of several equal numbers it takes.
+        # `topk` does not document its choice among equal numbers: count the ties from the left.
         above, equal = sizes > least, sizes == least
         free = kept - above.sum(1, keepdim=True)
         return rows.masked_fill(~(above | (equal & (equal.cumsum(1) <= free))), 0.0)

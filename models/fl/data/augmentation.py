@@ -1,4 +1,4 @@
-"""Random crops and flips of training images, drawn at the address of client and round and applied as the batches are formed."""
+"""Random crops and flips of training images, drawn by client and round and applied as the batches are formed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch.nn import functional
 IntArray = NDArray[np.int64]
 
 PADDING = 4
-"""Pixels added on every side before a crop of the first size is cut out: the common choice for 32x32 images."""
+"""Pixels added on every side before a crop of the original size: the common choice for 32x32 images."""
 
 
 def draw_moves(generator: np.random.Generator, *, steps: int, batch_size: int) -> IntArray:
-    """For every sample of every step: the crop's first row and column in 0..2 `PADDING`, and 1 where it is flipped.
+    """Draw the crop and flip of every sample of every step; shape (steps, batch_size, 3).
 
-    Shape (steps, batch_size, 3).
+    The three numbers are the crop's first row and column in 0..2 `PADDING`, and 1 for a flip.
     """
     return generator.integers(0, [2 * PADDING + 1, 2 * PADDING + 1, 2], (steps, batch_size, 3))
 
 
 def crop_flip(x: Tensor, moves: Tensor) -> Tensor:
-    """Images (N, C, H, W), each padded with zeros (the mean, where data are standardised), cropped and flipped left to right.
+    """Return images (N, C, H, W), each padded with zeros (the mean of standardised data), cropped and flipped left to right.
 
-    `moves` (N, 3) as `draw_moves` gives them; (PADDING, PADDING, 0) leaves an image as it is.
+    `moves` (N, 3) from `draw_moves`; (PADDING, PADDING, 0) leaves an image unchanged.
     """
     count, _, height, width = x.shape
     rows = moves[:, 0, None] + torch.arange(height, device=x.device)

@@ -1,4 +1,4 @@
-"""Which samples a client takes in each of its local steps."""
+"""Samples of the local steps of clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ IntArray = NDArray[np.int64]
 def draw_batches(
     shard: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int
 ) -> IntArray:
-    """Samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short (-1: no sample).
+    """Draw the samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short.
 
-    Returns (steps, batch_size) sample numbers. With fewer steps they are the first ones.
+    Returns sample numbers (steps, batch_size), -1 for no sample. With fewer steps the batches are the first ones of more steps.
     """
     an_epoch = math.ceil(len(shard) / batch_size)
     out = np.full((math.ceil(steps / an_epoch), an_epoch * batch_size), -1, np.int64)
@@ -29,27 +29,27 @@ def draw_batches(
 
 
 class Stacked(NamedTuple):
-    """The steps of n clients side by side, the client with the most steps first."""
+    """Steps of n clients side by side, the client with the most steps first."""
 
     steps: IntArray
-    """(n,) how many each takes."""
+    """(n,) number of steps of each client."""
     chosen: Tensor
-    """(steps, n, batch) sample numbers. A missing sample, of weight 0, repeats its batch's first: no other client's data."""
+    """(steps, n, batch) sample numbers. A missing sample, of weight 0, repeats the first of its batch: no other client's data."""
     weights: Tensor
-    """(steps, n, batch) each sample's weight in its batch's mean."""
+    """(steps, n, batch) weight of each sample in the mean of its batch."""
     full: list[bool]
-    """Of each step, whether no client that takes it misses a sample."""
+    """For each step, True if no client that takes it misses a sample."""
     shifts: Tensor | None = None
-    """(steps, n, batch, 3) how each is cropped and flipped."""
+    """(steps, n, batch, 3) crop and flip of each sample, or None."""
 
 
 def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None, device: torch.device) -> Stacked:
-    """The batches (steps, batch) of each client, as `draw_batches` gives them, and `moves` of `augmentation.draw_moves`.
+    """Stack the batches (steps, batch) of each client, from `draw_batches`, and `moves`, from `augmentation.draw_moves`.
 
     The client with the most steps comes first.
     """
     steps = np.array([len(batch) for batch in batches])
-    # Clients may have batches of different sizes: what is missing to the largest is as in a short batch.
+    # Clients may have batches of different sizes: smaller ones are filled up like short batches.
     shape = (int(steps[0]), len(batches), max(batch.shape[1] for batch in batches))
     samples = np.full(shape, -1, np.int64)
     for k, batch in enumerate(batches):

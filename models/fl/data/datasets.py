@@ -1,5 +1,7 @@
-"""Data sets as tensors: scikit-learn's digits, through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, or arrays of the
-user's own."""
+"""Data sets as tensors.
+
+scikit-learn's digits; through torchvision MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100; or a user's own arrays.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from models.fl.networks.torchvision_compat import torchvision
 from models.fl.options import DataOptions
 
 _TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
-# torchvision publishes sums of the packed files only; these are of what the packed MNIST files with its sums hold.
+# torchvision publishes checksums of the packed files only; these belong to the contents of the packed MNIST files.
 _UNPACKED_MD5 = {
     "mnist": {
         "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
@@ -39,8 +41,8 @@ _UNPACKED_MD5 = {
 class Dataset:
     """Images as float32 (N, C, H, W), labels as int64 (N,) in 0..labels-1.
 
-    The validation set is taken from the training samples and is empty unless asked for. What is learnt is the class of a label:
-    `class_of` (labels,) in 0..classes-1; None: the label itself. Who holds which samples goes by labels.
+    The validation set is taken from the training samples and is empty by default. The class of a label is learned: `class_of`
+    (labels,) in 0..classes-1; None: the label itself. Partitions use labels.
     """
 
     name: str
@@ -55,11 +57,11 @@ class Dataset:
 
     @property
     def labels(self) -> int:
-        """The number of labels; at least `classes`."""
+        """Number of labels; at least `classes`."""
         return self.classes if self.class_of is None else len(self.class_of)
 
     def targets(self, labels: Tensor) -> Tensor:
-        """The classes of `labels`, of the same shape."""
+        """Return the classes of `labels`, of the same shape."""
         return labels if self.class_of is None else self.class_of.to(labels.device)[labels]
 
     @property
@@ -69,14 +71,16 @@ class Dataset:
 
 
 def _digest(data: bytes) -> str:
+    """Return the MD5 checksum of `data`."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _idx(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
-    """The array in a file, the bytes of which were checked: images (N, 28, 28) or labels (N,).
+def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
+    """Return the array in an idx file: images (N, 28, 28) or labels (N,).
 
-    Its length is compared with the header; its content with a known sum, or with the packed file beside it, itself checked.
-    torchvision would read what its versions of years ago left in a folder "processed" instead, of which there are no sums.
+    Its length is compared with the header, and its content with a known checksum, or with the packed file beside it, which is
+    checked itself. torchvision would read the folder "processed" of its old versions instead, for which there are no checksums.
+    Raises ParameterError for a damaged file.
     """
     data = path.read_bytes()
     wanted = [28, 28] if "images" in path.name else []
@@ -100,19 +104,19 @@ def _idx(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
 
 
 def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """As `_read`, of files in the format of MNIST."""
+    """Return what `_read` returns, from files in the format of MNIST."""
     sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
     paths = data_paths(kind, root)
-    train_x, train_y, test_x, test_y = (_idx(kind, path, sums[path.name]) for path in paths)
+    train_x, train_y, test_x, test_y = (_read_idx_file(kind, path, sums[path.name]) for path in paths)
     for x, y, path in ((train_x, train_y, paths[1]), (test_x, test_y, paths[3])):
         if len(x) != len(y) or y.max(initial=0) > 9:
-            told = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
-            raise ParameterError("data.kind", kind, f"{told}; get it again")
+            found = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
+            raise ParameterError("data.kind", kind, f"{found}; get it again")
     return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(published.classes)
 
 
 def _check_sums(kind: str, root: Path, published: Any) -> None:
-    """Compare every file with the md5 sums torchvision publishes for the class `published`, before anything is unpickled."""
+    """Compare every file with the MD5 checksums of torchvision's class `published`, before anything is unpickled."""
     paths = data_paths(kind, root)
     sums = dict([*published.train_list, *published.test_list, (published.meta["filename"], published.meta["md5"])])
     for path in paths:
@@ -120,10 +124,10 @@ def _check_sums(kind: str, root: Path, published: Any) -> None:
             raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
 
 
-def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images (1797, 1, 8, 8) and labels (1797,) of scikit-learn's digits, out of the file that it brings along.
+def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return images (1797, 1, 8, 8) and labels (1797,) of scikit-learn's digits, from the file in its package.
 
-    `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as torch.
+    `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as importing torch.
     """
     found = importlib.util.find_spec("sklearn")
     place = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found is not None and found.origin else None
@@ -138,7 +142,9 @@ def _digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 @lru_cache(maxsize=2)
 def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
-    """`_read`, once for all runs of a process; `stamps` tell files apart that have changed. Nobody may write to the arrays."""
+    """Return what `_read` returns, read once for all runs of a process; the arrays are read only. `stamps` identify changed
+    files.
+    """
     read = _read(kind, root, download)
     for array in read[:4]:
         array.flags.writeable = False
@@ -146,16 +152,16 @@ def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, i
 
 
 def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
-    """When the files of a data set were written, and how long they are; those that are not there yet are left out."""
+    """Return time of change and length of the existing files of a data set."""
     states = [path.stat() for path in data_paths(kind, root) if path.is_file()]
     return tuple((state.st_mtime_ns, state.st_size) for state in states)
 
 
 def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """Train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
+    """Return train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
     if kind == "digits":
-        digits, labels = _digits()
-        # The writers follow one another, so every fifth image is a test set of all of them.
+        digits, labels = _read_digits()
+        # The file is ordered by writer: every fifth image makes a test set of all writers.
         test = np.arange(len(digits)) % 5 == 0
         return digits[~test], labels[~test], digits[test], labels[test], 10
     published = getattr(torchvision("datasets"), _TORCHVISION[kind])
@@ -176,9 +182,9 @@ def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[
 
 
 def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of every channel; of bytes exactly, from the histogram of their 256 values.
+    """Return mean and standard deviation of every channel; for bytes exactly, from the histogram of their 256 values.
 
-    A channel that is constant gets the deviation 1.
+    A constant channel gets the deviation 1.
     """
     if images.dtype != np.uint8:
         axes = tuple(axis for axis in range(images.ndim) if axis != 1)
@@ -192,7 +198,7 @@ def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 def _affine(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What is taken off the numbers of every channel, and what they are then divided by."""
+    """Return the shift and the divisor of every channel for `scale`."""
     if scale in ("unit", "signed-unit") and images.dtype != np.uint8:
         raise ParameterError("data.scale", scale, f"{name} holds {images.dtype}, no bytes; use standard or raw")
     if scale == "standard":
@@ -203,7 +209,7 @@ def _affine(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> 
 
 
 def _choose(usable: NDArray[np.int64], wanted: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
-    """So many of the samples `usable`, ascending."""
+    """Return `wanted` of the samples `usable`, ascending."""
     if wanted is None or choice == "first":
         return usable[:wanted]
     return usable[np.sort(generator.choice(len(usable), wanted, replace=False))]

@@ -1,4 +1,4 @@
-"""Where data sets lie on disk, in torchvision's layout. No torch here: `netsim check` looks for the files without it."""
+"""Paths of data sets on disk, in torchvision's layout. No torch here: `netsim check` looks for the files without it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _SHAPES = {"digits": (1, 8), "mnist": (1, 28), "fashion-mnist": (1, 28), "cifar-
 
 
 def published_shape(kind: str) -> tuple[tuple[int, int], int]:
-    """Channels and height, which is the width, of the images of a data set, and its number of labels."""
+    """Return channels and side length of the images of a data set, and its number of labels."""
     require_known(kind)
     return _SHAPES[kind], 100 if kind == "cifar-100" else 10
 
 
 def require_known(kind: str) -> None:
-    """Refuse a data set that is not one of `DATASETS`, with ValueError."""
+    """Raise ParameterError unless `kind` is one of `DATASETS`."""
     if kind not in _FOLDERS:
         raise ParameterError("data.kind", kind, f"must be one of {', '.join(DATASETS)}")
 
 
 def check_counts(data: DataOptions, name: str, *, train: int, test: int) -> int:
-    """Training samples that are left for the clients of the data set `name` with `train` and `test` samples.
+    """Return the number of training samples left for the clients of data set `name`, which has `train` and `test` samples.
 
     Raises:
-        ValueError: more samples are wanted than there are.
+        ParameterError: more samples are selected than there are.
     """
     if data.unused_samples >= train:
         raise ParameterError("data.unused_samples", data.unused_samples, f"must be in 0..{train - 1} ({name})")
@@ -63,17 +63,17 @@ def published_sizes(kind: str) -> tuple[int, int]:
 
 
 def data_paths(kind: str, root: Path) -> list[Path]:
-    """The files of a data set under `root`; none for one that comes with scikit-learn."""
+    """Return the files of a data set under `root`; none for a data set of scikit-learn."""
     require_known(kind)
     folder, names = _FOLDERS[kind]
     return [root / folder / name for name in names]
 
 
 def require_files(kind: str, root: Path) -> None:
-    """Check that a data set's files are there; nothing is opened.
+    """Check that the files of a data set exist, without opening them.
 
     Raises:
-        ValueError: unknown data set, or files missing: names them and the variable NETSIM_DATA.
+        ParameterError: unknown data set, or missing files: names them and the variable NETSIM_DATA.
     """
     missing = [path for path in data_paths(kind, root) if not path.is_file()]
     if not missing:

@@ -1,4 +1,4 @@
-"""Data of the user's own: a function that returns arrays, checked before anything is made of them."""
+"""Data of a user: a function that returns arrays, which are checked before use."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ from models.errors import ParameterError
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]
 """Train inputs (N, C, ...), train labels (N,), test inputs (M, C, ...), test labels (M,), and the number of classes."""
 Source = Callable[[], tuple[Any, Any, Any, Any]]
-"""Called without arguments: train inputs, train labels, test inputs, test labels, as arrays or CPU tensors."""
+"""Function without arguments that returns train inputs, train labels, test inputs, test labels, as arrays or CPU tensors."""
 _PARTS = ("training inputs", "training labels", "test inputs", "test labels")
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return the "module:name" of a function of the user's own, or of the class of an object that is called, for messages."""
+    """Return the "module:name" of a user's own function, or of the class of a callable object, for messages."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def _refused(name: str, reason: str) -> ParameterError:
+def _make_error(name: str, reason: str) -> ParameterError:
+    """Return the error about the user's function `name`."""
     return ParameterError("data.kind", name, reason)
 
 
 def read_own(source: Source) -> Arrays:
-    """Call `source`. Classes count from 0 to the largest label; bytes stay bytes, other numbers become float32.
+    """Call `source` and return its arrays. Classes count from 0 to the largest label; bytes stay bytes, others become float32.
 
     Raises:
-        ValueError: the function fails, or returns anything else than the four arrays, with at least one sample and one channel,
-            as many inputs as labels, test inputs of the training inputs' shape, finite inputs, and whole labels >= 0.
+        ParameterError: the function fails, or returns anything else than the four arrays, with at least one sample and one
+            channel, as many inputs as labels, test inputs of the training inputs' shape, finite inputs, and whole labels >= 0.
     """
     name = place_of(source)
     try:
         arrays: list[NDArray[Any]] = [np.asarray(part) for part in source()]
     except Exception as error:  # whatever the user's own code does
-        raise _refused(name, f"fails ({type(error).__name__}: {error})") from error
+        raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error
     if len(arrays) != len(_PARTS):
-        raise _refused(name, f"returned {len(arrays)} values; it must return {', '.join(_PARTS)}")
+        raise _make_error(name, f"returned {len(arrays)} values; it must return {', '.join(_PARTS)}")
     for i in (0, 2):
         what, x, y = _PARTS[i], arrays[i], arrays[i + 1]
         if x.ndim < 2 or not x.size or x.dtype.kind not in "buif":
-            raise _refused(name, f"{what}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
+            raise _make_error(name, f"{what}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
         if x.dtype.kind == "f" and not np.isfinite(x).all():
-            raise _refused(name, f"{what}: some are not finite; replace them")
+            raise _make_error(name, f"{what}: some are not finite; replace them")
         if y.shape != x.shape[:1] or y.dtype.kind not in "ui" or y.min() < 0:
-            raise _refused(name, f"{_PARTS[i + 1]}: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
+            raise _make_error(name, f"{_PARTS[i + 1]}: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
     train_x, train_y, test_x, test_y = arrays
     if test_x.shape[1:] != train_x.shape[1:]:
-        raise _refused(name, f"test inputs have shape {test_x.shape[1:]}, training inputs {train_x.shape[1:]}; must be alike")
+        raise _make_error(name, f"test inputs have shape {test_x.shape[1:]}, training inputs {train_x.shape[1:]}; must be alike")
     classes = 1 + int(max(train_y.max(), test_y.max()))
     if not train_x.dtype == test_x.dtype == np.uint8:
         train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)

@@ -1,7 +1,7 @@
-"""How the training samples are shared out among the clients. NumPy only: a scenario is checked without torch.
+"""Partitions of the training samples among the clients. NumPy only: a scenario is checked without torch.
 
-Each function takes the labels of all samples and returns one sorted array of sample numbers a client: disjoint, complete (every
-sample has a client; a file, or a function of the user's own, may leave some out), and none smaller than `minimum`.
+Each function takes the labels of all samples and returns one sorted array of sample numbers for each client: disjoint, complete
+(every sample has a client; a file, or a user's own function, may leave some out), and none smaller than `minimum`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from models.fl.keywords import check_options
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 Partition = Callable[..., Sequence[Any]]
-"""Called with the labels (N,), and `clients`, `generator` and its options by keyword."""
+"""Function of the labels (N,), and of `clients`, `generator` and its options by keyword."""
 
 
-Minimum = Annotated[int, Doc("The fewest samples a client may hold.")]
-Concentration = Annotated[float, Doc("Of the Dirichlet law: the smaller, the more unequal.")]
+Minimum = Annotated[int, Doc("Least number of samples of a client.")]
+Concentration = Annotated[float, Doc("Concentration of the Dirichlet law: the smaller, the more unequal.")]
 
 
 def _check(
@@ -38,6 +38,7 @@ def _check(
     share: float = 0.0,
     iid_clients: int = 0,
 ) -> None:
+    """Raise ParameterError for parameters that no partition can meet."""
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     if minimum < 1:
@@ -55,11 +56,12 @@ def _check(
 
 
 def _split(order: IntArray, sizes: IntArray) -> list[IntArray]:
+    """Return consecutive parts of `order` of these sizes, each sorted."""
     return [np.sort(shard) for shard in np.split(order, np.cumsum(sizes)[:-1])]
 
 
 def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum: int, rng: np.random.Generator) -> IntArray:
-    """Sizes that sum to `samples`: the minimum each, the rest in Dirichlet proportions, rounded by largest remainder."""
+    """Return sizes that sum to `samples`: the minimum each, the rest in Dirichlet proportions, rounded by largest remainder."""
     spare = samples - clients * minimum
     share = _dirichlet(concentration, clients, rng) * spare
     counts = np.floor(share).astype(np.int64)
@@ -68,8 +70,9 @@ def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum:
 
 
 def _dirichlet(concentration: float, size: int, rng: np.random.Generator) -> FloatArray:
+    """Draw `size` shares from the symmetric Dirichlet law."""
     share = rng.dirichlet(np.full(size, concentration))
-    # With a tiny concentration every gamma variate underflows to 0; the limit law puts all on one entry.
+    # With a tiny concentration every gamma variate underflows to 0; in the limit one entry has everything.
     if not np.isfinite(share).all() or share.sum() == 0:
         share = np.zeros(size)
         share[rng.integers(size)] = 1.0
@@ -83,10 +86,15 @@ def equal(
     generator: np.random.Generator,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """I.i.d. samples, equal sizes (they differ by one at most).
+    """Divide the samples i.i.d. into equal sizes (they differ by one at most).
 
     Raises:
-        ValueError: fewer than `clients * minimum` samples.
+        ParameterError: fewer than `clients * minimum` samples.
+
+    Example:
+        >>> import numpy as np
+        >>> equal(np.array([0, 0, 1, 1]), clients=2, generator=np.random.default_rng(1))
+        [array([0, 1]), array([2, 3])]
     """
     _check(len(labels), clients, minimum)
     return [np.sort(shard) for shard in np.array_split(generator.permutation(len(labels)), clients)]
@@ -100,10 +108,16 @@ def dirichlet_sizes(
     concentration: Concentration,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """I.i.d. samples, sizes in Dirichlet(`concentration`) proportions (the smaller, the more unequal).
+    """Divide the samples i.i.d. into sizes in Dirichlet(`concentration`) proportions (the smaller, the more unequal).
 
     Raises:
-        ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
+        ParameterError: fewer than `clients * minimum` samples; a concentration not > 0.
+
+    Example:
+        >>> import numpy as np
+        >>> shards = dirichlet_sizes(np.zeros(9), clients=2, generator=np.random.default_rng(1), concentration=1.0)
+        >>> [len(shard) for shard in shards]
+        [6, 3]
     """
     _check(len(labels), clients, minimum, concentration=concentration)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
@@ -116,17 +130,25 @@ def dominant_label(
     clients: int,
     generator: np.random.Generator,
     concentration: Concentration,
-    share: Annotated[float, Doc("The share of a client's data that one label makes up, about.")] = 0.25,
+    share: Annotated[float, Doc("Approximate share of a client's data that has its dominant label.")] = 0.25,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """Sizes in Dirichlet(`concentration`) proportions, and in each client one label that makes up about `share` of its data.
+    """Divide the samples into sizes in Dirichlet(`concentration`) proportions, with one label for about `share` of each
+    client's data.
 
-    Every client draws a dominant label, all labels being used equally often, and is given so many samples of it that,
-    with what the i.i.d. rest brings, they come to `share` of its data (PAUSE, Section V: a quarter).
+    Every client draws a dominant label, all labels being used equally often. It gets so many samples of it that, with those in
+    the i.i.d. rest, they are `share` of its data (PAUSE, Section V: a quarter).
 
     Raises:
-        ValueError: fewer than `clients * minimum` samples; a concentration not > 0; a share outside [0, 1]; more samples of the
-            labels wanted than there are.
+        ParameterError: fewer than `clients * minimum` samples; a concentration not > 0; a share outside [0, 1]; too few samples
+            of the drawn labels.
+
+    Example:
+        >>> import numpy as np
+        >>> labels, generator = np.repeat([0, 1], 10), np.random.default_rng(1)
+        >>> shards = dominant_label(labels, clients=2, generator=generator, concentration=100.0, share=0.8)
+        >>> [np.bincount(labels[shard]) for shard in shards]
+        [array([3, 7]), array([7, 3])]
     """
     _check(len(labels), clients, minimum, concentration=concentration, share=share)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
@@ -136,7 +158,7 @@ def dominant_label(
     prior = room / len(labels)
     uses = np.zeros(len(names), np.int64)
     shards: list[list[IntArray]] = [[] for _ in range(clients)]
-    # The largest first: it is the hardest to serve.
+    # The largest client first: it needs the most samples of one label.
     for client in np.argsort(-sizes, kind="stable").tolist():
         extra = np.where(prior < 1, sizes[client] * (share - prior) / np.maximum(1 - prior, 1e-12), 0.0)
         wanted = np.clip(np.rint(extra), 0, sizes[client]).astype(np.int64)
@@ -163,12 +185,19 @@ def label_dirichlet(
     concentration: Concentration,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """Label skew: the samples of each label are shared out in Dirichlet(`concentration`) proportions of their own.
+    """Divide the samples of each label in Dirichlet(`concentration`) proportions of their own: label skew.
 
-    A client left with fewer than `minimum` samples is given random ones of the largest client, one at a time.
+    A client with fewer than `minimum` samples then gets random ones of the largest client, one at a time.
 
     Raises:
-        ValueError: fewer than `clients * minimum` samples; a concentration not > 0.
+        ParameterError: fewer than `clients * minimum` samples; a concentration not > 0.
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 10)
+        >>> shards = label_dirichlet(labels, clients=2, generator=np.random.default_rng(1), concentration=0.5)
+        >>> [np.bincount(labels[shard], minlength=2) for shard in shards]
+        [array([6, 1]), array([4, 9])]
     """
     _check(len(labels), clients, minimum, concentration=concentration)
     shards: list[list[IntArray]] = [[] for _ in range(clients)]
@@ -194,16 +223,23 @@ def mixed(
     *,
     clients: int,
     generator: np.random.Generator,
-    iid_clients: Annotated[int, Doc("So many clients, the first, hold i.i.d. samples.")],
+    iid_clients: Annotated[int, Doc("Number of clients, the first ones, with i.i.d. samples.")],
     concentration: Concentration,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """The first `iid_clients` hold i.i.d. samples, the others skewed ones of unequal sizes.
+    """Give the first `iid_clients` i.i.d. samples, and the others skewed ones of unequal sizes.
 
-    Each i.i.d. client holds an equal share of all samples; the rest is shared out by `label_dirichlet`.
+    Each i.i.d. client holds an equal share of all samples; the rest is divided by `label_dirichlet`.
 
     Raises:
-        ValueError: fewer than `clients * minimum` samples; a concentration not > 0; `iid_clients` outside [0, clients].
+        ParameterError: fewer than `clients * minimum` samples; a concentration not > 0; `iid_clients` outside [0, clients].
+
+    Example:
+        >>> import numpy as np
+        >>> labels = np.repeat([0, 1], 10)
+        >>> shards = mixed(labels, clients=2, generator=np.random.default_rng(1), iid_clients=1, concentration=0.5)
+        >>> [len(shard) for shard in shards]
+        [10, 10]
     """
     _check(len(labels), clients, minimum, concentration=concentration, iid_clients=iid_clients)
     shares = np.array_split(generator.permutation(len(labels)), clients)
@@ -222,27 +258,40 @@ def file(
     *,
     clients: int,
     generator: np.random.Generator,
-    path: Annotated[str, Doc("The file to read: the client of each training sample, one integer a line, or a .npy vector.")],
+    path: Annotated[str, Doc("File with the client of each training sample, one integer a line, or a .npy vector.")],
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """The client of every sample from a file: one integer a line in 0..clients-1 (or a `.npy` vector of them); -1: nobody's.
+    r"""Read the client of every sample from a file: one integer a line in 0..clients-1 (or a `.npy` vector of them); -1: no
+    client.
 
-    `generator` is not used: a file leaves nothing to chance.
+    `generator` is not used.
 
     Raises:
-        ValueError: the file is missing or malformed, names another number of samples or an unknown client, or gives a client
+        ParameterError: the file is missing or malformed, names another number of samples or an unknown client, or gives a client
             fewer than `minimum` samples.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import numpy as np
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "clients.txt")
+        ...     _ = path.write_text("0\n1\n-1\n0\n")
+        ...     shards = file(np.zeros(4), clients=2, generator=np.random.default_rng(1), path=str(path))
+        >>> shards
+        [array([0, 3]), array([1])]
     """
     _check(len(labels), clients, minimum)
-    owners = _owners(path, len(labels), clients, minimum)
+    owners = _read_owners(path, len(labels), clients, minimum)
     return [np.flatnonzero(owners == client) for client in range(clients)]
 
 
-def _owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
+def _read_owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
+    """Return the client of every sample (N,) from a file. Raises ParameterError as `file`."""
     try:
         refuse_special(path)
         if Path(path).suffix == ".npy":
-            # Mapped: a header that claims more than the file holds is refused before memory is taken for it.
+            # Memory-mapped, so that a header that claims too much is refused before memory is allocated.
             owners = np.array(np.lib.format.open_memmap(path, mode="r"))
         else:
             owners = np.loadtxt(path, dtype=np.int64, ndmin=1)
@@ -270,28 +319,27 @@ PARTITIONS: dict[str, Partition] = {
 
 
 def check_partition(spec: Mapping[str, Any], *, samples: int, clients: int) -> None:
-    """Refuse a table of `PARTITIONS` that cannot share out so many samples, whatever their labels are.
+    """Check that a table of `PARTITIONS` can divide so many samples, for any labels.
 
     Raises:
-        ValueError: as the function that `spec` names by its "kind" would; it may still want more samples of one label than there
-            are.
+        ParameterError: as the function that `spec` names by its "kind"; that may later need more samples of one label than exist.
     """
     options = dict(spec)
     del options["kind"]
     minimum, path = options.pop("minimum", 1), options.pop("path", None)
     _check(samples, clients, minimum, **options)
     if path is not None:
-        _owners(path, samples, clients, minimum)
+        _read_owners(path, samples, clients, minimum)
 
 
 def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, generator: np.random.Generator) -> list[IntArray]:
-    """The partition that `spec` names by its "kind", its other keys being that function's own arguments.
+    """Return the partition that `spec` names by its "kind"; its other keys are the arguments of that function.
 
-    The "kind" may also be a callable of the user's own with the signature of these functions. It returns, for each client, the
-    numbers of its samples in any order.
+    The "kind" may also be a user's own callable with the signature of these functions. It returns, for each client, the numbers
+    of its samples in any order.
 
     Raises:
-        ValueError: unknown kind or key, a missing key, or what the function refuses; a function of the user's own that fails, or
+        ParameterError: unknown kind or key, a missing key, or a refusal of the function; a user's own function that fails, or
             returns anything but `clients` groups of sample numbers, none empty and none in common.
     """
     options = dict(spec)
@@ -309,29 +357,30 @@ def make_partition(labels: IntArray, spec: Mapping[str, Any], *, clients: int, g
     except ParameterError as error:
         if error.name in options:
             raise
-        raise _useless(name, f"fails ({type(error).__name__}: {error})") from error
+        raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error
     except Exception as error:  # whatever the user's own code does
-        raise _useless(name, f"fails ({type(error).__name__}: {error})") from error
-    return _checked(name, shards, len(labels), clients)
+        raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error
+    return _check_shards(name, shards, len(labels), clients)
 
 
-def _useless(name: str, reason: str) -> ParameterError:
+def _make_error(name: str, reason: str) -> ParameterError:
+    """Return the error about the user's own function `name`."""
     return ParameterError("partition.kind", name, reason)
 
 
-def _checked(name: str, shards: list[Any], samples: int, clients: int) -> list[IntArray]:
-    """What a function of the user's own returned, as the functions here return it."""
+def _check_shards(name: str, shards: list[Any], samples: int, clients: int) -> list[IntArray]:
+    """Return the result of a user's own function, sorted. Raises ParameterError unless it is a partition."""
     if len(shards) != clients:
-        raise _useless(name, f"returned {len(shards)} groups of samples; there are {clients} clients")
+        raise _make_error(name, f"returned {len(shards)} groups of samples; there are {clients} clients")
     for client, shard in enumerate(shards):
         if np.ndim(shard) != 1 or not len(shard) or np.asarray(shard).dtype.kind not in "iu":
             what = f"{type(shard).__name__} of shape {np.shape(shard)}"
-            raise _useless(name, f"must return some whole numbers for every client; for client {client} it returned {what}")
+            raise _make_error(name, f"must return some whole numbers for every client; for client {client} it returned {what}")
     sorted_shards = [np.sort(np.asarray(shard).astype(np.int64)) for shard in shards]
     everything = np.concatenate(sorted_shards)
     if everything.min() < 0 or everything.max() >= samples:
-        raise _useless(name, f"samples count from 0 to {samples - 1}; it returned {everything.min()}..{everything.max()}")
+        raise _make_error(name, f"samples count from 0 to {samples - 1}; it returned {everything.min()}..{everything.max()}")
     counts = np.bincount(everything, minlength=samples)
     if counts.max() > 1:
-        raise _useless(name, f"gave sample {counts.argmax()} away {counts.max()} times; a sample has one client at most")
+        raise _make_error(name, f"gave sample {counts.argmax()} away {counts.max()} times; a sample has one client at most")
     return sorted_shards

@@ -1,9 +1,9 @@
-"""Deeper networks for colour images, with the choice of how they normalise.
+"""Deeper networks for colour images, with a choice of normalisation.
 
-Batch normalisation and federated clients: its running statistics differ between clients. `norm = "batch"` keeps it (the
-learner averages the statistics, or leaves them with the clients: its `batch_statistics`), `norm = "group"` puts group
-normalisation (Wu and He 2018; for skewed clients Hsieh et al. 2020) in its place, which has none. The papers whose studies use
-these networks do not say what they did; nor do they say how wide the 8-layer network is.
+The running statistics of batch normalisation differ between clients. `norm = "batch"` keeps it (the learner averages the
+statistics, or leaves them with the clients: its `batch_statistics`), `norm = "group"` replaces it by group normalisation (Wu
+and He 2018; for skewed clients Hsieh et al. 2020), which has none. The papers whose studies use these networks state neither
+their normalisation nor the widths of the 8-layer network.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _LAYERS = 8
 
 
 def _check_image(kind: str, input_shape: tuple[int, ...], least: int) -> None:
+    """Raise ParameterError unless the data are images of at least `least` x `least` pixels."""
     if len(input_shape) != 3 or min(input_shape[1:]) < least:
         reason = f"needs images (C, H, W) of at least {least}x{least}, the data are {input_shape}"
         raise ParameterError("network.kind", kind, reason)
@@ -34,10 +35,16 @@ def cnn8(
     channels: list[int] | None = None,
     norm: AnyNorm = "group",
 ) -> nn.Module:
-    """Eight 3x3 convolutions with ReLU, 2x2 max-pooling after every second one (while the image is at least 4 wide), one dense
-    layer (the channel study's "eight-layer CNN with 3x3 convolutional layers" for CIFAR-10).
+    """Return a network of eight 3x3 convolutions and one dense layer.
 
-    `channels`: eight widths, default [32, 32, 64, 64, 128, 128, 256, 256]; 1.2 million parameters at 3x32x32 and 10 classes.
+    ReLU follows each convolution, 2x2 max-pooling every second one (while the image is at least 4 wide): the channel study's
+    "eight-layer CNN with 3x3 convolutional layers" for CIFAR-10. `channels`: eight widths, default [32, 32, 64, 64, 128, 128,
+    256, 256]; 1.2 million parameters at 3x32x32 and 10 classes.
+
+    Example:
+        >>> network = cnn8((3, 32, 32), 10, seed=1, norm="none")
+        >>> network[-1]
+        Linear(in_features=1024, out_features=10, bias=True)
     """
     widths = [32, 32, 64, 64, 128, 128, 256, 256] if channels is None else channels
     if len(widths) != _LAYERS or any(width < 1 for width in widths):
@@ -60,9 +67,15 @@ def cnn8(
 
 
 def resnet18(input_shape: tuple[int, ...], classes: int, *, seed: int, norm: Norm = "batch") -> nn.Module:
-    """torchvision's ResNet-18 for small images: a 3x3 stem of stride 1 in place of the 7x7 one of stride 2, no max-pooling.
+    """Return torchvision's ResNet-18 for small images: a 3x3 stem of stride 1 in place of the 7x7 one of stride 2, no
+    max-pooling.
 
     11.2 million parameters (the channel study's network for CIFAR-100).
+
+    Example:
+        >>> network = resnet18((3, 32, 32), 100, seed=1)
+        >>> network.fc
+        Linear(in_features=512, out_features=100, bias=True)
     """
     check_norm(norm, ("batch", "group"))
     _check_image("resnet18", input_shape, 8)

@@ -1,4 +1,4 @@
-"""First parameters from a seed; torch's global generators are as they were afterwards."""
+"""First parameters from a seed; torch's global generators are restored afterwards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Law = Literal["uniform", "he"]
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """For code that draws from torch's global generators: they start from `seed` within, and are put back after."""
+def seed_globally(seed: int, device: torch.device) -> Iterator[None]:
+    """Context for code that draws from torch's global generators: they start from `seed` inside, and are restored after."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
@@ -25,14 +25,14 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def from_seed(make: Callable[[], nn.Module], seed: int, *, convolutions: Law = "uniform") -> nn.Module:
-    """The module that `make` returns, its parameters drawn again from `seed`.
+    """Return the module that `make` returns, with its parameters drawn again from `seed`.
 
     Weights and biases of linear and convolutional layers are uniform in +-1/sqrt(fan-in), torch's own default; with
-    `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out, their biases 0 (He et al. 2015; what
-    torchvision does for residual networks). Layers that normalise start as the identity, with running statistics 0 and 1.
+    `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out, their biases 0 (He et al. 2015; as in
+    torchvision's residual networks). Layers that normalise start as the identity, with running statistics 0 and 1.
     """
-    # What a module draws as it is made is drawn in vain. On the meta device it would draw nothing, but what fills it then imports
-    # SymPy, which takes longer than the drawing.
+    # The draws of the constructor are discarded. The meta device would avoid them, but filling its tensors imports SymPy, which
+    # takes longer than the draws.
     with torch.random.fork_rng(devices=[]):
         module = make()
     generator = torch.Generator().manual_seed(seed)

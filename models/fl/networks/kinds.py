@@ -1,6 +1,6 @@
-"""Networks: modules from an input shape (C, H, W) and a number of classes.
+"""Networks: modules for an input shape (C, H, W) and a number of classes.
 
-Their parameters are drawn from a generator given by the caller; torch's global generator stays as it is.
+Their parameters are drawn from a seed; torch's global generator stays unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from models.errors import ParameterError
 from models.fl.networks.deep import cnn8, resnet18
-from models.fl.networks.initialisation import from_seed, seeded
+from models.fl.networks.initialisation import from_seed, seed_globally
 from models.fl.networks.norms import AnyNorm, after_features, after_images, check_norm
 from models.fl.training.losses import CrossEntropy, Hinge, Loss, SquaredHinge
 
@@ -27,7 +27,7 @@ Factory = Callable[..., nn.Module]
 
 @runtime_checkable
 class HandStacked(Protocol):
-    """A module that computes the gradients of n copies of itself faster than torch.func would."""
+    """Module that computes the gradients of n copies of itself faster than torch.func."""
 
     def stacked_gradients(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor, loss: Loss
@@ -39,15 +39,16 @@ class HandStacked(Protocol):
         """
 
     def scores(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
-        """Scores (B, classes) of x (B, *input_shape) with `parameters`, each (*shape), in place of its own."""
+        """Return the scores (B, classes) of x (B, *input_shape) with `parameters`, each (*shape), in place of the module's own.
+        """
 
 
-# Layers of fewer outputs are computed the other way round: 784 to 10 takes 126 us for 5 clients and batches of 100, not 230.
+# Layers with fewer outputs are computed transposed: 784 to 10 takes 126 us for 5 clients and batches of 100, not 230.
 _NARROW = 16
-# Products of at most so many numbers a copy are computed side by side, then put in their places: 10 copies of 64x64 take
-# 18 us, and 25 where they are computed in place; 15 copies of 784x32 however take 200 us, and in place 185.
+# Products of at most so many numbers a copy are computed side by side and then copied: 10 copies of 64x64 take 18 us, but 25 if
+# they are computed in place. For larger ones in place is faster: 15 copies of 784x32 take 185 us, not 200.
 _SMALL = 8192
-# The gradient in a ReLU's input (its arguments: the gradient in its output, the output, 0), without the search for the overload.
+# Gradient in a ReLU's input (arguments: gradient in its output, the output, 0), without the search for the overload.
 _THROUGH_RELU = torch.ops.aten.threshold_backward.default
 
 
@@ -71,7 +72,7 @@ class Dense(nn.Module):
     def stacked_gradients(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor, loss: Loss
     ) -> Tensor:
-        # Written out because automatic differentiation costs as much again as the small matrix products themselves.
+        # Written by hand, because automatic differentiation costs as much as the small matrix products themselves.
         inputs = [x.flatten(2)]
         last = len(parameters) - 2
         for i in range(0, last + 2, 2):
@@ -92,7 +93,7 @@ class Dense(nn.Module):
 
 
 def _layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x (n, B, a) through n linear layers, weights (n, b, a) and biases (n, b): (n, B, b)."""
+    """Return x (n, B, a) through n linear layers, weights (n, b, a) and biases (n, b): (n, B, b)."""
     if weight.shape[1] < _NARROW:
         return torch.baddbmm(bias.unsqueeze(2), weight, x.transpose(1, 2)).transpose(1, 2)
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
@@ -138,21 +139,33 @@ class Cnn(nn.Module):
 
 
 def _features(input_shape: tuple[int, ...]) -> int:
+    """Return the number of inputs of a sample."""
     return math.prod(input_shape)
 
 
 def _check_widths(name: str, widths: Sequence[int]) -> None:
+    """Raise ParameterError unless every width is >= 1."""
     if any(width < 1 for width in widths):
         raise ParameterError(f"network.{name}", list(widths), "every width must be >= 1")
 
 
 def linear(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
-    """Linear softmax classifier."""
+    """Return a linear softmax classifier.
+
+    Example:
+        >>> linear((1, 8, 8), 10, seed=1).layers[0]
+        Linear(in_features=64, out_features=10, bias=True)
+    """
     return mlp(input_shape, classes, seed=seed, hidden=[])
 
 
 def svm(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
-    """Linear multi-class SVM (to be trained with the hinge loss); starts from zero, whatever the seed."""
+    """Return a linear multi-class SVM (for the hinge loss); its parameters start from zero for every seed.
+
+    Example:
+        >>> svm((1, 8, 8), 10, seed=1).layers[0]
+        Linear(in_features=64, out_features=10, bias=True)
+    """
     module = linear(input_shape, classes, seed=seed)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -161,7 +174,12 @@ def svm(input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
 
 
 def mlp(input_shape: tuple[int, ...], classes: int, *, seed: int, hidden: list[int]) -> nn.Module:
-    """Fully connected network; `hidden` holds the widths of the hidden layers ([32, 16] in PAUSE's MNIST study)."""
+    """Return a fully connected network; `hidden` holds the widths of the hidden layers ([32, 16] in PAUSE's MNIST study).
+
+    Example:
+        >>> len(mlp((1, 28, 28), 10, seed=1, hidden=[32, 16]).layers)
+        3
+    """
     _check_widths("hidden", hidden)
     return from_seed(lambda: Dense(features=_features(input_shape), hidden=hidden, classes=classes), seed)
 
@@ -177,10 +195,15 @@ def cnn(
     norm: AnyNorm = "none",
     kernel: Literal[3, 5] = 3,
 ) -> nn.Module:
-    """Convolutional layers and fully connected ones (see `Cnn`); `channels` defaults to [32, 64, 64] for colour images, else to
-    [16, 32, 32]; `hidden` holds the width of each hidden fully connected layer, a number stands for a single one.
+    """Return convolutional layers and fully connected ones (see `Cnn`).
 
-    PAUSE's authors train channels [32, 64, 128], hidden [128, 64, 32], padding 0 and batch normalisation on CIFAR-10.
+    `channels` defaults to [32, 64, 64] for colour images, else to [16, 32, 32]; `hidden` holds the width of each hidden fully
+    connected layer, a number that of a single one. PAUSE's authors train channels [32, 64, 128], hidden [128, 64, 32], padding
+    0 and batch normalisation on CIFAR-10.
+
+    Example:
+        >>> cnn((1, 28, 28), 10, seed=1).layers[-1]
+        Linear(in_features=64, out_features=10, bias=True)
     """
     widths = channels if channels is not None else [32, 64, 64] if input_shape[0] == 3 else [16, 32, 32]
     dense = [hidden] if isinstance(hidden, int) else hidden
@@ -201,6 +224,7 @@ def cnn(
 
 
 def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int, kernel: int) -> None:
+    """Raise ParameterError if the convolutions leave nothing of the images."""
     side = min(input_shape[1:])
     for done in range(convolutions):
         if side + 2 * padding < kernel:
@@ -232,12 +256,13 @@ def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *
     `num_classes`, their number; `seed`, an integer. Layers draw their parameters from torch's global generator, which is seeded
     for the call and restored afterwards.
 
-    >>> from_factory(lambda inputs, classes: nn.Linear(inputs[0], classes), (4,), 3, seed=1)
-    Linear(in_features=4, out_features=3, bias=True)
+    Example:
+        >>> from_factory(lambda inputs, classes: nn.Linear(inputs[0], classes), (4,), 3, seed=1)
+        Linear(in_features=4, out_features=3, bias=True)
     """
     known = {"inputs": input_shape, "input_shape": input_shape, "classes": classes, "num_classes": classes, "seed": seed}
     taken = {name: known[name] for name in inspect.signature(factory).parameters if name in known}
-    with seeded(seed, torch.device("cpu")):
+    with seed_globally(seed, torch.device("cpu")):
         return factory(**taken)
 
 

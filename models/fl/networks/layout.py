@@ -1,4 +1,4 @@
-"""How a network lies in one row of numbers: its parameters, then its floating-point buffers."""
+"""Layout of a network in one row of numbers: its parameters, then its floating-point buffers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Layout:
     """Columns of a row (d,) that holds a network.
 
     First `parameters` numbers in the order of `Module.parameters()`, then `buffers` further ones, the floating-point buffers
-    (running statistics of batch normalisation). `count` tensors of `names` and `shapes` are parameters. `trained` names those of
-    them that are trained, by patterns; None: all.
+    (running statistics of batch normalisation). `count` tensors of `names` and `shapes` are parameters. `trained`: patterns of
+    the names of trained parameters; None: all.
 
     Raises:
         ParameterError: a pattern names no parameter.
@@ -34,33 +34,35 @@ class Layout:
         self.buffers = sum(shape.numel() for shape in self.shapes[self.count :])
         names, others = self.names[: self.count], self.names[self.count :]
         self.trained = trained_tensors(names, trained)
-        """The places of the tensors that are trained."""
+        """Places of the trained tensors."""
         moving = moving_statistics(others, trained and [names[place] for place in self.trained])
         self.moves = self._mark({*self.trained, *(self.count + place for place in moving)})
-        """(d,) which columns training may change: of those tensors, and of their layers' running statistics."""
+        """(d,) True for columns that training may change: those of trained tensors, and of the running statistics of their
+        layers.
+        """
         self.all_move = bool(self.moves.all())
-        """Whether these are all columns."""
+        """True if training may change all columns."""
         whole, width = len(self.trained) == self.count, self.parameters
         self.columns: slice | Tensor = slice(0, width) if whole else torch.nonzero(self.moves[:width]).flatten()
-        """The columns of the parameters among them; a slice where it is all of them."""
+        """Columns of the trained parameters; a slice if they are all parameters."""
         self.normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
-        """The layers of batch normalisation."""
+        """Layers of batch normalisation."""
         within = {f"{path}." if path else "" for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
         of_norm = [f"{name.rpartition('.')[0]}." if "." in name else "" for name in self.names]
         self.batch_norm = self._mark({place for place, owner in enumerate(of_norm) if owner in within})
-        """(d,) which columns belong to these: weights, biases and running statistics."""
+        """(d,) True for columns of these layers: weights, biases and running statistics."""
 
     def _mark(self, places: Collection[int]) -> Tensor:
-        """(d,) which columns belong to the tensors in these places."""
+        """Return True for columns of the tensors in these places; (d,)."""
         marks = [torch.full((shape.numel(),), place in places) for place, shape in enumerate(self.shapes)]
         return torch.cat(marks) if marks else torch.zeros(0, dtype=torch.bool)
 
     def row(self, network: nn.Module) -> Tensor:
-        """The numbers of `network` now, float32 (d,)."""
+        """Return the present numbers of `network`, float32 (d,)."""
         state = network.state_dict()
         return torch.cat([state[name].detach().flatten() for name in self.names]).to(torch.float32)
 
     def views(self, rows: Tensor) -> list[Tensor]:
-        """Parameters and buffers in `rows` (n, d), each (n, *shape), without a copy."""
+        """Return the parameters and buffers in `rows` (n, d), each (n, *shape), without a copy."""
         count = rows.shape[0]
         return [part.view(count, *shape) for part, shape in zip(torch.split(rows, self._sizes, 1), self.shapes, strict=True)]

@@ -1,4 +1,4 @@
-"""Layers that normalise, by name."""
+"""Layers of normalisation, by name."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _GROUP = 16
 
 
 def group_norm(channels: int) -> nn.Module:
-    """Group normalisation with 16 channels a group, or as near as divides `channels`."""
+    """Return group normalisation with 16 channels a group, or the nearest number that divides `channels`."""
     return nn.GroupNorm(math.gcd(channels, max(1, channels // _GROUP)), channels)
 
 
 IMAGES: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group": group_norm, "none": nn.Identity}
-"""By name: makes the layer for images of so many channels."""
+"""Functions that make the layer for images of so many channels, by name."""
 
 
 def after_images(norm: AnyNorm, channels: int) -> list[nn.Module]:
-    """The layer behind a convolution; none for "none"."""
+    """Return the layer behind a convolution; none for "none"."""
     return [] if norm == "none" else [IMAGES[norm](channels)]
 
 
 def after_features(norm: AnyNorm, features: int) -> list[nn.Module]:
-    """The layer behind a fully connected one; none for "none"."""
+    """Return the layer behind a fully connected one; none for "none"."""
     if norm == "none":
         return []
     return [nn.BatchNorm1d(features) if norm == "batch" else group_norm(features)]
 
 
 def check_norm(norm: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a name that is not `allowed`, with ValueError."""
+    """Raise ParameterError for a name that is not `allowed`."""
     if norm not in allowed:
         raise ParameterError("network.norm", norm, f"must be one of {', '.join(allowed)}")

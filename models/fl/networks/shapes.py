@@ -1,6 +1,6 @@
-"""How many numbers each tensor of a network holds, by its name, without torch: sizes of messages are known before it is built.
+"""Sizes of the tensors of networks by name, without torch: the sizes of messages are known before a network is built.
 
-The networks are those of `networks` and `deep_networks`; a test holds both equal, name by name.
+The networks are those of `kinds` and `deep`; a test checks that both are equal, name by name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from models.fl.options import DataOptions, Table
 
 @dataclass
 class Shapes:
-    """Numbers of each tensor, in the order of `torch.nn.Module.named_parameters` and, of running statistics, of its buffers."""
+    """Number of numbers in each tensor, in the order of `named_parameters` and of the buffers of `torch.nn.Module`."""
 
     parameters: dict[str, int] = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)
 
     def sent(self, trained: Sequence[str] | None, *, local: bool) -> tuple[list[int], int]:
-        """Numbers of each tensor of a message, and how many running statistics go with it: none where they are `local`.
+        """Return the numbers of each tensor of a message, and the number of running statistics in it: 0 if they are `local`.
 
         `trained`: patterns of the parameters that are trained and sent; None: all.
 
@@ -36,27 +36,33 @@ class Shapes:
         return [sizes[place] for place in chosen], 0 if local else sum(statistics[place] for place in moving)
 
     def linear(self, name: str, before: int, after: int) -> None:
+        """Add a linear layer."""
         self.parameters |= {f"{name}.weight": before * after, f"{name}.bias": after}
 
     def convolution(self, name: str, before: int, after: int, *, side: int = 3, bias: bool = True) -> None:
+        """Add a convolution of `side` x `side`."""
         self.parameters[f"{name}.weight"] = before * after * side**2
         if bias:
             self.parameters[f"{name}.bias"] = after
 
     def normalisation(self, name: str, kind: str, channels: int) -> None:
+        """Add a layer of normalisation, with running statistics for "batch"."""
         self.parameters |= {f"{name}.weight": channels, f"{name}.bias": channels}
         if kind == "batch":
             self.buffers |= {f"{name}.running_mean": channels, f"{name}.running_var": channels}
 
 
 def shapes_of(network: Table, data: DataOptions) -> Shapes | None:
-    """The tensors of a network by its table; None: it, or its data, are the user's own, and only the built network can tell."""
+    """Return the tensors of a network by its table; None if the network or its data are a user's own."""
     make = _NETWORKS.get(str(network["kind"]))
     if make is None or data.kind not in DATASETS:
         return None
     (planes, side), classes = published_shape(str(data.kind))
     options = {key: value for key, value in network.items() if key != "kind" and value is not None}
     return make(planes, side, 2 if data.labels == "parity" else classes, **options)
+
+
+# The functions below name and size the tensors as the constructors of `kinds.py` and `deep.py` do, layer by layer.
 
 
 def _mlp(planes: int, side: int, classes: int, *, hidden: Sequence[int] = ()) -> Shapes:

@@ -1,4 +1,4 @@
-"""Which tensors of a network are trained and sent, where not all are: sub-models and adapters. No torch here."""
+"""Choice of the trained and sent tensors of a network: sub-models and adapters. No torch here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SHOWN = 8
 
 
 def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
-    """The places, among the `names` of a network's parameters, of those that a pattern names; None: of all.
+    """Return the places, among the `names` of a network's parameters, of those that match a pattern; None: of all.
 
     Raises:
-        ParameterError: a pattern names none, or there is no pattern.
+        ParameterError: a pattern matches no name, or there is no pattern.
     """
     if patterns is None:
         return list(range(len(names)))
@@ -28,7 +28,9 @@ def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> lis
 
 
 def moving_statistics(buffers: Sequence[str], trained: Sequence[str] | None) -> list[int]:
-    """The places, among the names `buffers` of running statistics, of those whose layer has a `trained` parameter; None: all."""
+    """Return the places, among the names `buffers` of running statistics, of those whose layer has a `trained` parameter; None:
+    all.
+    """
     if trained is None:
         return list(range(len(buffers)))
     layers = {name.rpartition(".")[0] for name in trained}

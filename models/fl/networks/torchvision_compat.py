@@ -1,8 +1,8 @@
-"""torchvision's data sets and networks beside any build of torch.
+"""torchvision's data sets and networks with any build of torch.
 
-torchvision registers fake kernels for its compiled operators as it is imported; where its compiled part does not match the torch
-beside it (a CPU-only torch, say), these operators are unknown and the import fails with "operator torchvision::nms does not
-exist". None of them is used here, so declaring their schemas is enough.
+torchvision registers fake kernels for its compiled operators when it is imported. If its compiled part does not match the
+installed torch (a CPU-only torch, say), these operators are unknown and the import fails with "operator torchvision::nms does
+not exist". None of them is used here, so declaring their schemas is enough.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-# A declaration lives as long as the library object that made it.
+# A declaration ends with the library object that made it, so these are kept.
 _declarations: list[torch.library.Library] = []
 
 
 def _declare_operators() -> None:
+    """Declare the schemas of the compiled operators that are unknown."""
     library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
@@ -27,7 +28,7 @@ def _declare_operators() -> None:
 
 
 def torchvision(part: str) -> ModuleType:
-    """The module `torchvision.<part>` ("datasets", "models").
+    """Return the module `torchvision.<part>` ("datasets", "models").
 
     Raises:
         ImportError: torchvision is not installed, or does not load for another reason.
@@ -36,6 +37,6 @@ def torchvision(part: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except RuntimeError:
-        # A matching build declares its operators itself, and twice is an error: so only after the plain import has failed.
+        # Only after a failed import, because a matching build declares its operators itself, and twice is an error.
         _declare_operators()
         return importlib.import_module(name)

@@ -1,1 +1,1 @@
-"""What an update releases, and the noise that protects it."""
+"""Privacy of updates: the numbers that an update releases, and the noise that protects them."""

@@ -1,11 +1,11 @@
-"""Local differential privacy of model updates: what a client does to its update before it is sent.
+"""Local differential privacy of model updates: a client bounds its update and adds noise before it sends it.
 
-Every mechanism first bounds the update and then adds noise; an update with an infinite budget is sent as it is. A coordinate that
-is not a number (a diverged training) becomes 0 before it is bounded, so that what is sent is noise and no error.
+An update with an infinite budget is sent unchanged. A coordinate that is NaN (a diverged training) becomes 0 before it is
+bounded, so that noise is sent and no error.
 
-Laplace noise gives epsilon-LDP, Gaussian noise (epsilon, delta)-LDP. Its standard deviation is calibrated exactly (Balle and Wang
-2018, Theorem 8): the classic sqrt(2 ln(1.25/delta)) sensitivity/epsilon holds for epsilon < 1 only, and the first participations
-of a schedule often spend more.
+Laplace noise gives epsilon-LDP, Gaussian noise (epsilon, delta)-LDP. Its standard deviation is calibrated exactly (Balle and
+Wang 2018, Theorem 8): the classic sqrt(2 ln(1.25/delta)) sensitivity/epsilon holds for epsilon < 1 only, and the first
+participations of a schedule often spend more.
 """
 
 from __future__ import annotations
@@ -24,44 +24,47 @@ from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
 _LARGEST = 1e38
-"""What updates are clamped to is a 32-bit float, as they are."""
+"""Largest sensitivity: updates are clamped to 32-bit floats."""
 Generators = Callable[[int], np.random.Generator]
-"""The random generator of a row: that of its client and round."""
+"""Function that returns the random generator of a row, which is that of its client and round."""
 
 
 class Mechanism(Protocol):
-    """Protects the updates of one aggregation."""
+    """Mechanism that protects the updates of one aggregation."""
 
     guarantee: str
-    """In words, what one participation with budget epsilon is worth."""
+    """Guarantee of one participation with budget epsilon, in words."""
     protects: bool
-    """Whether a finite budget changes an update at all."""
+    """True if a finite budget changes an update."""
 
     def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        """The updates (n, d) as the server receives them, row k under budget epsilon[k] > 0 (inf: unchanged)."""
+        """Return the updates (n, d) as the server receives them, row k under budget epsilon[k] > 0 (inf: unchanged)."""
 
 
 def _check_sensitivity(sensitivity: float) -> None:
+    """Raise ParameterError unless 0 < `sensitivity` <= 1e38."""
     if not 0 < sensitivity <= _LARGEST:
         raise ParameterError("mechanism.sensitivity", sensitivity, f"must be > 0 and at most {_LARGEST:g}")
 
 
-def laplace(size: int, scale: float, rng: np.random.Generator) -> Tensor:
-    """Centred Laplace variates of this scale, float32: the difference of two exponentials."""
+def draw_laplace(size: int, scale: float, rng: np.random.Generator) -> Tensor:
+    """Draw `size` centred Laplace variates of this scale, float32: the difference of two exponentials."""
     draws = rng.standard_exponential((2, size), dtype=np.float32)
     return torch.from_numpy(draws[0] - draws[1]) * scale
 
 
 Noise = Callable[[int, float, np.random.Generator], Tensor]
-"""Variates of one row: how many, under which budget epsilon, from which generator."""
+"""Function that returns the variates of one row, from their number, the budget epsilon and a generator."""
 
 
 def _laplace_noise(sensitivity: float) -> Noise:
-    # A very late participation's budget can underflow to 0: the noise is then infinite, and the server refuses the update.
-    return lambda size, epsilon, rng: laplace(size, sensitivity / epsilon if epsilon > 0 else math.inf, rng)
+    # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the update.
+    """Return Laplace noise for this sensitivity."""
+    return lambda size, epsilon, rng: draw_laplace(size, sensitivity / epsilon if epsilon > 0 else math.inf, rng)
 
 
 def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
+    """Return Gaussian noise for this sensitivity. Raises ParameterError unless 0 < `delta` < 1."""
     if not 0 < delta < 1:
         raise ParameterError("mechanism.delta", delta, "must be in (0, 1)")
 
@@ -72,18 +75,20 @@ def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
 
 
 def _protect(bounded: Tensor, updates: Tensor, noise: Noise, epsilon: FloatArray, generators: Generators) -> Tensor:
+    """Return the bounded rows of finite budget with noise, and the other rows of `updates` unchanged."""
     out = updates.clone()
     for row in np.flatnonzero(np.isfinite(epsilon)).tolist():
         out[row] = bounded[row] + noise(updates.shape[1], float(epsilon[row]), generators(row)).to(updates.device)
     return out
 
 
-def _clamped(updates: Tensor, half: float) -> Tensor:
+def _clamp(updates: Tensor, half: float) -> Tensor:
+    """Return the updates with every coordinate clamped to +-`half`."""
     return updates.nan_to_num(nan=0.0, posinf=half, neginf=-half).clamp_(-half, half)
 
 
-def _scaled(updates: Tensor, largest: float, order: int) -> Tensor:
-    """Rows scaled down to a norm of at most `largest`."""
+def _scale_down(updates: Tensor, largest: float, order: int) -> Tensor:
+    """Return the updates with rows scaled down to a norm of at most `largest`."""
     bounded = updates.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     norms = torch.linalg.vector_norm(bounded, order, dim=1, keepdim=True, dtype=torch.float64)
     factor: Tensor = (largest / norms.clamp(min=1e-300)).clamp(max=1.0)
@@ -91,7 +96,7 @@ def _scaled(updates: Tensor, largest: float, order: int) -> Tensor:
 
 
 class NoMechanism:
-    """Updates are sent as they are."""
+    """Null object: updates are sent unchanged."""
 
     guarantee = "none: updates are sent unprotected"
     protects = False
@@ -101,7 +106,9 @@ class NoMechanism:
 
 
 class PerCoordinate:
-    """Clamp every coordinate to +-sensitivity/2, add Laplace(sensitivity/epsilon) to each (the PAUSE authors' code; eq. 5)."""
+    """Clamps every coordinate to +-sensitivity/2 and adds Laplace(sensitivity/epsilon) to each (code of the PAUSE authors; eq.
+    5).
+    """
 
     guarantee = "epsilon-LDP for every single coordinate of an update; d times epsilon for the vector of d coordinates"
     protects = True
@@ -112,11 +119,11 @@ class PerCoordinate:
         self._noise = _laplace_noise(sensitivity)
 
     def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_clamped(updates, self._half), updates, self._noise, epsilon, generators)
+        return _protect(_clamp(updates, self._half), updates, self._noise, epsilon, generators)
 
 
 class L1:
-    """Scale an update down to L1 norm sensitivity/2, add Laplace(sensitivity/epsilon) to each coordinate (PAUSE eq. 5).
+    """Scales an update down to L1 norm sensitivity/2 and adds Laplace(sensitivity/epsilon) to each coordinate (PAUSE eq. 5).
 
     Any two updates are then at most `sensitivity` apart in L1 norm: the Laplace mechanism's condition for the whole vector.
     """
@@ -130,11 +137,11 @@ class L1:
         self._noise = _laplace_noise(sensitivity)
 
     def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_scaled(updates, self._half, 1), updates, self._noise, epsilon, generators)
+        return _protect(_scale_down(updates, self._half, 1), updates, self._noise, epsilon, generators)
 
 
 class GaussianPerCoordinate:
-    """Clamp every coordinate to +-sensitivity/2, add normal noise to each, calibrated to one coordinate's sensitivity."""
+    """Clamps every coordinate to +-sensitivity/2 and adds normal noise to each, calibrated to one coordinate's sensitivity."""
 
     guarantee = "(epsilon, delta)-LDP for every single coordinate of an update; (d epsilon, d delta) for the vector of d"
     protects = True
@@ -145,11 +152,11 @@ class GaussianPerCoordinate:
         self._noise = _gaussian_noise(sensitivity, delta)
 
     def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_clamped(updates, self._half), updates, self._noise, epsilon, generators)
+        return _protect(_clamp(updates, self._half), updates, self._noise, epsilon, generators)
 
 
 class L2:
-    """Scale an update down to L2 norm sensitivity/2, add normal noise to each coordinate.
+    """Scales an update down to L2 norm sensitivity/2 and adds normal noise to each coordinate.
 
     Any two updates are then at most `sensitivity` apart in L2 norm: the Gaussian mechanism's condition for the whole vector.
     """
@@ -163,7 +170,7 @@ class L2:
         self._noise = _gaussian_noise(sensitivity, delta)
 
     def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_scaled(updates, self._half, 2), updates, self._noise, epsilon, generators)
+        return _protect(_scale_down(updates, self._half, 2), updates, self._noise, epsilon, generators)
 
 
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {
@@ -173,4 +180,4 @@ MECHANISMS: dict[str, Callable[..., Mechanism]] = {
     "gaussian_per_coordinate": GaussianPerCoordinate,
     "l2": L2,
 }
-"""By the mode that `models.privacy.guarantee` puts in words."""
+"""Mechanisms by the mode that `models.privacy.guarantee` describes."""

@@ -1,4 +1,4 @@
-"""What of an update a client releases, and how much of that its privacy mechanism protects."""
+"""Released columns of an update, and those that a privacy mechanism protects."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS, Unpro
 
 
 class Release:
-    """Which columns of a row are sent, and which of these the mechanism bounds and noises: all of them, or nothing is built.
+    """Columns of a row that are sent, and those of them that the mechanism bounds and noises.
 
-    Sent is what training may change.
-
-    Running statistics are means and variances of private inputs. Averaged, they are part of what is sent, and noise would leave
-    no valid variance. So a mechanism that protects anything refuses them, unless `unprotected` names the layers of batch
-    normalisation: their weights, biases and running statistics are then sent as they are (what the code of PAUSE's authors does).
-    `local`: running statistics stay with the clients.
+    The columns that training may change are sent. Running statistics are means and variances of private inputs. If they are
+    averaged, they are sent, and noise would leave no valid variance. So a mechanism that protects updates refuses them, unless
+    `unprotected` names the layers of batch normalisation: their weights, biases and running statistics are then sent
+    unprotected (as in the code of PAUSE's authors). `local`: running statistics stay with the clients.
 
     Raises:
-        ValueError: statistics that would be sent unprotected and are not named, or names that fit no layer.
+        ParameterError: statistics that would be sent unprotected and are not named, or names that fit no layer.
     """
 
     def __init__(self, *, layout: Layout, mechanism: Mechanism, unprotected: Unprotected | None, local: bool) -> None:
@@ -43,13 +41,13 @@ class Release:
         self.numbers = int(sent.sum())
         """Numbers in one update."""
         self.tensors = [layout.shapes[place].numel() for place in layout.trained]
-        """How many of them are parameters, tensor by tensor; the others are running statistics."""
+        """Parameters among them, tensor by tensor; the others are running statistics."""
         self.unprotected = int(named.sum()) if mechanism.protects else self.numbers
-        """How many of them are sent as they are."""
+        """Numbers that are sent unprotected."""
         self.guarantee = mechanism.guarantee
-        """What the mechanism promises for the others in one participation, in words."""
+        """Guarantee of the mechanism for the other numbers in one participation, in words."""
         self._mechanism = mechanism
-        # A whole slice where all is protected: no copy of the matrix, and the same bits as without any exception.
+        # A slice if all columns are protected: it avoids a copy of the matrix.
         bare = bool(named.any())
         self._columns = torch.nonzero(sent[:width] & ~named[:width]).flatten() if bare else layout.columns
 

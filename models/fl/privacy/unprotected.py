@@ -1,4 +1,4 @@
-"""What may be released without protection, by name. No torch here: scenarios are checked without it."""
+"""Names of layers that may be released without protection. No torch here: scenarios are checked without it."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ from models.errors import ParameterError
 from models.fl.data.augmentation import crop_flip
 from models.fl.data.batches import stack_batches
 from models.fl.memory import is_out_of_memory, release
-from models.fl.networks.initialisation import seeded
+from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
 from models.fl.options import TrainingOptions
-from models.fl.protocols import Optimizer, Trainer
+from models.fl.protocols import Optimizer
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.gradients import Gradients
 from models.fl.training.local_steps import LocalSteps
 from models.fl.training.losses import FirstPass, Loss, LossTally, StepLosses
-from models.fl.training.own_training import OwnTraining
+from models.fl.training.own_training import LocalTraining, OwnTraining
 
 IntArray = NDArray[np.int64]
 
@@ -105,12 +105,11 @@ class LocalTrainer:
         """Whether batches of a single sample are left out: the network normalises over batches."""
         return bool(self.buffers or self.layout.normalisers)
 
-    def own_training(self, trainer: Trainer, key: str) -> OwnTraining:
-        """Return training of the same network on the same data by the user's own `trainer`; `reason` says so by its `key`."""
-        words = {"local_training": "local training is a function of your own", "trainer": "the trainer is your own"}
-        self.reason, self.vectorised = words[key], False
+    def own_training(self, function: LocalTraining) -> OwnTraining:
+        """Training of the same network on the same data by a function of the user's own; says so in `reason`."""
+        self.reason, self.vectorised = "local training is a function of your own", False
         return OwnTraining(
-            trainer=trainer,
+            function=function,
             network=self._network,
             layout=self.layout,
             loss=self._loss,
@@ -188,7 +187,7 @@ class LocalTrainer:
             # Nothing of the others has changed where the device turns out too small.
             some = steps.of(rows)
             try:
-                with nullcontext() if self.vectorised else seeded(seeds[rows[0]], self._x.device):
+                with nullcontext() if self.vectorised else seed_globally(seeds[rows[0]], self._x.device):
                     trained, moments = self._train_chunk(out if in_place else out[rows], some)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):

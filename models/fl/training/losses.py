@@ -1,4 +1,4 @@
-"""Losses of single samples, with their slopes in the scores."""
+"""Losses of single samples and their derivatives in the scores, and sums of losses during training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 LOSS_CEILING = 1e6
-"""The largest loss of a single sample that enters a mean; a loss that is no number counts as this."""
+"""Largest loss of a single sample that enters a mean; NaN counts as this."""
 
 
 _AT_ONCE = 2**16
-"""So many scores are kept, at least, before their losses are worked out."""
+"""Number of scores that are collected before their losses are computed."""
 
 
 RmsMeasure = Literal["all", "moving-average", "first-batch", "last-batch"]
@@ -28,18 +28,21 @@ _NEWEST = 0.2
 """Weight of the newest batch in the moving average of Oort's code."""
 _MINUS_ONE = torch.tensor(-1.0)
 _MANY_CLASSES = 32
-"""On a CPU torch's logarithm of the softmax takes 3 times as long as one of sums of 10 classes, and half as long of 100.
-Where it is differentiated it is a single operation, and stays."""
+"""Number of classes from which torch's logarithm of the softmax is used without gradients.
+
+On a CPU it takes 3 times as long as a logarithm of sums for 10 classes, and half as long for 100. With gradients it is always
+used, because it is a single operation.
+"""
 
 
 class Loss(Protocol):
-    """A loss of scores (..., classes) and labels (...)."""
+    """Loss of scores (..., classes) and labels (...)."""
 
     def value(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each sample; shape (...)."""
+        """Return the loss of each sample; shape (...)."""
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Derivative of each sample's loss in its scores; shape (..., classes), a new tensor."""
+        """Return the derivative of each sample's loss in its scores; shape (..., classes), a new tensor."""
 
 
 class CrossEntropy:
@@ -52,16 +55,16 @@ class CrossEntropy:
         return below.exp().sum(-1).log_().sub_(below.gather(-1, labels.unsqueeze(-1)).squeeze(-1))
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
-        taken_off = _MINUS_ONE.to(scores).expand(*labels.shape, 1)
-        # The softmax by its definition: of ten classes torch's own takes twice as long on a CPU.
+        minus_one = _MINUS_ONE.to(scores).expand(*labels.shape, 1)
+        # The softmax by its definition: for ten classes torch's own takes twice as long on a CPU.
         powers = (scores - scores.amax(-1, keepdim=True)).exp_()
-        return powers.div_(powers.sum(-1, keepdim=True)).scatter_add_(-1, labels.unsqueeze(-1), taken_off)
+        return powers.div_(powers.sum(-1, keepdim=True)).scatter_add_(-1, labels.unsqueeze(-1), minus_one)
 
 
 class Hinge:
     """One-against-rest hinge: sum over classes j of max(0, 1 - t_j s_j), t_j = 1 for the label's class and -1 for the others.
 
-    Of the multi-class hinge losses this is the one that reproduces the linear SVM's accuracy on raw MNIST pixels.
+    Among the multi-class hinge losses this one reproduces the linear SVM's accuracy on raw MNIST pixels.
     """
 
     def value(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -84,44 +87,44 @@ class SquaredHinge:
 
 
 def finite_rows(values: Tensor) -> Tensor:
-    """Which rows of `values` (n, d) hold finite numbers only; (n,)."""
-    # 0 times anything else is no number. Faster on a CPU than to reduce truth values, 40 times for the updates of ten clients.
+    """Return True for the rows of `values` (n, d) that hold finite numbers only; (n,)."""
+    # 0 times inf or NaN is NaN. On a CPU this is faster than a reduction of booleans, 40 times for the updates of ten clients.
     return (values * 0.0).sum(1) == 0.0
 
 
-def bounded(losses: Tensor) -> Tensor:
-    """Losses of single samples, none of which counts as more than `LOSS_CEILING`."""
+def bound_losses(losses: Tensor) -> Tensor:
+    """Return losses of single samples, none greater than `LOSS_CEILING`; NaN counts as that."""
     return losses.nan_to_num(nan=LOSS_CEILING, posinf=LOSS_CEILING).clamp_(max=LOSS_CEILING)
 
 
-def bounded_sum(losses: Tensor) -> Tensor:
-    """The sum of `bounded` losses, in double precision."""
-    return bounded(losses).sum(dtype=torch.float64)
+def sum_bounded(losses: Tensor) -> Tensor:
+    """Return the sum of the bounded losses, in double precision."""
+    return bound_losses(losses).sum(dtype=torch.float64)
 
 
 class LossTally:
-    """Adds up losses of samples; `total` stays where they were computed until it is asked for."""
+    """Sum of losses of samples; `total` stays on the device of the losses until it is read."""
 
     def __init__(self, *, total: float = 0.0, samples: int = 0) -> None:
         self._total: Tensor | float = total
         self._samples = samples
 
     def fresh(self) -> LossTally:
-        """An empty one."""
+        """Return an empty tally."""
         return LossTally()
 
     def add(self, losses: Tensor) -> None:
         """Add the losses (n,) of n samples."""
-        self._total = self._total + bounded_sum(losses)
+        self._total = self._total + sum_bounded(losses)
         self._samples += len(losses)
 
     def merge(self, other: LossTally) -> None:
-        """Add what `other` holds."""
+        """Add the losses of `other`."""
         self._total = self._total + other._total
         self._samples += other._samples
 
     def take(self) -> float:
-        """The mean of what was added since the last call, NaN where nothing was; starts again from nothing."""
+        """Return the mean of the losses added since the last call, NaN without any, and start again from nothing."""
         mean = float(self._total) / self._samples if self._samples else math.nan
         self._total, self._samples = 0.0, 0
         return mean
@@ -134,54 +137,55 @@ class LossTally:
 
 
 class FirstPass:
-    """The losses of n clients' samples in the first pass of each over its own, as they are in training.
+    """Losses of n clients' samples in the first pass of each over its own samples, as they occur in training.
 
-    Every sample's loss is at its client's parameters before the step that uses the sample: only those of the first step are at
-    the model that the client was sent. `steps` (n,): how many steps of each client make up its first pass. `measure`: of which
-    losses `rms` is, as `TrainingOptions.reported_rms` says.
+    Each loss is at its client's parameters before the step that uses the sample: only those of the first step are at the model
+    that the client received. `steps` (n,): number of steps of each client's first pass. `measure`: the losses of which `rms` is
+    taken, as in `TrainingOptions.reported_rms`.
     """
 
     def __init__(self, steps: IntArray, measure: RmsMeasure = "all") -> None:
         self.steps = np.asarray(steps, np.int64)
         self.measure = measure
         self.mean: FloatArray = np.full(len(self.steps), np.nan)
-        """(n,) mean loss of the pass; NaN: not computed, or it had no step."""
+        """(n,) mean loss of the pass; NaN if not computed, or without steps."""
         self.rms: FloatArray = np.full(len(self.steps), np.nan)
-        """(n,) root mean square of the losses of all samples of the pass, or as `measure` has it; NaN likewise."""
+        """(n,) root mean square of the losses of all samples of the pass, or of those that `measure` names; NaN likewise."""
         self._noted: list[tuple[Tensor, Tensor]] = []
 
     def fresh(self, rows: Sequence[int]) -> FirstPass:
-        """An empty one of these clients."""
+        """Return an empty record of the clients `rows`."""
         return FirstPass(self.steps[rows], self.measure)
 
     def skip(self, kept: Sequence[BoolArray]) -> None:
-        """Of every client's steps only those are taken that are `kept` (steps,)."""
+        """Count only those of every client's steps that are `kept` (steps,)."""
         self.steps = np.array([k[:n].sum() for k, n in zip(kept, self.steps, strict=True)], np.int64)
 
     def note(self, step: int, losses: Tensor, real: Tensor) -> None:
-        """The losses (r,) of a step's samples: those of `real` (active, batch), of the first `active` clients."""
+        """Take in the losses (r,) of a step's samples: those of `real` (active, batch), of the first `active` clients."""
         if step < self.steps.max(initial=0) or self.measure == "last-batch":
             self._noted.append((losses, real))
 
     def merge(self, rows: Sequence[int], other: FirstPass) -> None:
-        """What `other` holds is of the clients `rows`, and complete."""
+        """Take over the complete results of `other`, which belong to the clients `rows`."""
         if other._noted:
-            other._work_out()
+            other._compute()
         self.mean[rows], self.rms[rows] = other.mean, other.rms
 
-    def _work_out(self) -> None:
+    def _compute(self) -> None:
+        """Compute `mean` and `rms` of all clients from the noted losses."""
         noted, self._noted = self._noted, []
         first_losses, first_real = noted[0]
         losses = torch.zeros((len(noted), len(self.steps), first_real.shape[1]), dtype=torch.float64, device=first_losses.device)
         in_pass = torch.zeros_like(losses, dtype=torch.bool)
         for step, (values, real) in enumerate(noted):
-            losses[step, : len(real)].masked_scatter_(real, bounded(values).double())
+            losses[step, : len(real)].masked_scatter_(real, bound_losses(values).double())
             in_pass[step, : len(real)] = real
         everything = in_pass.clone() if self.measure == "last-batch" else in_pass
-        # Who is through with the first pass may be in its next one, while others still are in theirs.
+        # Some clients may be in their second pass while others are still in their first.
         steps = torch.from_numpy(self.steps).to(losses.device)
         in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
-        by_batch = None if self.measure == "all" else self._of_batches(losses, in_pass, everything)
+        by_batch = None if self.measure == "all" else self._mean_of_batches(losses, in_pass, everything)
         losses *= in_pass
         # One transfer from the device for all clients.
         total, squares, samples = (
@@ -190,10 +194,10 @@ class FirstPass:
         with np.errstate(invalid="ignore"):
             self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
 
-    def _of_batches(self, losses: Tensor, in_pass: Tensor, everything: Tensor) -> Tensor:
-        """(n,) the mean of squared `losses` (steps, n, batch) of single batches, as `measure` has it; NaN without any.
+    def _mean_of_batches(self, losses: Tensor, in_pass: Tensor, everything: Tensor) -> Tensor:
+        """Return the mean of squared `losses` (steps, n, batch) of single batches, by `measure`; (n,), NaN without any.
 
-        `in_pass`, `everything`: which are losses of the first pass, and of training.
+        `in_pass`, `everything`: masks of the losses of the first pass, and of all training.
         """
         taken = everything if self.measure == "last-batch" else in_pass
         means = (losses * taken).square().sum(2) / taken.sum(2)
@@ -207,7 +211,8 @@ class FirstPass:
 class StepLosses:
     """Losses of the samples that local steps use, each before its step, for `tally` and for the clients' `first` passes.
 
-    `stacked`: scores come as (n, B, classes) of n clients, those of missing samples included; else of one client's real samples.
+    `stacked`: scores are (n, B, classes) of n clients, including missing samples; otherwise they are of one client's real
+    samples.
     """
 
     def __init__(self, loss: Loss, tally: LossTally | None, first: FirstPass | None, *, stacked: bool) -> None:
@@ -217,7 +222,7 @@ class StepLosses:
         self._waiting = 0
 
     def note(self, step: int, scores: Tensor, labels: Tensor, weights: Tensor, *, full: bool) -> None:
-        """A step's scores, labels (n, B) and weights (n, B), 0 for samples that are missing; `full`: none is."""
+        """Take in a step's scores, labels (n, B) and weights (n, B), 0 for missing samples; `full`: no sample is missing."""
         if self._first is not None:
             real = weights > 0
             losses = self._loss.value((scores[real] if self._stacked else scores).float(), labels[real])
@@ -230,7 +235,7 @@ class StepLosses:
             else:
                 real = weights > 0
                 scores, labels = (scores[real] if self._stacked else scores), labels[real]
-            # Several steps at once: for few samples the calls take longer than the losses.
+            # Collect several steps: for few samples the calls take longer than the losses.
             self._scores.append(scores)
             self._labels.append(labels)
             self._waiting += scores.numel()
@@ -238,11 +243,12 @@ class StepLosses:
                 self.finish()
 
     def finish(self) -> None:
-        """There are no more steps, for now."""
+        """Compute the losses of the collected steps."""
         if self._tally is not None and self._scores:
             self._tally.add(self._loss.value(torch.cat(self._scores).float(), torch.cat(self._labels)))
             self._scores, self._labels, self._waiting = [], [], 0
 
 
 def _signs(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return t_j of the hinge losses: 1 for the label's class and -1 for the others; shape of `scores`."""
     return torch.full_like(scores, -1.0).scatter_(-1, labels.unsqueeze(-1), 1.0)

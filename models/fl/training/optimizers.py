@@ -1,4 +1,4 @@
-"""Local optimisers on matrices with a row a client; the same steps as torch.optim takes on one client."""
+"""Local optimisers on matrices with one row for each client; their steps are those of torch.optim on one client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ IntArray = NDArray[np.int64]
 
 
 class Sgd(SgdParameters):
-    """Stochastic gradient descent with momentum (no dampening) and weight decay added to the gradient."""
+    """Stochastic gradient descent with momentum (no dampening) and weight decay added to the gradient.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> theta, gradient = torch.ones(1, 2), torch.tensor([[1.0, -1.0]])
+        >>> Sgd(learning_rate=0.1).step(theta, gradient, [], np.array([1]))
+        >>> theta
+        tensor([[0.9000, 1.1000]])
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -31,7 +40,16 @@ class Sgd(SgdParameters):
 
 
 class Adam(AdamParameters):
-    """Adam (Kingma and Ba 2015), weight decay added to the gradient."""
+    """Adam (Kingma and Ba 2015), weight decay added to the gradient.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> theta, gradient = torch.ones(1, 2), torch.tensor([[1.0, -1.0]])
+        >>> Adam(learning_rate=0.1).step(theta, gradient, [torch.zeros(1, 2), torch.zeros(1, 2)], np.array([1]))
+        >>> theta
+        tensor([[0.9000, 1.1000]])
+    """
 
     moments = 2
     rate: float | None = None
@@ -50,7 +68,7 @@ class Adam(AdamParameters):
 
 
 def _column(values: NDArray[np.float64], like: Tensor) -> Tensor:
-    """A number a row (n, 1), where `like` is and as exact."""
+    """Return one number for each row (n, 1), on the device and with the precision of `like`."""
     return torch.from_numpy(values).to(like.device, like.dtype).unsqueeze(1)
 
 

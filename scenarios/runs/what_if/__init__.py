@@ -1,1 +1,1 @@
-"""Answers for one round: without a client, with another deadline or bandwidth, and nothing else changed."""
+"""What would have come of one round: without a client, with another deadline or bandwidth, and nothing else changed."""

@@ -1,4 +1,4 @@
-"""Facts of a scenario and of a finished run, for the rules of warnings."""
+"""What the rules of warnings know of a scenario and of a finished run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Tried(Protocol):
 
 
 class Trained(Protocol):
-    """Facts of a learner after a run."""
+    """What a learner says of a run that is over."""
 
     trained_updates: int
     refused_updates: int

@@ -1,4 +1,4 @@
-"""Acts of a script that it can take back, each once."""
+"""What a script has done and can take back, each once."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class CutOff(_Act):
     """Clients that a script has cut off from the server."""
 
     def reconnect(self) -> None:
-        """Let transmissions that begin from now on get through; those under way meanwhile are lost."""
+        """What begins from now on gets through again; what was under way meanwhile is lost."""
         self._take_back("reconnect")

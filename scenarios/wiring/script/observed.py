@@ -1,4 +1,4 @@
-"""Facts of a run for a script, and events that it can wait for."""
+"""What a script knows of a run, and what it can wait for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTCOMES = ("delivered", "lost", "late", "aborted")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """Parts of a run that a script looks at."""
+    """What there is in a run that a script looks at."""
 
     population: Population
     pool: ClientPool
@@ -35,13 +35,13 @@ class Scene:
     graph: PeerGraph | None
     """The links between clients; None: there are none."""
     slots: bool
-    """True if a round is one of the communication rounds of a slot."""
+    """Whether a round is one of the communication rounds of a slot."""
     declares: dict[str, bool]
-    """True, by "policy" and "scheduler", if that component may declare changes."""
+    """Whether the policy, and the scheduler, may declare changes."""
 
 
 class Observed:
-    """Facts for a script, and events that it can wait for."""
+    """What a script knows, and what it can wait for."""
 
     def __init__(self, *, runner: ScriptRunner, targets: Targets, scene: Scene, rng: np.random.Generator) -> None:
         self._runner, self._targets, self._population, self._pool = runner, targets, scene.population, scene.pool

@@ -1,4 +1,4 @@
-"""Values that a script gives, and their records, as plain data."""
+"""What a script gives and what is recorded of it, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""World of a script: the run as it stands, events to wait for, and acts on it."""
+"""What a script is given: the run as it stands, what can be waited for, and what can be done to it."""
 
 from __future__ import annotations
 

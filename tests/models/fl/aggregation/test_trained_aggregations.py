@@ -11,7 +11,7 @@ from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation.feddyn import FedDyn
-from models.fl.aggregation.fednova import FedNova, accumulated
+from models.fl.aggregation.fednova import FedNova, sum_weights
 from models.fl.aggregation.q_ffl import QFfl
 from models.fl.aggregation.rules import BySize, Equal
 from models.fl.aggregation.scaffold import Scaffold
@@ -80,7 +80,7 @@ def test_with_a_large_alpha_feddyns_local_steps_vanish():
 
 def test_what_local_steps_add_up_to():
     def norms(steps, **named):
-        return accumulated(LocalSteps(np.array(steps), **{"rate": 0.1, **named})).tolist()
+        return sum_weights(LocalSteps(np.array(steps), **{"rate": 0.1, **named})).tolist()
 
     assert norms([0, 1, 2, 7]) == [0, 1, 2, 7]
     assert norms([0, 2], momentum=0.9) == pytest.approx([0, 2.9])
@@ -94,7 +94,7 @@ def test_momentum_and_a_proximal_term_add_up_as_they_do_in_training():
     for _ in range(steps):
         velocity = rho * velocity + 1.0 + mu * at
         at -= rate * velocity
-    assert accumulated(LocalSteps(np.array([steps]), rate, rho, mu))[0] == pytest.approx(-at / rate)
+    assert sum_weights(LocalSteps(np.array([steps]), rate, rho, mu))[0] == pytest.approx(-at / rate)
 
 
 def test_fixed_points_of_fednova_and_of_the_mean():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from models.errors import ParameterError
-from models.fl.compression.bits import kept_of, share_of
+from models.fl.compression.bits import count_kept, share_of
 from models.fl.compression.declared import Declared
 from models.fl.compression.int8 import Int8
 from models.fl.compression.none import NoCompression
@@ -68,7 +68,7 @@ def test_sizes_by_hand():
 def test_shares_are_of_what_is_written():
     # 0.07 x 100 and 0.1 x 30 are above 7 and 3 in binary.
     assert (share_of(0.07, 100), share_of(0.1, 30), share_of(1.0, 5)) == (7, 3, 5)
-    assert (kept_of(0.001, 5), kept_of(0.3, 10), kept_of(0.31, 10)) == (1, 3, 4)
+    assert (count_kept(0.001, 5), count_kept(0.3, 10), count_kept(0.31, 10)) == (1, 3, 4)
 
 
 def test_top_k_by_hand():
@@ -85,7 +85,7 @@ def test_top_k_by_hand():
 def test_top_k_equals_a_sort_and_contracts(values, share):
     rows = torch.tensor(values, dtype=torch.float32)
     numbers = rows.shape[1]
-    kept = kept_of(share, numbers)
+    kept = count_kept(share, numbers)
     sent = TopK(share=share).compress(rows, [numbers], refused_draws)
     for row, after in zip(values, sent.tolist(), strict=True):
         largest = sorted(range(numbers), key=lambda i: (-abs(row[i]), i))[:kept]
@@ -135,7 +135,7 @@ def test_qsgd_is_unbiased_with_the_variance_of_its_levels(bucket):
 
 def test_random_k_is_unbiased_and_takes_every_set_alike():
     times, share = 4000, 0.25
-    kept = kept_of(share, NUMBERS)
+    kept = count_kept(share, NUMBERS)
     x = some(1).abs() + 0.5
     sent = RandomK(share=share).compress(x.expand(times, NUMBERS), SIZES, generators(3))
     assert ((sent != 0).sum(1) == kept).all()
@@ -230,8 +230,8 @@ def written(name: str, row: torch.Tensor, sent: torch.Tensor) -> tuple[bytes, to
     if name.startswith(("top-k", "random-k")):
         share = {"top-k": 0.1, "top-k-bitmap": 0.3, "random-k": 0.1, "random-k-seed": 0.2, "random-k-bitmap": 0.5}[name]
         positions = name.rpartition("-")[2] if name.endswith(("bitmap", "seed")) else "indices"
-        data = codes.sparse(sent, kept_of(share, numbers), positions, seed=99)
-        return data, codes.read_sparse(data, numbers, kept_of(share, numbers), positions)
+        data = codes.sparse(sent, count_kept(share, numbers), positions, seed=99)
+        return data, codes.read_sparse(data, numbers, count_kept(share, numbers), positions)
     if name.startswith("qsgd"):
         levels, bucket = (5, numbers) if name == "qsgd" else (1, 8)
         data = codes.qsgd(row, sent, levels, bucket)
@@ -281,7 +281,7 @@ def test_clients_are_compressed_alike_in_any_company(name):
         (lambda: Qsgd(levels=0), "levels = 0: must be >= 1"),
         (lambda: Qsgd(levels=2, bucket=0), "bucket = 0: must be >= 1"),
         (lambda: Int8(rounding="down"), "rounding = 'down': must be stochastic or nearest"),  # type: ignore[arg-type]
-        (lambda: Sign(error_feedback=True), "error_feedback = True: a sign alone says nothing of how much"),
+        (lambda: Sign(error_feedback=True), "error_feedback = True: a sign alone does not show how much"),
         (lambda: Sign(scale="max"), "scale = 'max': must be none or mean"),  # type: ignore[arg-type]
     ],
 )
