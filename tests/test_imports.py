@@ -19,6 +19,8 @@ OF_A_RUN = {
     # Imported by these.
     *("annotated_types", "cloudpickle", "cython_runtime", "pydantic_core", "shellingham"),
     *("typing_extensions", "typing_inspection"),
+    # Imported by NumPy where it is installed, as it is with the packages of the documentation.
+    *("charset_normalizer", "mypyc"),
 }
 """Packages that the run of a latency study may import: what else one of them does without, a run does without, too."""
 PARTS_OF_SCIPY = {"special", "version"}

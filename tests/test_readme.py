@@ -19,6 +19,7 @@ BLOCK = re.compile(r"(?:<!-- test: (?P<mark>[^\n]+?) -->\n)?```(?P<language>\w+)
 UNTESTED = {
     "README.md": ("make demo", "source .venv", "seconds to"),
     "equations.md": ("import",),
+    "fit.md": ("netsim fit log.csv", "import pandas"),
     "world.md": ("delay + samples", "class, share"),
 }
 """How the blocks begin that are no test here: they set up an environment, show what a command prints, or are tested elsewhere."""

@@ -32,7 +32,9 @@ def offered() -> set[Choice]:
             yield from words(inner)
         if node.get("type") == "boolean":
             yield from ("false", "true")
-        found = [node.get("const"), *node.get("enum", ()), node.get("properties", {}).get("kind", {}).get("const")]
+        # The word "none" beside other values leaves a key out; it is no choice of its own.
+        const = None if node.get("const") == "none" else node.get("const")
+        found = [const, *node.get("enum", ()), node.get("properties", {}).get("kind", {}).get("const")]
         yield from (word for word in found if isinstance(word, str))
 
     def choices(node: Any) -> Iterator[Choice]:

@@ -77,6 +77,8 @@ def _tables(kind: str, server: str) -> dict[str, Any]:
         },
         **SERVERS[server],
     }
+    if (kind, server) == ("all", "buffered"):
+        tables["server"] = {**tables["server"], "concurrency": 9}  # all clients at work at once
     if kind in TRAINED:
         tables["learner"] = LEARNER
     if kind in ("power-of-choice", "fedcs", "refl", "tifl"):

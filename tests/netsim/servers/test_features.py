@@ -109,15 +109,17 @@ def _summed(records: MemoryRecorder, column: str) -> int:
 def _cells() -> tuple[list[tuple[str, str, bool]], ...]:
     """Of each table of features: feature, column, whether it works."""
     tables: list[list[tuple[str, str, bool]]] = []
-    kinds: list[str] = []
+    kinds: list[str] = []  # of the table of features that is being read; none outside of one
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         first, *cells = [cell.strip() for cell in line.strip("| \n").split("|")]
+        if not line.startswith("|"):
+            kinds = []
         if not line.startswith("|") or not cells or cells[0].startswith("-"):
             continue
         if first == "feature":
             kinds = [re.sub(r" \(`.*", "", cell).strip("`") for cell in cells]
             tables.append([])
-        elif tables:
+        elif kinds:
             feature = re.sub(r" \(`.*", "", first)
             tables[-1] += [(feature, kind, cell == "yes") for kind, cell in zip(kinds, cells, strict=True)]
     return tuple(tables)

@@ -151,7 +151,7 @@ def test_every_spelling_of_a_number_for_each_client_takes_all_its_forms(kind):
 
 def test_a_word_beside_numbers_is_one_choice_more():
     assert means("or_word", "'auto'") == [1.0] * 6
-    with pytest.raises(UserError, match=r"or a list with one number a client, or must be 'auto'$"):
+    with pytest.raises(UserError, match=r"or a list with one number a client, or must be 'auto', or \"none\" to leave it out$"):
         means("or_word", "'many'")
 
 

@@ -251,7 +251,7 @@ def test_a_learner_that_cannot_be_built_is_found_before_anything_is_replaced(she
     learner = "learner={network={kind='tests.helpers.own_learning:Narrow'},optimizer={kind='sgd',learning_rate=0.1}}"
     code, _, err = shell.sweep("--overwrite", "--set", learner)
     assert code == 2
-    assert "variant pause: learner.network: does not fit input of shape (1, 8, 8)" in err
+    assert "(variant pause): learner.network: does not fit input of shape (1, 8, 8)" in err
     assert contents(shell.out) == before
 
 

@@ -65,7 +65,7 @@ def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monk
     assert [entry.variant for entry in left.entries] == ["random", "random"]
     assert left.baseline == "random", "of the baseline no run is complete"
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())["failures"]
-    assert all(failure["traceback"].endswith("KeyError: 'ours'\n") for failure in failures)
+    assert all("KeyError: 'ours'\n" in failure["traceback"] for failure in failures)
     monkeypatch.undo()
     sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert not (tmp_path / "out" / "failures.json").exists()

@@ -29,6 +29,8 @@ DELAYS: dict[str, list[dict[str, Any]]] = {
     "gaussian": [{"mean_s": 2.0 + i, "std_s": 0.1 + 0.2 * i, "floor_s": 0.5 * i} for i in range(4)],
     "shifted-exponential": [{"shift_s": 1.0 + i, "mean_excess_s": 0.5 * (i + 1)} for i in range(4)],
     "log-normal": [{"median_s": 1.0 + i, "sigma": 0.1 * (i + 1)} for i in range(4)],
+    "gamma": [{"mean_s": 1.0 + i, "shape": 0.5 * (i + 1)} for i in range(4)],
+    "weibull": [{"scale_s": 1.0 + i, "shape": 0.5 * (i + 1)} for i in range(4)],
     "empirical": [{"values_s": [1.0 + i, 2.0 + 3 * i]} for i in range(4)],
 }
 CHANNELS: dict[str, list[dict[str, Any]]] = {

@@ -228,7 +228,7 @@ LEARNER: dict[str, Any] = {
 NORMED = LEARNER | {"network": {"kind": "tests.scenarios.wiring.test_work:normed"}}
 
 
-def normed(shape: Any, classes: int) -> Any:
+def normed(*, classes: int) -> Any:
     from torch import nn
 
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.Linear(6, classes))
