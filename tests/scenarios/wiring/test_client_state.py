@@ -21,6 +21,7 @@ BASE: dict[str, Any] = {
     "clients": {"count": 1000},
     "server": {"per_round": 10},
     "policy": {"kind": "random"},
+    "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
     "learner": {
         "data": {"kind": "mnist"},
         "network": {"kind": "linear"},
