@@ -26,12 +26,10 @@ from netsim.records.rows import BeliefRow
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.core.streams import Streams
-    from netsim.network.jamming import Jammers
     from netsim.network.transport.transport import Transport
     from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
     from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
     from netsim.peers.protocol import PeerProtocol
-    from netsim.records.sinks import Recorder
 
 _NAN = math.nan
 _EVER = math.inf
@@ -135,7 +133,6 @@ class ConsensusPhase:
         gossip: GossipMath,
         rules: ConsensusRules,
         streams: Streams,
-        jammers: Jammers | None = None,
     ) -> None:
         size, clients = rules.per_round, links.graph.clients
         if not 1 <= size <= clients:
@@ -143,7 +140,6 @@ class ConsensusPhase:
         if rules.engine == "wave":
             _check_wave(links, rules.belief, rules.gossip, gossip)
         self.links = links
-        self.jammers = jammers
         self.convergence_constant = belief.convergence_constant
         """Below 1: belief propagation has one fixed point, from any start."""
         self._belief, self._gossip = belief, gossip
@@ -163,8 +159,6 @@ class ConsensusPhase:
         links, clock = self.links, self.links.clock
         start_s = clock.now
         deadline_s = _EVER if self._start.deadline_s is None else start_s + self._start.deadline_s
-        if self.jammers is not None:
-            self.jammers.open_round(slot)
         links.open_slot(slot, start_s)
         for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
             draws.open_slot(slot, start_s)
@@ -240,38 +234,10 @@ class ConsensusPhase:
         protocol.begin()
         yield protocol.over
 
-    def record_to(self, recorder: Recorder) -> None:
-        """Send all records to `recorder` from now on."""
-        self.links.recorder = recorder
-        if self.jammers is not None:
-            self.jammers.recorder = recorder
-
-    def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
-        self.links.record_unfinished()
-        if self.jammers is not None:
-            self.jammers.stop()
-
     def state_dict(self) -> State:
-        """Between the consensus phases of two slots: the links, and the jammers on them."""
-        jammed, jammers = self.links.jammed, self.jammers
-        return {
-            "links": self.links.state_dict(),
-            # Their ends and the next dwell may be of one instant.
-            "before_jammers": 0 if jammers is None else self.links.before(jammers.call),
-            "jammed": None if jammed is None else jammed.state_dict(),
-            "jammers": None if jammers is None else jammers.state_dict(),
-        }
+        """Return the state of the links between the consensus phases of two slots."""
+        return {"links": self.links.state_dict()}
 
     def load_state_dict(self, state: State, slot: int) -> None:
         """Take the state at the close of `slot`."""
-        if self.links.jammed is not None:
-            self.links.jammed.load_state_dict(state["jammed"])
-        if self.jammers is not None:
-            self.jammers.load_state_dict(state["jammers"], slot)
-
-        def arm(place: int) -> None:
-            if self.jammers is not None and place == state["before_jammers"]:
-                self.jammers.arm()
-
-        self.links.load_state_dict(state["links"], slot, self.links.clock.now, arm)
+        self.links.load_state_dict(state["links"], slot, self.links.clock.now)

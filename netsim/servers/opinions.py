@@ -1,29 +1,24 @@
-"""Opinions of a model: all clients test it, and may upload what they found.
-
-When a slot's opinions arrive is worked out as the tests begin, since nothing else depends on the way there.
-"""
+"""Opinions of a model: all clients test it, and may upload what they found."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.core.clock import Clock
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoTime
-from netsim.network.carriers import NoCarrier
-from netsim.network.draws import Durations, Survivals
-from netsim.network.resending import NEVER_AGAIN, Resending
-from netsim.servers.sending import Sending, all_at_once, one_by_one
+from netsim.network.draws import Durations
+from netsim.network.transport.draws import StarDraws
+from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
+    from netsim.core.protocols import BoolArray, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
-    from netsim.network.carriers import Carrier
-    from netsim.network.outages import ClientOutages
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
 
 
 class Tests:
@@ -62,79 +57,70 @@ class Tests:
 
 
 class OpinionUplink:
-    """A dedicated channel for opinions: nobody waits for anybody, so the arrivals are one array.
+    """The clients' channels for opinions of `size_bytes`: messages of `transport` over a `Star`.
 
-    A lost opinion is sent again as `resending` says. The server waits for all that may still come, at most `wait_s` after the
-    last test. The laws are those in force as the tests begin; an outage of
-    `outages` that an opinion meets on its way destroys it. `carrier_on`: makes what carries the bytes, on a clock of its own for
-    every slot; by default they take no time beside the delay.
+    The server waits for all opinions that may still come, at most `wait_s` after the last test. What is then under way is cut
+    off. Raises ValueError for a negative wait.
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        delay: Timeline[DelayLaw],
-        channel: Timeline[ChannelLaw],
-        streams: Streams,
-        resending: Resending = NEVER_AGAIN,
-        wait_s: float | None = None,
-        outages: ClientOutages | None = None,
-        carrier_on: Callable[[Clock], Carrier] = lambda clock: NoCarrier(),
-    ) -> None:
+    def __init__(self, *, transport: Transport, streams: Streams, size_bytes: int = 0, wait_s: float | None = None) -> None:
         if wait_s is not None and not wait_s >= 0:
             raise ParameterError("wait_s", wait_s, "must be >= 0 seconds")
-        self._everyone: IntArray = np.arange(clients)
-        self._delay = Durations(clients=clients, law=delay, draws=streams["opinion.delay"])
-        self._channel = Survivals(
-            clients=clients, law=channel, draws=streams["opinion.loss"], state_draws=streams["opinion.state"]
-        )
-        self._resending = resending
+        self.transport = transport
+        self.size_bytes = size_bytes
         self._wait_s = math.inf if wait_s is None else wait_s
-        self._outages = outages or None
-        self._carrier_on = carrier_on
-        self.on_sending: Callable[[IntArray, FloatArray, FloatArray], None] = lambda clients, start_s, end_s: None
-        """Told of every sending: of which clients (n,), from when (n,) to when (n,)."""
+        self._draws = StarDraws(transport, "opinion", streams, attempts=transport.max_resends + 1)
 
-    def send(self, slot: int, ready_s: FloatArray, now_s: float) -> tuple[float, BoolArray]:
-        """When the server goes on, and whose opinion (K,) it then has; opinions set out at `ready_s` (K,), all >= `now_s`."""
-        self._channel.open_round(slot, now_s)
-        clock = Clock(now_s)
-        carrier = self._carrier_on(clock)
-        carrier.open_round(slot, now_s)
+    def collect(self, slot: int, ready_s: FloatArray) -> Generator[Any, Any, BoolArray]:
+        """Wait for the opinions that clients send at `ready_s` (K,), none before now; return the clients (K,) that were heard."""
+        transport, clock = self.transport, self.transport.clock
+        transport.open_slot(slot, clock.now)
+        self._draws.open_slot(slot, clock.now)
+        upload = _Upload(transport, self._draws, ready_s, self.size_bytes)
         limit_s = float(ready_s.max()) + self._wait_s
-        sending = Sending(
-            resending=self._resending,
-            draws=lambda attempt: self._draw(slot, attempt, now_s),
-            outages=self._outages,
-            on_sending=self.on_sending,
-        )
-        if carrier.carries:
-            time_s, arrived = one_by_one(sending, clock, carrier, ready_s, limit_s)
-        else:
-            time_s, arrived = all_at_once(
-                sending, lambda start_s: carrier.alone_s(slot, start_s, self._everyone), ready_s, limit_s
-            )
-        end_s = min(float(time_s.max()), limit_s)
-        return end_s, arrived & (time_s <= end_s)
-
-    def _draw(self, slot: int, attempt: int, now_s: float) -> tuple[FloatArray, BoolArray]:
-        # Every attempt has an address of its own; the laws are those of the slot.
-        address = slot * (self._resending.max_resends + 1) + attempt
-        return self._drawn(self._delay, slot, address, now_s), self._drawn(self._channel, slot, address, now_s)
-
-    def _drawn(self, source: Durations | Survivals, slot: int, address: int, now_s: float) -> Any:
-        """(K,) what `source` has for all clients at `address`, under the law in force in `slot`."""
-        everyone = self._everyone
-        value, _ = source.certain(slot, now_s)
-        if value is not None:
-            return np.full(len(everyone), value)
-        return np.array(source.evaluate(slot, now_s, everyone, source.uniforms(address, everyone))[0])
+        if limit_s < math.inf:
+            upload.stop_at(limit_s)
+        upload.begin()
+        yield upload.over
+        transport.cut()
+        return upload.arrived_from
 
     def state_dict(self) -> State:
-        """The state of the channel."""
-        return self._channel.state_dict()
+        """Return the state of the channels and of what acts on them."""
+        return self.transport.state_dict()
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
         """Take the state at the close of `slot`."""
-        self._channel.load_state_dict(state, slot, time_s)
+        self.transport.load_state_dict(state, slot, time_s)
+
+
+class _Upload(PeerProtocol):
+    """The opinions of one slot, each of which sets out at its time of `ready_s` (K,)."""
+
+    def __init__(self, transport: Transport, draws: StarDraws, ready_s: FloatArray, size_bytes: int) -> None:
+        super().__init__(links=transport, draws=draws)
+        self._ready_s, self._size_bytes = ready_s, size_bytes
+        self._open = len(ready_s)
+        self.arrived_from: BoolArray = np.zeros(len(ready_s), np.bool_)
+
+    def _begin(self) -> None:
+        # Those that set out together are one batch.
+        for time_s in np.unique(self._ready_s).tolist():
+            clients = np.flatnonzero(self._ready_s == time_s).tolist()
+            if time_s == self.links.clock.now:
+                self._send(clients)
+            else:
+                self.links.clock.call_at(time_s, self._send, clients)
+
+    def _send(self, clients: list[int]) -> None:
+        if self.live:
+            self.links.send(self, clients, 0, self._size_bytes)
+
+    def arrived(self, message: Message) -> None:
+        self.arrived_from[message.edge] = True
+        self.given_up(message)
+
+    def given_up(self, message: Message) -> None:
+        self._open -= 1
+        if not self._open:
+            self.stop_at(self.links.clock.now)

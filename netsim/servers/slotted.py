@@ -26,6 +26,8 @@ from netsim.servers.rounds import AttemptRows, Book, Recording, record_metrics
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.streams import Streams
+    from netsim.network.transport.messages import Message
+    from netsim.network.transport.transport import Transport
     from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase
     from netsim.servers.dispatch import MembersDispatch
     from netsim.servers.loop import RoundLoop
@@ -244,9 +246,19 @@ class FlFaServer(SlotServer):
         self.uplink = uplink
         self._policy_draws = streams["policy"]
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
+        self._counts = uplink.transport.counts()
+        if self.clients.energy is not None:
+            uplink.transport.on_sent = self._meter
+
+    @property
+    def transport(self) -> Transport:
+        """The transport of opinions."""
+        return self.uplink.transport
+
+    def _meter(self, message: Message) -> None:
         energy = self.clients.energy
-        if energy is not None:
-            uplink.on_sending = lambda clients, start_s, end_s: energy.spend(SENDING, clients, start_s, end_s)
+        assert energy is not None
+        energy.spend(SENDING, np.array([message.edge]), np.array([message.sent_s]), np.array([message.due_s]))
 
     def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         clients = self.clients
@@ -260,13 +272,28 @@ class FlFaServer(SlotServer):
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Generator[Any, Any, dict[str, Any]]:
-        end_s, arrived = self.uplink.send(slot, ready_s, self.clock.now)
-        yield self.clock.event_at(end_s, LAST)
+        arrived = yield from self.uplink.collect(slot, ready_s)
         self._heard = np.where(arrived, opinions, self._heard)
         known = ~np.isnan(self._heard)
         rest = float(self._heard[known].mean()) if known.any() else 0.5
         self.policy.observe_opinions(slot, members, np.where(known, self._heard, rest))
-        return {"opinions_missing": int(np.count_nonzero(~arrived))}
+        before, self._counts = self._counts, self.uplink.transport.counts()
+        jamming = {name: count - before[name] for name, count in self._counts.items()}
+        return jamming | {"opinions_missing": int(np.count_nonzero(~arrived))}
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of any server with slots, and those of jammers of opinions."""
+        return super().counts() | self.uplink.transport.counts()
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        super().record_to(recorder)
+        self.uplink.transport.record_to(recorder)
+
+    def record_unfinished(self) -> None:
+        """Record what is in flight, and what is jammed, as the run ends."""
+        super().record_unfinished()
+        self.uplink.transport.record_unfinished()
 
     def notes(self) -> dict[str, Any]:
         """As of any server with slots, and what the policy has to say."""
@@ -283,6 +310,7 @@ class FlFaServer(SlotServer):
         self._heard = state["heard"].copy()
         self.policy.load_state_dict(state["policy"])
         self.uplink.load_state_dict(state["uplink"], self.round, self.clock.now)
+        self._counts = self.uplink.transport.counts()
 
 
 class FlDaServer(SlotServer):
@@ -304,10 +332,14 @@ class FlDaServer(SlotServer):
         self._opinions: FloatArray | None = None
         self._counts = self._count()
 
+    @property
+    def transport(self) -> Transport:
+        """The transport of messages between clients."""
+        return self.consensus.links
+
     def _count(self) -> dict[str, int]:
-        links, jammers = self.consensus.links, self.consensus.jammers
-        jamming = {} if links.jammed is None or jammers is None else {"jammed": links.jammed.hit, "jam_dwells": jammers.spent}
-        return jamming | {
+        links = self.consensus.links
+        return links.counts() | {
             "messages": links.sent,
             "messages_delivered": links.delivered,
             "messages_lost": links.lost,
@@ -376,12 +408,12 @@ class FlDaServer(SlotServer):
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         super().record_to(recorder)
-        self.consensus.record_to(recorder)
+        self.consensus.links.record_to(recorder)
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         super().record_unfinished()
-        self.consensus.record_unfinished()
+        self.consensus.links.record_unfinished()
 
     def state_dict(self) -> State:
         """Everything at a slot boundary, with messages in flight."""

@@ -133,6 +133,11 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
         if contention:
             why += f": scheduler.kind = {scheduler.kind!r} gives each one of its own; set scheduler.kind = 'random-access'"
         raise problem(("channels", "count"), channels.count, why)
+    refuse_links(scenario)
+
+
+def refuse_links(scenario: "Scenario") -> None:
+    """Refuse jammers of links between clients."""
     for i, jammer in enumerate(scenario.jammers):
         if jammer.links is not None:
             why = "there are links between clients with fl-da only; give reach"

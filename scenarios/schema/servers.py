@@ -168,7 +168,8 @@ class Jammer(Section):
     law: component_of("jammer")  # type: ignore[valid-type]
     """What it jams in each dwell."""
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
-    """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet); absent: all."""
+    """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet; fl-fa without `[channels]`:
+    clients, whose opinions it jams); absent: all."""
     links: Annotated[list[Annotated[list[Whole], Field(min_length=2, max_length=2)]], Field(min_length=1)] | None = None
     """fl-da, in place of `reach`: the links it can jam, as pairs of neighbours."""
     at_once: Count = 1

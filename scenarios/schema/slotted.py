@@ -8,7 +8,7 @@ from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
-from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
+from scenarios.schema.server import Server, check_channels, refuse_links, refuse_oracle, refuse_reward, require_policy
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -55,7 +55,11 @@ class _Slotted(Server):
         refuse_oracle(scenario)
         if scenario.jammers and scenario.peers is not None and scenario.channels is not None:
             raise problem(("jammers",), "..", "jam the links of [peers] here, not [channels]; leave one of them out")
-        channels = scenario if scenario.peers is None else scenario.model_copy(update={"jammers": []})
+        # Jammers are those of messages between clients, of sub-channels, or of opinions: of the first that there is.
+        of_opinions = scenario.peers is None and scenario.channels is None and scenario.scheduler is None
+        if of_opinions:
+            refuse_links(scenario)
+        channels = scenario.model_copy(update={"jammers": []}) if of_opinions or scenario.peers is not None else scenario
         check_channels(channels, self.contention, "server.per_round", self.per_round)
         refuse_reward(scenario, "leave it out: a slot's reward is the average opinion")
         policy = require_policy(scenario, "per_round", self.per_round)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.schema.world import Channels, Downlink, Peers, VaryingLink
+from scenarios.schema.world import Channels, Downlink, Opinions, Peers, VaryingLink
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
 from scenarios.wiring.multiplied import Multiplied
@@ -38,8 +38,6 @@ class Carried:
     """How the bytes of one direction travel."""
 
     carrier: Carrier
-    another: Callable[[Clock], Carrier]
-    """Makes one like it that stands on another clock."""
     expected: tuple[Timeline[DelayLaw], ...] = ()
     """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
@@ -169,10 +167,12 @@ def varies(section: Downlink, context: Context) -> bool:
     return section.shared is not None or section.bandwidth is not None or numbers or altered
 
 
-def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, message: Message) -> Carried:
-    """What carries `message` over the link at `path`; raises UserError."""
+def build_carrier(
+    section: Downlink, path: str, context: Context, clock: Clock, message: Message, *, foreseen: bool = True
+) -> Carried:
+    """Return the carrier of `message` over the link at `path`; `foreseen` as of `_carrier`. Raises UserError."""
     if not varies(section, context):
-        return Carried(NoCarrier(), lambda clock: NoCarrier())
+        return Carried(NoCarrier())
     own = _own(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
@@ -180,20 +180,16 @@ def build_carrier(section: Downlink, path: str, context: Context, clock: Clock, 
     key += "_bytes_per_s" if given is None else ""
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
-
-    def another(clock: Clock) -> Carrier:
-        return _carrier(own, shared, clock, sizes, altered=context.alters_bandwidth)
-
     expected = _Expected(own, shared, sizes)
     least_s = _least_s(own, shared, sizes, expected, key)
-    carrier = another(clock)
+    carrier = _carrier(own, shared, clock, sizes, altered=context.alters_bandwidth, foreseen=foreseen)
     for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
         if context.targets is not None and law is not None:
             context.targets.after_change(f"{path}.{name}", carrier.renew)
     if context.multiplier is not None:
         context.multiplier.renewals.append(carrier.renew)
     stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
-    return Carried(carrier=carrier, another=another, expected=(expected,), least_s=least_s, stops=stops)
+    return Carried(carrier=carrier, expected=(expected,), least_s=least_s, stops=stops)
 
 
 def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
@@ -207,6 +203,13 @@ def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
     if not takes_s.max() <= LONGEST_S:
         shown = f"takes {takes_s.max():g} s on average for {what} {takes_s.argmax()}"
         raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
+
+
+def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, message: Message) -> Carrier | None:
+    """Return what carries opinions; None: their bytes are part of the delay. Raises UserError."""
+    if not varies(section, context):
+        return None
+    return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
 
 
 def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from models.laws.changes import Unchanging
@@ -17,14 +18,16 @@ from netsim.network.resending import Resending
 from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Outage, Outages, link_between
+from netsim.network.transport.messages import Star
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import construct, key_at, refusals_at
 from scenarios.schema.errors import PARAMETER_WARNINGS
 from scenarios.schema.world import Opinions, Peers
-from scenarios.wiring.bandwidth import build_peer_carrier
+from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
 from scenarios.wiring.channels import build_jammers
 from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context
 
 if TYPE_CHECKING:
@@ -40,8 +43,8 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
 
 def build_links(
     world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
-) -> tuple[Transport, Jammers | None]:
-    """Return the transport of messages over the links of `graph`, and the jammers of the links; raises UserError."""
+) -> Transport:
+    """Return the transport of messages over the links of `graph`; raises UserError."""
     scenario, streams = world.scenario, world.streams
     assert scenario.slots is not None
     if scenario.slots.start == "zero":
@@ -49,7 +52,7 @@ def build_links(
         at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
         links = Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams)
         links.recording = scenario.output.messages_table
-        return links, None
+        return links
     outages = []
     for i, one in enumerate(section.outages):
         pairs = [(a, b) for a, b in one.links]
@@ -81,17 +84,46 @@ def build_links(
             outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
             clients=client_outages,
             jammed=jammed,
+            jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
         ),
     )
     links.recording = scenario.output.messages_table
+    return links
+
+
+def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
+    """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
     if jammed is None:
-        return links, None
+        return None
     # To a jammer, links are sub-channels.
     spectrum: Any = jammed
-    actors = build_jammers(scenario, streams, jammed.count, lambda a, b: link_between(graph, a, b))
+    actors = build_jammers(world.scenario, world.streams, jammed.count, link_of)
     jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
     jammed.catch_up = jammers.catch_up
-    return links, jammers
+    return jammers
+
+
+def build_opinion_links(world: World, context: Context, outages: ClientOutages | None, *, jams: bool) -> Transport:
+    """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError."""
+    section = world.scenario.opinions
+    assert section is not None
+    star = Star(context.population.count)
+    message = Message(section.size_bytes, "opinions.size_bytes")
+    carrier = build_opinion_carrier(section, context, world.clock, message)
+    jammed = JammedLinks(graph=star) if jams else None
+    return Transport(
+        clock=world.clock,
+        graph=star,
+        laws=LinkLaws(
+            delay=timeline(section, "delay", "opinions", context, message if carrier is None else None),
+            channel=timeline(section, "channel", "opinions", context),
+            carrier=carrier,
+        ),
+        streams=world.streams,
+        resending=resending_of(section, "opinions"),
+        disturbances=Disturbances(clients=outages, jammed=jammed, jammers=_jammers(world, jammed, None)),
+        kind="opinion",
+    )
 
 
 def resending_of(section: Peers | Opinions, path: str) -> Resending:

@@ -8,6 +8,7 @@ from netsim.network.access import AssignedAccess
 from netsim.servers.instruments import Detections
 
 if TYPE_CHECKING:
+    from netsim.network.transport.transport import Transport
     from netsim.peers.consensus import ConsensusPhase
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
@@ -32,3 +33,9 @@ def consensus_phase(server: Server) -> ConsensusPhase | None:
     # Asked for by its name: the class of such a server is imported only by runs that have one.
     phase: ConsensusPhase | None = getattr(server, "consensus", None)
     return phase
+
+
+def message_transport(server: Server) -> Transport | None:
+    """Return the transport of messages between clients, or of opinions, or None if the server has neither."""
+    transport: Transport | None = getattr(server, "transport", None)
+    return transport

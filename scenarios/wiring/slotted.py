@@ -9,8 +9,6 @@ import numpy as np
 
 from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
-from netsim.core.clock import Clock
-from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
@@ -23,11 +21,9 @@ from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionP
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.work import Work
-from scenarios.schema.world import Compute, Opinions
-from scenarios.wiring.bandwidth import build_carrier, varies
+from scenarios.schema.world import Compute
 from scenarios.wiring.laws import timeline
-from scenarios.wiring.payload import Message
-from scenarios.wiring.peers import build_links, made_at, peer_graph, resending_of
+from scenarios.wiring.peers import build_links, build_opinion_links, made_at, peer_graph
 from scenarios.wiring.population import Context, FloatArray
 from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
@@ -37,9 +33,9 @@ def fl_fa(world: World) -> Server:
     """`server.kind = "fl-fa"`; raises UserError."""
     shared, context = _shared(world), _by_slots(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
-    opinions = world.scenario.opinions
-    assert opinions is not None
-    uplink = _uplink(opinions, world.streams, context, shared["training"].pool.medium.outages)
+    scenario = world.scenario
+    jams = bool(scenario.jammers) and scenario.channels is None and scenario.peers is None
+    uplink = _uplink(world, context, shared["training"].pool.medium.outages, jams=jams)
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
@@ -48,9 +44,8 @@ def fl_da(world: World) -> Server:
     shared = _shared(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     context, outages = _by_slots(world), shared["training"].pool.medium.outages
-    assert world.scenario.opinions is not None
-    # Nobody uploads an opinion here; how they would is read all the same, so that what is wrong in it is refused.
-    _uplink(world.scenario.opinions, world.streams, replace(context, targets=None), outages)
+    # No opinion is uploaded here; the keys of its way are read all the same, so that a wrong one is refused.
+    _uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, outages)
     beliefs = world.scenario.output.beliefs_table
     return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
@@ -144,18 +139,12 @@ def _opinion_learner(world: World) -> Any:
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
-def _uplink(section: Opinions, streams: Streams, context: Context, outages: ClientOutages | None) -> OpinionUplink:
-    message = Message(section.size_bytes, "opinions.size_bytes")
-    carried = build_carrier(section, "opinions", context, Clock(), message)
+def _uplink(world: World, context: Context, outages: ClientOutages | None, *, jams: bool = False) -> OpinionUplink:
+    section = world.scenario.opinions
+    assert section is not None
+    transport = build_opinion_links(world, context, outages, jams=jams)
     return OpinionUplink(
-        clients=context.population.count,
-        delay=timeline(section, "delay", "opinions", context, None if varies(section, context) else message),
-        channel=timeline(section, "channel", "opinions", context),
-        streams=streams,
-        resending=resending_of(section, "opinions"),
-        wait_s=section.wait_s,
-        outages=outages,
-        carrier_on=carried.another,
+        transport=transport, streams=world.streams, size_bytes=section.size_bytes, wait_s=section.wait_s
     )
 
 
@@ -168,7 +157,7 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
     zero = slots.start == "zero"
-    links, jammers = build_links(world, section, graph, context, None if zero else client_outages)
+    links = build_links(world, section, graph, context, None if zero else client_outages)
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
@@ -191,5 +180,4 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
                 ties=gossip.ties,
             ),
             streams=streams,
-            jammers=jammers,
         )

@@ -19,6 +19,7 @@ from netsim.network.resending import Resending
 from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Outage, Outages
+from netsim.network.transport.messages import Star
 from netsim.network.transport.transport import Transport
 from netsim.network.varying_medium import VaryingMedium
 from netsim.peers.belief.exchange import BeliefRules
@@ -95,21 +96,47 @@ def opinion_uplink(
     *,
     clients: int,
     streams: Streams,
+    clock: Clock | None = None,
     delay: Any = None,
     channel: Any = None,
     max_resends: int = 0,
     resend_after_s: float = 0.0,
+    outages: Any = None,
+    jammed: Any = None,
+    jammers: Any = None,
+    carrier_on: Any = None,
     **more: Any,
 ) -> OpinionUplink:
-    """A channel for opinions without delay and loss, unless given otherwise."""
-    return OpinionUplink(
-        clients=clients,
-        delay=Unchanging(delay or Constant(value_s=0.0)),
-        channel=Unchanging(channel or Perfect()),
+    """A channel for opinions without delay and loss, unless given otherwise; laws, or timelines of them."""
+    clock, star = clock or Clock(), Star(clients)
+    delay, channel = delay or Constant(value_s=0.0), channel or Perfect()
+    transport = Transport(
+        clock=clock,
+        graph=star,
+        laws=LinkLaws(
+            delay=delay if hasattr(delay, "at") else Unchanging(delay),
+            channel=channel if hasattr(channel, "at") else Unchanging(channel),
+            carrier=None if carrier_on is None else carrier_on(clock),
+        ),
         streams=streams,
         resending=Resending(max_resends=max_resends, resend_after_s=resend_after_s),
-        **more,
+        disturbances=Disturbances(clients=outages, jammed=jammed, jammers=jammers),
+        kind="opinion",
     )
+    return OpinionUplink(transport=transport, streams=streams, **more)
+
+
+def collected(sender: OpinionUplink, slot: int, ready_s: Any, now_s: float) -> tuple[float, Any]:
+    """When the server goes on, and whose opinions it then has; its clock, which may be earlier, first comes to `now_s`."""
+    clock, heard = sender.transport.clock, list[Any]()
+
+    def process() -> Any:
+        if clock.now < now_s:
+            yield clock.event_at(now_s)
+        heard.append((yield from sender.collect(slot, np.array(ready_s, np.float64))))
+
+    clock.run_until(clock.process(process()))
+    return clock.now, heard[0]
 
 
 def world(

@@ -137,7 +137,7 @@ class Run:
         self.server: Any
         if kind == "fl-fa":
             self.policy = policy or QuickInitUcb(clients=K, per_round=M)
-            opinions = opinion_uplink(clients=K, streams=self.streams, **(uplink or {}))
+            opinions = opinion_uplink(clients=K, streams=self.streams, clock=self.clock, **(uplink or {}))
             self.server = FlFaServer(policy=self.policy, uplink=opinions, streams=self.streams, **shared)
         else:
             rng = np.random.default_rng(7)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.network.transport.messages import link_count
+
 if TYPE_CHECKING:
     from netsim.core.protocols import State
     from netsim.network.outages import ClientOutage, ClientOutages
@@ -19,7 +21,7 @@ class CutOff:
 
     def __init__(self, *, graph: PeerGraph, schedule: Cuts, clients: ClientOutages) -> None:
         self._schedule, self._clients = schedule, clients
-        ends = np.zeros((graph.edges // 2, 2), np.int64)
+        ends = np.zeros((link_count(graph), 2), np.int64)
         link = graph.address >> 1
         # Of the two edges of a link either will do: what is asked for is who is at its ends.
         ends[link] = np.stack((np.minimum(graph.source, graph.target), np.maximum(graph.source, graph.target)), axis=1)

@@ -36,6 +36,8 @@ class EdgeDraws:
     """
 
     def __init__(self, links: Transport, name: str, streams: Streams) -> None:
+        self._places = links.graph.address
+        """(E,) the entity of each edge at an address."""
         if links.graph.clients >= 1 << KEY_BITS:
             shown = f" has {links.graph.clients} clients"
             raise ParameterError("graph", links.graph, f"must be fewer than {1 << KEY_BITS}", shown=shown)
@@ -110,7 +112,7 @@ class EdgeDraws:
 
     def _read(self, index: int, edges: list[int], time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         graph, slot = self.links.graph, self.label[1]
-        place, sender = graph.address[edges], graph.source[edges]
+        place, sender = self._places[edges], graph.source[edges]
         delays: Iterable[float] = _NO_DELAYS
         goods: Iterable[bool] = ALL_GOOD
         if not self._no_delay:
@@ -129,7 +131,7 @@ class EdgeDraws:
         if not self._no_delay:
             delays = self._draw_delays(index)
         if not self._no_loss:
-            u = self._loss_stream.uniforms(index, graph.edges)[graph.address]
+            u = self._loss_stream.uniforms(index, graph.edges)[self._places]
             law, _ = self.links.survivals.in_force(self.label[1], time_s)
             goods = np.asarray(law.good(u, graph.source), np.bool_).tobytes()
         self._drawn[index] = delays, goods
@@ -144,4 +146,16 @@ class EdgeDraws:
     def _draw_delays(self, index: int) -> FloatArray:
         graph = self.links.graph
         law, _ = self.links.delay.at(self.label[1], self.links.clock.now)
-        return law.quantile(self._delay_stream.uniforms(index, graph.edges)[graph.address], graph.source)
+        return law.quantile(self._delay_stream.uniforms(index, graph.edges)[self._places], graph.source)
+
+
+class StarDraws(EdgeDraws):
+    """The draws of messages from each client to the server, one each in a slot, that are sent at most `attempts` times."""
+
+    def __init__(self, links: Transport, name: str, streams: Streams, attempts: int) -> None:
+        super().__init__(links, name, streams)
+        self._places = links.graph.source
+        self._attempts = attempts
+
+    def _index(self, key: int, attempt: int) -> int:
+        return self.label[1] * self._attempts + attempt

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.network.transport.messages import link_count
+
 if TYPE_CHECKING:
     from netsim.core.protocols import IntArray, State
     from netsim.network.spectrum import Jam
@@ -17,7 +19,7 @@ class JammedLinks:
     """What `netsim.network.jamming.Jammers` takes for a spectrum: every link is a sub-channel, in both directions at once."""
 
     def __init__(self, *, graph: PeerGraph) -> None:
-        self.count = graph.edges // 2
+        self.count = link_count(graph)
         self.under_way: list[list[Message]] = [[] for _ in range(self.count)]
         self.jams: list[list[Jam]] = [[] for _ in range(self.count)]
         self.begun: IntArray = np.zeros(self.count, np.int64)

@@ -13,6 +13,7 @@ from netsim.core.errors import ParameterError
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, Timeline
     from netsim.network.carriers import Carrier
+    from netsim.network.jamming import Jammers
     from netsim.network.outages import ClientOutages
     from netsim.network.transport.jammed_links import JammedLinks
     from netsim.network.transport.link_outages import Cuts
@@ -57,6 +58,8 @@ class Disturbances:
     """When which client is cut off; None: never."""
     jammed: JammedLinks | None = None
     """Links that jammers can jam; None: there are no jammers."""
+    jammers: Jammers | None = None
+    """The jammers of these links, on the clock."""
 
 
 UNDISTURBED = Disturbances()

@@ -9,6 +9,8 @@ from enum import IntEnum
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
 
@@ -48,6 +50,22 @@ class PeerGraph(Protocol):
 
     @property
     def distance_km(self) -> FloatArray: ...
+
+
+def link_count(graph: PeerGraph) -> int:
+    """Return the number of links of `graph`."""
+    return int(graph.address.max(initial=-1) >> 1) + 1
+
+
+class Star:
+    """A channel of its own from each of K `clients` to the server: edge k is client k's, and its only end that may be cut off."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = self.edges = clients
+        self.source = self.target = self.reverse = np.arange(clients)
+        self.starts: IntArray = np.arange(clients + 1)
+        self.address: IntArray = 2 * np.arange(clients)
+        self.distance_km: FloatArray = np.zeros(clients)
 
 
 class MessageDraws(Protocol):

@@ -66,7 +66,7 @@ class Transport:
         if disturbances.clients:
             self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=disturbances.clients)
             disturbances.clients.remember_from(self._earliest_s)
-        self.jammed = disturbances.jammed
+        self.jammed, self.jammers = disturbances.jammed, disturbances.jammers
         self.recorder: Recorder = NoRecorder()
         self.recording = False
         """True if every message is recorded."""
@@ -92,6 +92,8 @@ class Transport:
         """Batches with messages in flight, by the number of their first message."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
+        self.on_sent: Callable[[Message], None] = lambda message: None
+        """Called with each message at its end, however it ended, with `due_s` the time of that."""
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
         self._plain = self.jammed is None and not self.cuts
@@ -131,7 +133,9 @@ class Transport:
         return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
 
     def open_slot(self, slot: int, time_s: float) -> None:
-        """Let the channels and the bandwidth move on to `slot`."""
+        """Let jammers, channels and the bandwidth move on to `slot`."""
+        if self.jammers is not None:
+            self.jammers.open_round(slot)
         self.survivals.open_round(slot, time_s)
         self.carrier.open_round(slot, time_s)
 
@@ -278,12 +282,16 @@ class Transport:
             self.clock.call_numbered(batch.dues_s[place], batch.order + place, self._arrive_of, batch)
 
     def _arrive_of(self, batch: Batch) -> None:
+        if batch.number not in self.batches:
+            return  # cut off
         message = batch.take()
         self._await_next(batch)
         self._end(message)
 
     def _join(self, message: Message) -> None:
         """Start the bytes of a message whose delay has passed."""
+        if message.number not in self.flying:
+            return  # cut off
         message.stage, message.next_s, message.order = Stage.BYTES, self.clock.now, -1
         self._port.join(message.number, self.sources[message.edge], message.size_bytes)
 
@@ -308,11 +316,26 @@ class Transport:
         self._arrive(message)
 
     def _arrive(self, message: Message) -> None:
-        del self.flying[message.number]
-        self._end(message)
+        if self.flying.pop(message.number, None) is not None:  # else it was cut off
+            self._end(message)
+
+    def cut(self) -> None:
+        """Cut off all messages in flight: their receiver has stopped waiting. They are lost, and not sent again."""
+        now = self.clock.now
+        for message in self.under_way():
+            if message.stage == Stage.BYTES:
+                self._port.leave(message.number)
+                self._carried_s[message.edge] += now - message.next_s
+            message.good, message.due_s = False, now
+            if self.jammed is not None:
+                self.jammed.end(message, self._link[message.edge])
+            self.lost += 1
+            self.on_sent(message)
+        self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
         good = message.good
+        self.on_sent(message)
         if not self._plain:
             good = not self._disturbed(message) and good
         if self.recording:
@@ -369,22 +392,37 @@ class Transport:
         )
 
     def record_unfinished(self) -> None:
-        """Record what is in flight as the run ends."""
+        """Record what is in flight and what is jammed as the run ends."""
         if self.recording:
             for message in self.under_way():
                 self.recorder.message(self._row(message, "in_flight"))
+        if self.jammers is not None:
+            self.jammers.stop()
 
-    def before(self, number: int) -> int:
-        """Return the number of messages in flight whose next step comes before call `number` of the clock, at equal times."""
-        return sum(message.order < number for message in self.under_way())
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = recorder
+        if self.jammers is not None:
+            self.jammers.recorder = recorder
+
+    def counts(self) -> dict[str, int]:
+        """Return what jammers did so far, by column; empty where there are none."""
+        if self.jammed is None or self.jammers is None:
+            return {}
+        return {"jammed": self.jammed.hit, "jam_dwells": self.jammers.spent}
 
     def state_dict(self) -> State:
-        """Return counts, the state of the channels and the carrier, and every message in flight with its content.
+        """Return counts, the state of channels, carrier and jammers, and every message in flight with its content.
 
         Messages come in the order of their next calls of the clock.
         """
         flying = sorted(self.under_way(), key=lambda message: message.order)
+        jammed, jammers = self.jammed, self.jammers
         return {
+            "jammed": None if jammed is None else jammed.state_dict(),
+            "jammers": None if jammers is None else jammers.state_dict(),
+            # The end of a message and the next dwell may be of one instant.
+            "before_jammers": 0 if jammers is None else sum(message.order < jammers.call for message in flying),
             **{name: getattr(self, name) for name in _COUNTS},
             "survivals": self.survivals.state_dict(),
             "cuts": self.cuts.state_dict(),
@@ -393,13 +431,12 @@ class Transport:
             "flying": [{name: getattr(message, name) for name in KEPT} for message in flying],
         }
 
-    def load_state_dict(
-        self, state: State, slot: int, time_s: float, before: Callable[[int], None] = lambda place: None
-    ) -> None:
-        """Go on from a saved state; put what is in flight on the clock again.
-
-        `before` is called with the place of each message in that order before it, and last with their number.
-        """
+    def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
+        """Go on from a saved state; put what is in flight on the clock again."""
+        if self.jammed is not None:
+            self.jammed.load_state_dict(state["jammed"])
+        if self.jammers is not None:
+            self.jammers.load_state_dict(state["jammers"], slot)
         for name in _COUNTS:
             setattr(self, name, state[name])
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
@@ -407,7 +444,8 @@ class Transport:
         self._carried_s = state["carried_s"].copy()
         self.flying, self.batches = {}, {}
         for place, saved in enumerate(state["flying"]):
-            before(place)
+            if self.jammers is not None and place == state["before_jammers"]:
+                self.jammers.arm()
             message = Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
             self.flying[message.number] = message
             if self.jammed is not None:
@@ -415,5 +453,6 @@ class Transport:
             if message.stage != Stage.BYTES:
                 call = self._join if message.stage == Stage.DELAY else self._arrive
                 message.order = self.clock.call_at(message.next_s, call, message)
-        before(len(state["flying"]))
+        if self.jammers is not None and len(state["flying"]) == state["before_jammers"]:
+            self.jammers.arm()
         self.carrier.load_state_dict(state["carrier"], slot, time_s)

@@ -18,7 +18,7 @@ from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import ScriptedObject, Targets
 from scenarios.wiring.script.waits import Declared
 from scenarios.wiring.script.world import World as ScriptWorld
-from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase, detections
+from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase, detections, message_transport
 from scenarios.wiring.world import World
 
 _OF_UPDATES: dict[str, Drawn] = {
@@ -84,12 +84,10 @@ def _may_declare(group: str, scenario: Scenario) -> bool:
 
 
 def _jammers(server: Server) -> Jammers | None:
-    """Return the jammers of the sub-channels or of the links between clients, or None if there are none."""
-    channels, consensus = assigned_access(server), consensus_phase(server)
-    found = channels.jammers if channels is not None else None
-    if consensus is not None:
-        found = consensus.jammers
-    return found or None
+    """Return the jammers of messages or opinions, else of the sub-channels, or None if there are none."""
+    transport, channels = message_transport(server), assigned_access(server)
+    of_messages = None if transport is None else transport.jammers
+    return of_messages or (None if channels is None else channels.jammers) or None
 
 
 def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:

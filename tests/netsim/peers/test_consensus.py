@@ -354,6 +354,6 @@ def test_the_end_of_a_run_records_what_is_in_flight() -> None:
     w = world(four(), per_round=1, record=True)
     w.run(1, opinions_of(4), np.array([0.9, 0.1, 0.2, 0.3]))
     ended = len(w.recorder.messages)
-    w.consensus.record_unfinished()
+    w.links.record_unfinished()
     assert [row.outcome for row in w.recorder.messages[ended:]] == ["in_flight"] * w.links.in_flight
     assert w.links.in_flight > 0

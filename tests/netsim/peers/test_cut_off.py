@@ -25,7 +25,7 @@ from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
 from netsim.servers.opinions import OpinionUplink
-from tests.helpers.peer_world import four, opinion_uplink, world
+from tests.helpers.peer_world import collected, four, opinion_uplink, world
 
 JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)
 
@@ -274,13 +274,13 @@ def test_opinions_of_clients_that_are_cut_off_are_missing_by_hand() -> None:
         (mast(3, None, 11.0, 11.5), [True, False, False]),
         (mast(3, [1], 0.0), [True, False, True]),
     ):
-        end_s, heard = uplink(outages).send(1, ready, 10.0)
+        end_s, heard = collected(uplink(outages), 1, ready, 10.0)
         assert (end_s, heard.tolist()) == (12.5, arrived)
     # Sent again 0.25 s after they would have arrived: at 11.25, and at 12.75 and 15 (client 1).
-    end_s, heard = uplink(mast(3, None, 10.2, 13.0), max_resends=2, resend_after_s=0.25).send(1, ready, 10.0)
+    end_s, heard = collected(uplink(mast(3, None, 10.2, 13.0), max_resends=2, resend_after_s=0.25), 1, ready, 10.0)
     assert heard.tolist() == [False, True, False]
     assert end_s == 17.0
-    end_s, heard = uplink(mast(3, None, 10.2, 11.2), max_resends=2, resend_after_s=0.25).send(1, ready, 10.0)
+    end_s, heard = collected(uplink(mast(3, None, 10.2, 11.2), max_resends=2, resend_after_s=0.25), 1, ready, 10.0)
     assert (end_s, heard.tolist()) == (14.75, [True, True, True])
 
 

@@ -189,7 +189,7 @@ def jammed_world(budget: int) -> tuple[World, Fixed]:
     law = Fixed([0])
     jammer = Jammer(name="a", law=law, channels=4, draws=Streams(1)["jam"], dwells=Dwells(dwell_s=2.0), budget=budget)
     spectrum: Any = w.links.jammed
-    w.consensus.jammers = Jammers(jammers=[jammer], clock=w.clock, spectrum=spectrum, recorder=w.recorder)
+    w.links.jammers = Jammers(jammers=[jammer], clock=w.clock, spectrum=spectrum, recorder=w.recorder)
     return w, law
 
 

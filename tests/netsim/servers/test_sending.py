@@ -1,4 +1,4 @@
-"""Opinions on their way: by hand, over arrays as event by event, shared, cut off, and told to who counts energy."""
+"""Opinions on their way: by hand, shared, jammed, cut off, and each as worked out by itself."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.bandwidth_sharing import SharedMedium
-from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
-from netsim.network.known_links import KnownLinks
+from netsim.network.carriers import Carrier, VaryingLinks
+from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
-from netsim.network.resending import Resending
+from netsim.network.transport.jammed_links import JammedLinks
+from netsim.network.transport.messages import Star
 from netsim.network.varying_medium import VaryingMedium
+from netsim.records.sinks import NoRecorder
 from netsim.servers.close import WaitRule
 from netsim.servers.opinions import OpinionUplink
-from tests.helpers.peer_world import opinion_uplink
+from tests.helpers.peer_world import collected, opinion_uplink
 from tests.helpers.random_worlds import copied
 
 
-def uplink(carrier_on: Callable[[Clock], Carrier], clients: int = 3, delay: Any = None, channel: Any = None, **more: Any) -> Any:
-    streams = Streams(1)
-    return opinion_uplink(clients=clients, delay=delay, channel=channel, streams=streams, carrier_on=carrier_on, **more)
+def uplink(carrier_on: Callable[[Clock], Carrier] | None, clients: int = 3, **more: Any) -> Any:
+    return opinion_uplink(clients=clients, streams=Streams(1), carrier_on=carrier_on, **({"size_bytes": 10} | more))
 
 
 def sharing(bandwidth: float, size: float = 10.0, clients: int = 3) -> Callable[[Clock], Carrier]:
@@ -43,26 +44,26 @@ def test_opinions_share_a_bandwidth_by_hand() -> None:
     ready = np.array([100.0, 100.5, 103.0])
     told: list[Any] = []
     sender = uplink(sharing(10.0))
-    sender.on_sending = lambda clients, start_s, end_s: told.append((clients.tolist(), start_s.tolist(), end_s.tolist()))
-    end_s, arrived = sender.send(1, ready, 99.0)
+    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    end_s, arrived = collected(sender, 1, ready, 99.0)
     assert (end_s, arrived.tolist()) == (104.0, [True] * 3)
-    assert told == [([0], [100.0], [101.5]), ([1], [100.5], [102.0]), ([2], [103.0], [104.0])]
+    assert told == [(0, 100.0, 101.5), (1, 100.5, 102.0), (2, 103.0, 104.0)]
     # With the delay before the bytes, the wait for the last test, and an outage that client 1 meets in its delay.
     told.clear()
     when = InSeconds(start_s=100.6, end_s=100.7)
     outages = ClientOutages([ClientOutage(name="mast", when=when, clients=3, members=np.array([1]))])
     sender = uplink(sharing(10.0), delay=Constant(value_s=1.0), wait_s=0.5, outages=outages)
-    sender.on_sending = lambda clients, start_s, end_s: told.append((clients.tolist(), start_s.tolist(), end_s.tolist()))
-    end_s, arrived = sender.send(1, ready, 99.0)
+    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    end_s, arrived = collected(sender, 1, ready, 99.0)
     assert (end_s, arrived.tolist()) == (103.5, [True, False, False])
     # Client 2 is cut off in its delay.
-    assert told == [([0], [100.0], [102.5]), ([1], [100.5], [103.0]), ([2], [103.0], [103.5])]
+    assert told == [(0, 100.0, 102.5), (1, 100.5, 103.0), (2, 103.0, 103.5)]
 
 
 def test_what_is_lost_takes_part_in_sharing_again() -> None:
     # Nothing gets through: three sendings of 1 s each (alone), 0.25 s apart.
     sender = uplink(sharing(10.0, clients=1), clients=1, channel=Bernoulli(success=0.0), max_resends=2, resend_after_s=0.25)
-    end_s, arrived = sender.send(1, np.array([5.0]), 5.0)
+    end_s, arrived = collected(sender, 1, np.array([5.0]), 5.0)
     assert (end_s, arrived.tolist()) == (5.0 + 3 * 1.0 + 2 * 0.25, [False])
 
 
@@ -71,10 +72,10 @@ def test_a_channel_that_changes_in_seconds_goes_on_from_a_saved_state() -> None:
     def made() -> OpinionUplink:
         laws: list[Any] = [GilbertElliott(clients=8, to_bad=to_bad, to_good=1.0) for to_bad in (1.0, 0.0)]
         channel = Piecewise(laws=laws, starts=[5.0], unit="seconds")
-        return OpinionUplink(clients=8, delay=Unchanging(Constant(value_s=0.0)), channel=channel, streams=Streams(1))
+        return opinion_uplink(clients=8, channel=channel, streams=Streams(1))
 
     def sent(sender: OpinionUplink, slot: int, now_s: float) -> list[bool]:
-        arrived: list[bool] = sender.send(slot, np.full(8, now_s), now_s)[1].tolist()
+        arrived: list[bool] = collected(sender, slot, np.full(8, now_s), now_s)[1].tolist()
         return arrived
 
     first, second = made(), made()
@@ -101,19 +102,8 @@ class Stops(ConstantBandwidth):
 def test_a_bandwidth_that_ends_loses_what_is_under_way() -> None:
     law: Any = Stops(bytes_per_s=10.0)
     sender = uplink(lambda clock: VaryingLinks(clock=clock, clients=3, law=Unchanging(law), size_bytes=10.0))
-    end_s, arrived = sender.send(1, np.array([0.5, 1.5, 3.0]), 0.0)
+    end_s, arrived = collected(sender, 1, np.array([0.5, 1.5, 3.0]), 0.0)
     assert (end_s, arrived.tolist()) == (3.0, [True, False, False])
-
-
-def test_a_bandwidth_that_never_comes_is_waited_for_no_longer_than_all_else() -> None:
-    class Dead(ConstantBandwidth):
-        def ends_s(self, start_s: Any, size_bytes: Any, entities: Any) -> Any:
-            return np.where(entities == 1, math.inf, super().ends_s(start_s, size_bytes, entities))
-
-    law: Any = Dead(bytes_per_s=10.0)
-    sender = uplink(lambda clock: VaryingLinks(clock=clock, clients=3, law=Unchanging(law), size_bytes=10.0))
-    end_s, arrived = sender.send(1, np.array([0.0, 0.0, 3.0]), 0.0)
-    assert (end_s, arrived.tolist()) == (4.0, [True, False, True])
 
 
 def test_the_laws_are_those_of_the_slot_however_often_opinions_may_be_sent() -> None:
@@ -121,15 +111,15 @@ def test_the_laws_are_those_of_the_slot_however_often_opinions_may_be_sent() -> 
     delays: list[Any] = [Constant(value_s=1.0), Constant(value_s=3.0)]
     losses: list[Any] = [Bernoulli(success=1.0), Bernoulli(success=0.0)]
     for resends in (0, 1, 3):
-        sender = OpinionUplink(
+        sender = opinion_uplink(
             clients=2,
             delay=Piecewise(laws=delays, starts=[5.0]),
             channel=Piecewise(laws=losses, starts=[5.0]),
             streams=Streams(1),
-            resending=Resending(max_resends=resends),
+            max_resends=resends,
         )
-        found = [sender.send(slot, np.full(2, 10.0), 10.0) for slot in (1, 4, 5)]
-        assert [end_s for end_s, _ in found] == [11.0, 11.0, 13.0 + 3.0 * resends]
+        found = [collected(sender, slot, np.full(2, at_s), at_s) for slot, at_s in ((1, 10.0), (4, 20.0), (5, 30.0))]
+        assert [end_s for end_s, _ in found] == [11.0, 21.0, 33.0 + 3.0 * resends]
         assert [arrived.tolist() for _, arrived in found] == [[True] * 2, [True] * 2, [False] * 2]
 
 
@@ -137,15 +127,15 @@ def test_what_is_under_way_when_the_server_stops_waiting_is_cut_off_and_nothing_
     # Each sending takes 1 s and is lost. The server waits up to 5.25 s: client 0 has begun its third sending by then.
     told: list[Any] = []
     sender = uplink(
-        lambda clock: NoCarrier(),
+        None,
         clients=2,
         delay=Constant(value_s=1.0),
         channel=Bernoulli(success=0.0),
         max_resends=9,
         wait_s=1.25,
     )
-    sender.on_sending = lambda clients, start_s, end_s: told.extend(zip(clients, start_s, end_s, strict=True))
-    end_s, _ = sender.send(1, np.array([3.0, 4.0]), 3.0)
+    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    end_s, _ = collected(sender, 1, np.array([3.0, 4.0]), 3.0)
     assert end_s == 5.25
     assert sorted(told) == [(0, 3.0, 4.0), (0, 4.0, 5.0), (0, 5.0, 5.25), (1, 4.0, 5.0), (1, 5.0, 5.25)]
 
@@ -155,58 +145,99 @@ def drawn_outages(clients: int) -> ClientOutages:
     return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.arange(0, clients, 2))])
 
 
+def by_hand(
+    slot: int, ready_s: Any, delays_s: Any, good: Any, ends_s: Callable[..., Any], outages: ClientOutages, limit_s: float
+) -> tuple[float, list[bool], Any]:
+    """What becomes of the opinions of a slot, worked out client by client: when the server goes on, arrivals, seconds on air."""
+    last_s, arrived, on_air = [], [], np.zeros(len(ready_s))
+    for client, start_s in enumerate(ready_s):
+        time_s, through = start_s, False
+        for attempt in range(4):
+            begin_s = time_s + (0.1 if attempt else 0.0)
+            time_s = ends_s(begin_s + delays_s[attempt][client], client)
+            if begin_s < limit_s:
+                on_air[client] += min(time_s, limit_s) - begin_s
+            through = bool(good[attempt][client]) and outages.cause(client, begin_s, time_s) is None
+            if through:
+                break
+        last_s.append(time_s)
+        arrived.append(through)
+    end_s = min(max(last_s), limit_s)
+    return end_s, [through and time_s <= end_s for through, time_s in zip(arrived, last_s, strict=True)], on_air
+
+
 @pytest.mark.parametrize("wait_s", [None, 1.0])
-def test_over_arrays_and_one_by_one_are_the_same(wait_s: float | None) -> None:
-    clients = 40
-    rng = np.random.default_rng(6)
-    sizes = rng.integers(1, 30, clients).astype(float)
-    steps: Any = Successive(
-        laws=[ConstantBandwidth(bytes_per_s=rng.uniform(5, 40, clients)) for _ in range(3)], starts_s=[2.0, 9.0]
+@pytest.mark.parametrize("wide", [False, True])
+def test_each_opinion_is_as_worked_out_by_itself(wait_s: float | None, wide: bool) -> None:
+    clients, rng = 40, np.random.default_rng(6)
+    sizes = np.full(clients, 10.0)
+    laws = [ConstantBandwidth(bytes_per_s=rng.uniform(5, 40, clients)) for _ in range(3)]
+    steps: Any = Successive(laws=laws, starts_s=[2.0, 9.0])
+
+    def carrier(clock: Clock) -> Carrier:
+        if not wide:
+            return VaryingLinks(clock=clock, clients=clients, size_bytes=sizes, law=Unchanging(steps))
+        # A link that is so wide that no opinion slows down another.
+        link = Unchanging(ConstantBandwidth(bytes_per_s=1e9))
+        return VaryingMedium(clock=clock, clients=clients, size_bytes=sizes, link=link, own=Unchanging(steps))
+
+    delay, loss = ShiftedExponential(shift_s=0.05, mean_excess_s=0.2), Bernoulli(success=0.6)
+    sender = uplink(
+        carrier,
+        clients=clients,
+        delay=delay,
+        channel=loss,
+        max_resends=3,
+        resend_after_s=0.1,
+        wait_s=wait_s,
+        outages=drawn_outages(clients),
     )
-    found, seconds = [], []
-    for made in (
-        lambda clock: KnownLinks(clients=clients, law=Unchanging(steps), size_bytes=sizes),
-        lambda clock: VaryingLinks(clock=clock, clients=clients, law=Unchanging(steps), size_bytes=sizes),
-        # A link that is so wide that nobody slows down another.
-        lambda clock: VaryingMedium(
-            clock=clock,
-            clients=clients,
-            size_bytes=sizes,
-            link=Unchanging(ConstantBandwidth(bytes_per_s=1e9)),
-            own=Unchanging(steps),
-        ),
-    ):
-        sender = uplink(
-            made,
-            clients=clients,
-            delay=ShiftedExponential(shift_s=0.05, mean_excess_s=0.2),
-            channel=Bernoulli(success=0.6),
-            max_resends=3,
-            resend_after_s=0.1,
-            wait_s=wait_s,
-            outages=drawn_outages(clients),
-        )
-        slots = []
-        now = 0.0
-        on_air = np.zeros(clients)
+    on_air = np.zeros(clients)
 
-        def sends(who: Any, start_s: Any, end_s: Any, on_air: Any = on_air) -> None:
-            on_air[who] += end_s - start_s
+    def sent(message: Any) -> None:
+        on_air[message.edge] += message.due_s - message.sent_s
 
-        sender.on_sending = sends
-        for slot in range(1, 6):
-            ready = now + np.random.default_rng(slot).uniform(0, 1, clients)
-            now, arrived = sender.send(slot, ready, now)
-            slots.append((now, arrived.tolist()))
-        found.append(slots)
-        seconds.append(on_air)
-    for on_air in seconds[1:]:
-        assert on_air == pytest.approx(seconds[0], rel=1e-9)
-    for slots in found[1:]:
-        assert [arrived for _, arrived in slots] == [arrived for _, arrived in found[0]]
-        assert [now for now, _ in slots] == pytest.approx([now for now, _ in found[0]], rel=1e-9)
-    heard = [sum(arrived) for _, arrived in found[0]]
-    assert 0 < sum(heard) < 5 * clients
+    sender.transport.on_sent = sent
+    streams, everyone, outages, now = Streams(1), np.arange(clients), drawn_outages(clients), 0.0
+
+    def ends_s(start_s: float, client: int) -> float:
+        return float(steps.ends_s(np.array([start_s]), sizes[[client]], np.array([client]))[0])
+
+    for slot in range(1, 6):
+        ready = now + np.random.default_rng(slot).uniform(0, 1, clients)
+        addresses = [slot * 4 + attempt for attempt in range(4)]
+        delays = [delay.quantile(streams["opinion.delay"].uniforms(address, clients), everyone) for address in addresses]
+        good = [loss.good(streams["opinion.loss"].uniforms(address, clients), everyone) for address in addresses]
+        limit_s = math.inf if wait_s is None else float(ready.max()) + wait_s
+        on_air[:] = 0.0
+        end_s, arrived, seconds = by_hand(slot, ready, delays, good, ends_s, outages, limit_s)
+        now, heard = collected(sender, slot, ready, now)
+        assert now == pytest.approx(end_s, rel=1e-9)
+        assert heard.tolist() == arrived
+        assert on_air == pytest.approx(seconds, rel=1e-9)
+        assert sum(arrived) > 0
+    assert (sender.transport.resent > 0, sender.transport.in_flight) == (True, 0)
+
+
+def test_jammers_strike_opinions_under_way_by_hand() -> None:
+    # Opinions of 1 s from 0, 0.5 and 2 s; the channels of clients 0 and 2 are jammed over [0.5, 1): only 0's is under way then.
+    class Both:
+        def choose(self, view: Any) -> Any:
+            return np.array([0, 2]) if view.dwell == 2 else np.zeros(0, np.int64)
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+    clock, streams, law = Clock(), Streams(1), Both()
+    jammed: Any = JammedLinks(graph=Star(3))
+    actor = Jammer(name="j", law=law, channels=3, draws=streams["jammer.j"], dwells=Dwells(dwell_s=0.5), at_once=2)  # type: ignore[arg-type]
+    jammers = Jammers(jammers=[actor], clock=clock, spectrum=jammed, recorder=NoRecorder())
+    jammed.catch_up = jammers.catch_up
+    given: dict[str, Any] = {"delay": Constant(value_s=1.0), "jammed": jammed, "jammers": jammers}
+    sender = opinion_uplink(clients=3, streams=streams, clock=clock, **given)
+    end_s, heard = collected(sender, 1, [0.0, 0.5, 2.0], 0.0)
+    assert (end_s, heard.tolist()) == (3.0, [False, True, True])
+    assert sender.transport.counts()["jammed"] == 1
 
 
 @pytest.mark.parametrize(
