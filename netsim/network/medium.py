@@ -54,7 +54,6 @@ class Medium:
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
-        carried_bytes: tuple[int | None, int | None] = (None, None),
     ) -> None:
         sample = laws.sample or NoTime()
         self.clients = clients
@@ -62,8 +61,6 @@ class Medium:
         """What carries the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
         """What carries the bytes of updates once the uplink's delay has passed."""
-        self._carried_bytes = carried_bytes
-        """Sizes of what carriers carry, down and up, one for all clients; None: each client's own."""
         self.download = self.down.timed(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
         self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
@@ -120,10 +117,11 @@ class Medium:
             access=self.access,
             down=self.down.resized(request_bytes),
             up=self.up.resized(answer_bytes),
-            carried_bytes=(request_bytes, answer_bytes),
             outages=self.outages,
             sizes=Sizes(
-                down=sizes.down if request_bytes is None else request_bytes, up=sizes.up if answer_bytes is None else answer_bytes
+                down=sizes.down if request_bytes is None else request_bytes,
+                up=sizes.up if answer_bytes is None else answer_bytes,
+                carried=(request_bytes, answer_bytes),
             ),
         )
         probes.downlink = self.downlink.beside(streams["downlink.loss"])
@@ -132,7 +130,7 @@ class Medium:
 
     def ports(self, kind: str) -> tuple[Port, Port]:
         """Return the ports of both carriers for messages of `kind`: down, up."""
-        down, up = self._carried_bytes
+        down, up = self.sizes.carried
         return self.down.port(kind, down), self.up.port(kind, up)
 
     def inexact_phases(self) -> set[str]:

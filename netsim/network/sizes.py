@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 class Sizes:
     """Sizes in whole bytes: of the model as each client is sent it, and of the update as it is sent back.
 
-    `down`, `up`: a number for all clients, or (K,). Raises ValueError for a negative size.
+    `down`, `up`: a number for all clients, or (K,). `carried`: what a carrier takes for the size of every message, down and up;
+    None: each client's own size. Raises ValueError for a negative size.
     """
 
-    __slots__ = ("down", "up")
+    __slots__ = ("carried", "down", "up")
 
-    def __init__(self, *, down: int | IntArray = 0, up: int | IntArray = 0) -> None:
+    def __init__(
+        self, *, down: int | IntArray = 0, up: int | IntArray = 0, carried: tuple[int | None, int | None] = (None, None)
+    ) -> None:
         for name, size in (("down", down), ("up", up)):
             if np.min(size) < 0:
                 raise ParameterError(name, np.min(size).item(), "must be >= 0 bytes")
         self.down = down
         self.up = up
+        self.carried = carried
 
     def of_models(self, clients: int) -> Sequence[int]:
         """[K] bytes of the model on its way to each of K `clients`."""
