@@ -13,6 +13,8 @@ from analysis.figures.style import INK, ShownFigure, headline, new_figure, surfa
 from analysis.groups import Groups
 from analysis.results import Run
 from analysis.statistics import FloatArray
+from analysis.stragglers.decomposition import attempt_times
+from analysis.stragglers.served import served
 
 MOST_CLIENTS = 40
 """Clients that one figure shows; of more, those that ended last."""
@@ -95,10 +97,28 @@ def _attempts(run: Run, chosen: int) -> tuple[dict[str, FloatArray], list[str]]:
     """Columns of the attempts of a round, each (n,), and how they ended."""
     import pyarrow.compute as pc
 
+    if (run.summary.get("coordinator") or {}).get("resends"):
+        return _parts_of_updates(run, chosen)
     table = run.arrow("clients", ["round", "outcome", *_COLUMNS])
     table = table.filter(pc.equal(table.column("round"), chosen))
     columns = {name: np.asarray(table.column(name).to_numpy(), np.float64) for name in _COLUMNS}
     return columns, [str(outcome) for outcome in table.column("outcome").to_pylist()]
+
+
+def _parts_of_updates(run: Run, chosen: int) -> tuple[dict[str, FloatArray], list[str]]:
+    """Return the same where an update may take several attempts: the part of each phase that lies in the round.
+
+    A phase that lasts several rounds is recorded in the attempt in which it ends, so that the rows of the round alone lack it.
+    """
+    view = served(run)
+    mine = (view.attempts["round"] == chosen).to_numpy()
+    attempts = view.attempts[mine]
+    selected_s, ended_s = attempts["selected_s"].to_numpy(np.float64), attempts["outcome_s"].to_numpy(np.float64)
+    times = np.clip(attempt_times(view)[mine], selected_s[:, None], ended_s[:, None])
+    columns = {"client": attempts["client"].to_numpy(np.float64), "selected_s": selected_s, "outcome_s": ended_s}
+    edges = ("download_start_s", "download_end_s", "compute_end_s", "upload_start_s", "upload_end_s")
+    columns |= dict(zip(edges, times.T, strict=True)) | {"compute_start_s": times[:, 1]}
+    return columns, attempts["outcome"].tolist()
 
 
 def _bounds(run: Run, chosen: int, columns: dict[str, FloatArray]) -> tuple[float, float]:

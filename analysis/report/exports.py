@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.report.blocks import Table
+from analysis.report.tables import MISSING
 from analysis.whole_files import write_whole
 
 _LATEX = {
@@ -37,11 +39,45 @@ _LATEX = {
 }
 
 
+_NUMBER = re.compile(r"([+-]?(?:∞|[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?))(?: %)?(?: ± ([\d,]+(?:\.\d+)?(?:e[+-]?\d+)?))?(?: \((.+)\))?")
+"""A cell that shows a number: the number, the half-width of its interval, and a remark in brackets."""
+
+
 def csv_text(table: Table) -> str:
-    """Header and rows as they are shown, separated by commas; a cell that a spreadsheet would take for a formula stays text."""
+    """Return the table as CSV, with numbers in columns of their own.
+
+    A column of numbers becomes one of plain numbers, without separators of thousands; where cells show intervals a column of
+    half-widths follows, where cells hold words a column of remarks. Columns of words stay as they are shown, and a cell that a
+    spreadsheet would take for a formula stays text.
+
+        variant,regret,regret ±,regret (remark)
+        random,1800,12.5,2 of 3
+    """
+    header, rows = table.cells
+    columns = []
+    for place, name in enumerate(header):
+        cells = [row[place] for row in rows]
+        columns += [(name, list(map(_inert, cells)))] if place in table.words else _numeric(name, cells)
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([list(map(_inert, row)) for row in (table.cells[0], *table.cells[1])])
+    lines = zip(*((_inert(name), *cells) for name, cells in columns), strict=True)
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
+
+
+def _numeric(name: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the columns that hold the numbers of `cells`, their half-widths and their words, of which the last two may lack."""
+    values, halves, remarks = [], [], []
+    for cell in cells:
+        found = _NUMBER.fullmatch(cell)
+        value, half, remark = found.groups("") if found is not None else ("", "", "" if cell == MISSING else cell)
+        values.append(value.replace(",", "").replace("∞", "inf"))
+        halves.append(half.replace(",", ""))
+        remarks.append(remark)
+    remarks = list(map(_inert, remarks))
+    if not any(values):
+        return [(name, remarks)]
+    further = ((f"{name} ±", halves), (f"{name} (remark)", remarks))
+    return [(name, values), *(column for column in further if any(column[1]))]
 
 
 def _inert(cell: str) -> str:
@@ -54,7 +90,11 @@ def latex(table: Table) -> str:
     header, rows = table.cells
     columns = "".join("l" if column in table.words else "r" for column in range(len(header)))
     # \\[ after a row would begin an option of \\: cells with a bracket stand in braces.
-    lines = [" & ".join(map(_cell, row)) + r" \\" for row in (header, *rows)]
+    lines = [" & ".join(map(_cell, header)) + r" \\"]
+    lines += [
+        " & ".join(_cell(cell) if column in table.words else _minus(_cell(cell)) for column, cell in enumerate(row)) + r" \\"
+        for row in rows
+    ]
     note = [f"\\par\\smallskip\\footnotesize {latex_text(table.note)}"] if table.note else []
     return "\n".join(
         [
@@ -80,6 +120,11 @@ def latex(table: Table) -> str:
 def latex_text(text: str) -> str:
     """`text` with everything escaped that means something to LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _minus(text: str) -> str:
+    """Return a cell of numbers with signs for its hyphens, which LaTeX prints short."""
+    return re.sub(r"(?<![\w.])-(?=[\d$])", lambda sign: "$-$", text)
 
 
 def _cell(cell: str) -> str:

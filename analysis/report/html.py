@@ -18,6 +18,8 @@ from analysis.report.exports import WRITERS
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
 _FOLDED_ROWS = 20
 """Tables of more rows are folded below their caption, so that a page on many variants can be overlooked."""
+_WIDE_COLUMNS = 7
+"""Tables of more columns take the width of the window, and their cells wrap, so that no column is cut off."""
 _PROSE = 40
 """Letters from which on the cells of a column of words need room to be read."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -132,7 +134,8 @@ def _table(table: Table) -> Iterator[str]:
         return ' class="words prose"' if prose and column else ' class="words"'
 
     folded = len(rows) > _FOLDED_ROWS
-    yield f'<div class="block{" long" if folded else ""}">'
+    kinds = f"block{' long' if folded else ''}{' wide' if len(header) > _WIDE_COLUMNS else ''}"
+    yield f'<div class="{kinds}">'
     if folded:
         yield f"<details><summary>{caption}: {len(rows):,} rows</summary>"
     yield f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'

@@ -195,7 +195,7 @@ def test_latex_by_hand() -> None:
             r"who\_1 & value \\",
             r"\midrule",
             r"{[a]} & 1 $\pm$ 2 \\",
-            r"=1+1 & -3 \\",
+            r"=1+1 & $-$3 \\",
             r"\bottomrule",
             r"\end{tabular}",
             r"\par\smallskip\footnotesize mean\_x",
@@ -206,7 +206,26 @@ def test_latex_by_hand() -> None:
 
 
 def test_csv_is_no_formula() -> None:
-    assert list(csv.reader(io.StringIO(csv_text(TABLE)))) == [["who_1", "value"], ["[a]", "1 ± 2"], ["'=1+1", "-3"]]
+    read = list(csv.reader(io.StringIO(csv_text(TABLE))))
+    assert read == [["who_1", "value", "value ±"], ["[a]", "1", "2"], ["'=1+1", "-3", ""]]
+
+
+def test_csv_holds_numbers_in_columns_of_their_own() -> None:
+    cells = (
+        ["variant", "regret", "time (s)", "share (%)", "who"],
+        [
+            ["a", "1,800 ± 0", "12.5 ± 1.25 (2 of 3)", "-3.5", "1,2"],
+            ["b", "-∞", "not by 20 s", "—", "7"],
+        ],
+    )
+    table = Table("t", "caption", cells, words=(0, 4))
+    rows = list(csv.reader(io.StringIO(csv_text(table))))
+    assert rows[0] == ["variant", "regret", "regret ±", "time (s)", "time (s) ±", "time (s) (remark)", "share (%)", "who"]
+    assert rows[1] == ["a", "1800", "0", "12.5", "1.25", "2 of 3", "-3.5", "1,2"]
+    assert rows[2] == ["b", "-inf", "", "", "", "not by 20 s", "", "7"]
+    text = latex(table)
+    assert r"& 1,800 $\pm$ 0 & 12.5 $\pm$ 1.25 (2 of 3) & $-$3.5 & 1,2 \\" in text
+    assert r"b & $-$$\infty$ & not by 20 s & --- & 7 \\" in text
 
 
 def test_tables_are_written_in_both_formats(tmp_path: Path) -> None:
@@ -252,3 +271,10 @@ def test_long_tables_are_folded_and_numbers_stay_with_their_signs() -> None:
     assert long.text("summary") == ["Many variants: 21 rows"]
     assert long.text("td")[0] == "1.0 ±\u00a00.5"
     assert {"class": "block long"} in long.attributes("div")
+
+
+@pytest.mark.parametrize(("columns", "wide"), [(7, False), (8, True)])
+def test_a_table_of_many_columns_takes_the_width_of_the_window(columns: int, wide: bool) -> None:
+    table = Table("t", "caption", ([f"metric {i}" for i in range(columns)], [["12,345 ± 678"] * columns]))
+    document = Document("title", "", [Section("section", [table])])
+    assert ('<div class="block wide">' in html(document, lambda picture: "")) == wide
