@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analysis.folders import is_sweep
-from analysis.sources import COLUMNS, ROUND_NUMBERS, RunFolder, RunSource, TableName, check_table
+from analysis.sources import COLUMNS, ROUND_NUMBERS, RunFolder, RunSource, TableName, check_filled, check_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,6 +184,7 @@ class Run:
             lacking = check_table(called, table, opened.schema)
             wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
             found = opened.read([name for name in wanted if name not in lacking])
+            check_filled(called, table, found)
             for name in (name for name in wanted if name in lacking):
                 found = found.append_column(name, pyarrow.nulls(opened.rows, pyarrow.float64()))
             return found.select(wanted)
@@ -195,7 +196,9 @@ class Run:
             raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table")
         with self.source.open(table) as opened:
             check_table(called, table, opened.schema)
-            yield from opened.pieces(columns)
+            for piece in opened.pieces(columns):
+                check_filled(called, table, piece)
+                yield piece
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.

@@ -370,6 +370,30 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
     return missing
 
 
+FILLED: dict[TableName, tuple[str, ...]] = {
+    "rounds": ("round", "start_s", "end_s", *("selected", "delivered", "lost", "late", "aborted", "in_flight"), "version"),
+    "clients": ("round", "client", "outcome", "selected_s"),
+    "communication_rounds": ("round", "slot", "start_s", "end_s"),
+}
+"""Columns in which no run leaves an empty cell, as far as what reads them relies on it."""
+
+
+def check_filled(place: str, table: TableName, found: Any) -> None:
+    """Raise ValueError where a column of the Arrow table `found` lacks a value that every run writes."""
+    for name in FILLED.get(table, ()):
+        if name not in found.column_names:
+            continue
+        column = found.column(name)
+        lacking = column.null_count
+        if str(column.type) == "double":
+            lacking = int(np.isnan(column.to_numpy()).sum())
+        if lacking:
+            raise ValueError(
+                f"{place}: {lacking} of {len(column)} values of the column {name} are missing, which no run leaves so: the file "
+                "was changed; run the scenario again"
+            )
+
+
 def _check_format(place: str, found: object) -> None:
     try:
         version = int(str(found))

@@ -34,6 +34,8 @@ class SweepEntry:
     """Its folder; in memory, the name that its folder would have."""
     source: RunSource | None = None
     """Where it is read from; None: its folder."""
+    id: str | None = None
+    """The identity of the run that the sweep listed (`run_id` of its summary); None: it is not known."""
 
 
 class Sweep:
@@ -85,7 +87,7 @@ class Sweep:
         try:
             target = content["target_accuracy"]
             entries = [
-                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"])
+                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"], id=run.get("id"))
                 for run in content["runs"]
             ]
             missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
@@ -265,4 +267,11 @@ def _open_entry(entry: SweepEntry) -> Run:
         raise ValueError(
             f"{entry.path}: expected the run folder of variant {entry.variant!r}, seed {entry.seed}; it is not there"
         )
-    return Run(source, variant=entry.variant, label=entry.label)
+    run = Run(source, variant=entry.variant, label=entry.label)
+    found = run.summary.get("run_id")
+    if entry.id is not None and found is not None and found != entry.id:
+        raise ValueError(
+            f"{entry.path}: is not the run that sweep.json lists as variant {entry.variant!r}, seed {entry.seed}: its run_id is "
+            f"{found}, not {entry.id}; simulate that run again with netsim sweep and --resume"
+        )
+    return run

@@ -27,6 +27,23 @@ def in_place_of(path: Path) -> Iterator[Path]:
         raise
 
 
+def refuse_links(folder: Path, *paths: Path) -> None:
+    """Raise ValueError where one of `paths` that lies below `folder` is a symbolic link, or leads over one.
+
+    Results are written into the folder that was named, not to where a link in it points. Paths elsewhere are the user's own.
+    """
+    folder = folder.absolute()
+    for path in (path.absolute() for path in paths):
+        if not path.is_relative_to(folder):
+            continue
+        place = folder
+        for part in path.relative_to(folder).parts:
+            place = place / part
+            if place.is_symlink():
+                remedy = "remove it, or name another place with --out"
+                raise ValueError(f"{place}: is a symbolic link, which is not followed; {remedy}")
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Put `content` at `path`, or leave what is there; raises OSError."""
     with in_place_of(path) as begun:

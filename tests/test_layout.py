@@ -55,6 +55,7 @@ MANY_ARGUMENTS = {
     # Their arguments are the options of a command,
     "scenarios.cli.main.run",
     "scenarios.cli.main.sweep",
+    "scenarios.cli.overlays.overlays",
     "scenarios.cli.papers.reproduce",
     "scenarios.cli.results.compare",
     "scenarios.cli.results.report",

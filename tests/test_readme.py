@@ -27,6 +27,7 @@ LEAVES = {
     "README.md": {"first", "lossy", "policies", "trained"},
     "own-components.md": {"policy", "asking", "most", "oracle", "laws", "jammed", "training"},
     "own-network-and-data.md": {"spirals"},
+    "own-trainer.md": {"patient"},
     "world.md": {"bytes", "works", "trace", "energy"},
     "python.md": {"lossy", "sweep"},
     "scripts.md": {"scripted", "patience"},

@@ -27,14 +27,17 @@ _LAWS = ("downlink", "compute", "uplink", "channels")
 
 
 def true_changes(run: Run) -> list[int]:
-    """The first round of each change of a law, ascending: of the sub-channels' means, of `changes` of links and training, and
-    of what a script changed. With slots: the slot that holds it."""
+    """Return the first round of each change of a law, ascending: of the sub-channels' means, of `changes` and `random_changes` of
+    links and training, and of what a script changed. With slots: the slot that holds it."""
     starts_s = run.columns(["start_s"])["start_s"]
     found = set(run.row_of(changes_of_means(run) or ()).tolist())
-    for section in _LAWS:
-        for change in _changes(run.scenario.get(section)):
-            at_s = change.get("at_s")
-            found.add(int(run.row_of(change["at_round"]) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
+    written = [change for section in _LAWS for change in _changes(run.scenario.get(section))]
+    points: list[tuple[Any, float | None]] = [(change.get("at_round"), change.get("at_s")) for change in written]
+    for drawn in run.summary.get("drawn_changes") or ():
+        start = drawn["start"]
+        points.append((math.ceil(start), None) if drawn["unit"] == "rounds" else (None, start))
+    for at_round, at_s in points:
+        found.add(int(run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
     if run.source.has("script"):
         acts = run.script
         lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
@@ -111,14 +114,12 @@ COLUMNS = (
 
 
 def detects(run: Run) -> bool:
-    """Whether the run's scheduler watches for changes: one that does not misses none."""
-    scheduler = run.scenario.get("scheduler")
-    while isinstance(scheduler, dict):
-        detector = scheduler.get("detector")
-        if isinstance(detector, dict):
-            return bool(detector.get("kind") != "no-detection")
-        scheduler = scheduler.get("scheduler")
-    return run.has_detections and bool(len(run.detections))
+    """Return True if the run's scheduler watches for changes: one that does not misses none.
+
+    The run states it; of one that does not, such as of format 1, a scheduler that declared something did.
+    """
+    stated = (run.summary.get("sub_channels") or {}).get("detects", False)
+    return bool(stated) or (run.has_detections and bool(len(run.detections)))
 
 
 def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[float, float, int]:

@@ -24,7 +24,7 @@ from analysis.results import Run, open_run
 from analysis.statistics import run_metrics
 from analysis.studies.timing import MARGIN
 from analysis.sweeps import Sweep, open_sweep
-from analysis.whole_files import write_whole
+from analysis.whole_files import refuse_links, write_whole
 
 __all__ = ["comparison_table", "difference_table", "write_report"]
 
@@ -50,13 +50,15 @@ def write_report(
     every figure in these formats. The same folder gives the same bytes. `questions` says what is compared, `figures` how figures
     are drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
     out, and named as missing.
-    ValueError: `path` is neither a run nor a sweep folder, or the horizon lies beyond the end of the shortest run.
+    ValueError: `path` is neither a run nor a sweep folder, the horizon lies beyond the end of the shortest run, or a symbolic
+    link below `path` is in the way.
     """
     from analysis.figures.runs import CAPTIONS, figures_of
 
     out = Path(out)
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
     source = open_sweep(path).without_damaged()[0] if is_sweep(path) else open_run(path)
+    refuse_links(Path(path), file, *(file.parent / f"{file.stem}-{kind}" for kind in ("tables", "figures")))
     # Before anything is drawn: a wrong setting leaves no half of a report.
     draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
 

@@ -24,6 +24,7 @@ BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "cloc
 waited for was away."""
 _STEPS = ("download", "compute", "queue", "upload")
 _NOBODY = -1
+_WRONG = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
 
 
 class Link(NamedTuple):
@@ -52,6 +53,8 @@ def critical_path(run: Served) -> pd.DataFrame:
 
         path = critical_path(served(netsim.open_run("runs/study")))
         path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()
+
+    ValueError: the causes do not fit together, as in tables that were changed.
     """
     import pandas as pd
 
@@ -96,10 +99,16 @@ class _Walk:
         """Return the path, the last phase first."""
         steps = {"close": self._close, "open": self._open, "attempt": self._attempt}
         node = ("close", self.place) if self.rounds else None
-        while node is not None:
+        # Every round and attempt is passed at most once.
+        for _ in range(2 * len(self.rounds) + len(self.attempts) + 1):
+            if node is None:
+                return self.links
             kind, which = node
-            node = steps[kind](which)
-        return self.links
+            try:
+                node = steps[kind](which)
+            except KeyError as error:
+                raise ValueError(f"{_WRONG}: number {error} is in no table") from error
+        raise ValueError(f"{_WRONG}: they lead in a circle")
 
     def _tell(self, client: int, phase: str, start_s: float, attempt: int = _NOBODY) -> None:
         """Add the phase from `start_s` up to where the walk has come."""

@@ -88,6 +88,8 @@ UNPROTECTED = Protection(mechanism={"mode": "none"})
 
 
 def _methods(options: LearnerOptions, protection: Protection, compressions: tuple[Compression, Compression]) -> Methods:
+    if options.trainer is not None and options.local_training is not None:
+        raise ParameterError("trainer", options.trainer, "give either this or local_training")
     return Methods(
         optimizer=_call("optimizer", options.optimizer, "kind", OPTIMIZERS, {}),
         mechanism=_call("mechanism", protection.mechanism, "mode", MECHANISMS, {}),
@@ -95,6 +97,7 @@ def _methods(options: LearnerOptions, protection: Protection, compressions: tupl
         aggregation=_call("aggregation", options.aggregation, "kind", ALL_AGGREGATIONS, {}),
         staleness=_call("staleness", options.staleness, "kind", STALENESS, {}),
         server_optimizer=_call("server_optimizer", options.server_optimizer, "kind", SERVER_OPTIMIZERS, {}),
+        trainer=None if options.trainer is None else _call("trainer", options.trainer, "kind", {}, {}),
         local_training=options.local_training if callable(options.local_training) else None,
         metrics={metric.__name__: metric for metric in options.metrics},
         compression=compressions[0],

@@ -31,7 +31,7 @@ def check_training(methods: Methods, options: TrainingOptions) -> None:
         rate=methods.optimizer.rate,
         momentum=methods.optimizer.momentum,
         options=options,
-        own_training=methods.local_training is not None,
+        own_training=methods.own_key,
         server_optimizer=type(methods.server_optimizer).__name__,
         server_rate=methods.server_optimizer.rate,
     )

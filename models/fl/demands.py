@@ -94,25 +94,25 @@ def check_demands(
     rate: float | None,
     momentum: float,
     options: TrainingOptions,
-    own_training: bool,
+    own_training: str | None,
     server_optimizer: str,
     server_rate: float | None,
 ) -> None:
     """Check that local training and the server suit a method.
 
     `optimizer`, `rate`, `momentum`: name of the clients' optimizer, and its members of `protocols.Optimizer`.
-    `server_optimizer`, `server_rate`: the same of the server's.
+    `own_training`: the option that holds the user's own training, or None. `server_optimizer`, `server_rate`: of the server's.
 
     Raises:
         ParameterError: named by the option, or `optimizer.KEY`, `local_training`, `server_optimizer.kind`.
     """
     name = demands.name
     if own_training and options.reported_rms != "all":
-        why = "is of single batches, which local_training does not report; leave it out"
+        why = f"is of single batches, of which {own_training} says nothing; leave it out"
         raise ParameterError("reported_rms", options.reported_rms, why)
     if demands.steps != "any":
         if own_training:
-            raise ParameterError("local_training", "..", f"{name} goes by the steps of sgd; leave it out")
+            raise ParameterError(own_training, "..", f"{name} goes by the steps of sgd; leave it out")
         if rate is None:
             raise ParameterError("optimizer.kind", optimizer, f"{name} goes by the steps of sgd; set optimizer.kind = 'sgd'")
         if options.optimizer_state == "kept":
@@ -123,7 +123,7 @@ def check_demands(
         why = "has a proximal term of its own" if demands.own_pull else "needs steps along the gradients alone"
         raise ParameterError("proximal", options.proximal, f"{name} {why}; leave it out")
     if demands.own_pull and own_training:
-        raise ParameterError("local_training", "..", f"{name} adds to every gradient; leave it out")
+        raise ParameterError(own_training, "..", f"{name} adds to every gradient; leave it out")
     if demands.fresh and options.buffer > 1:
         raise ParameterError("buffer", options.buffer, f"{name} goes with updates of the present model only; leave it out")
     if demands.sets_model and server_rate != 1.0:

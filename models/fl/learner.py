@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -124,7 +125,7 @@ class FederatedLearner:
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)
         check_training(methods, options)
-        self._trainer = methods.trainer(task, self._device, options)
+        self._trainer = methods.local_trainer(task, self._device, options)
         self.work = work_of(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
         self._probing = Probing(partition=task.partition, trainer=self._trainer, loss=task.loss, streams=streams)
@@ -177,7 +178,9 @@ class FederatedLearner:
     def notes(self) -> list[str]:
         """What clients compute beside updates, and what happened in training that a user should know."""
         asked = self._methods.aggregation.demands.in_words
-        return [*(told for told in (asked, self._work.reported_in_words) if told is not None), *self._trainer.notes]
+        counted = self._work.counted
+        told = [asked, self._work.reported_in_words, None if self.eager else counted.in_words]
+        return [*(words for words in told if words is not None), *self._trainer.notes]
 
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every aggregation; others may be dropped.
@@ -186,6 +189,31 @@ class FederatedLearner:
             ValueError: one of them is not there any more.
         """
         self._versions.retain(versions, holder="engine")
+
+    @property
+    def eager(self) -> bool:
+        """True if training runs as its client is sent the model, because time depends on it: see `begin`."""
+        return self._work.eager
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """Train updates of `clients` (n,) from the model `version` ahead of their delivery, where training is `eager`.
+
+        `steps` (n,): those that each is asked for; None: as planned. Returns the samples that each processed, and its steps.
+
+        Raises:
+            MemoryError: the device cannot hold the updates.
+        """
+        asked = [0] * len(clients) if steps is None else steps.tolist()
+        pairs = zip(clients.tolist(), asked, strict=True)
+        updates = [Update(client, round, version, math.inf, count) for client, count in pairs]
+        with naming_device(self._device, f"computing {len(updates)} updates"):
+            return self._work.begin(updates, self._versions)
+
+    def arrived(self, client: int, round: int) -> None:
+        """Keep what was trained ahead for the update that `client` began in `round`: it was delivered, and will be aggregated."""
+        self._work.arrived(client, round)
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.

@@ -22,10 +22,10 @@ from models.fl.evaluation import Metric
 from models.fl.options import TrainingOptions
 from models.fl.privacy.mechanisms import Mechanism, NoMechanism
 from models.fl.privacy.unprotected import Unprotected
-from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness, Trainer
 from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.own_training import LocalTraining
+from models.fl.training.own_training import FunctionTrainer, LocalTraining
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,8 @@ class Methods:
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
     local_training: LocalTraining | None = None
     """User's own function in place of the steps of `optimizer`, or None."""
+    trainer: Trainer | None = None
+    """User's own trainer in place of the steps of `optimizer`, or None."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     """User's own functions of scores and classes of the test set, by their names."""
     compression: Compression = field(default_factory=NoCompression)
@@ -48,7 +50,17 @@ class Methods:
     down_compression: Compression = field(default_factory=NoCompression)
     """Compression of the model on its way to them."""
 
-    def trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
+    @property
+    def own_trainer(self) -> Trainer | None:
+        """Trainer in place of the steps of `optimizer`, or None."""
+        return self.trainer if self.local_training is None else FunctionTrainer(self.local_training)
+
+    @property
+    def own_key(self) -> str | None:
+        """Option that holds it, or None."""
+        return "local_training" if self.local_training is not None else None if self.trainer is None else "trainer"
+
+    def local_trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:
         """Return the object that trains copies of the task's network on `device`, to which it also moves the data."""
         dataset = task.dataset
         return LocalTrainer(

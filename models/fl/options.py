@@ -151,6 +151,8 @@ class LearnerComponents:
     """Function of your own that trains a client, "package.module:function". It receives parameters, data, the number of steps
     and a generator, and returns parameters, the number of samples and their losses. Absent: steps of the optimizer.
     """
+    trainer: Table | None = None
+    """Class of your own that trains clients: jobs in, updates out (docs/own-trainer.md). Absent: steps of the optimizer."""
     metrics: list[Any] = field(default_factory=list)
     """Functions of your own of the test samples' scores and classes, whose numbers go to evaluations.parquet."""
     aggregation: Table = field(default_factory=lambda: {"kind": "size"})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from models.fl.aggregation.rules import Arrivals
     from models.fl.compression.bits import Generators
     from models.fl.demands import LocalSteps
+    from models.fl.training.own_training import Trained, TrainingJob
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -140,3 +141,15 @@ class Compression(Protocol):
 
         A row holds tensors of so many numbers each, one after the other; `generators(row)` draws for one message.
         """
+
+
+class Trainer(Protocol):
+    """Trains clients: jobs in, updates out. docs/own-trainer.md has an example."""
+
+    eager: bool = False
+    """True if the samples or steps of an update, and so its duration, depend on what `train` returns. Each job then runs as its
+    client is sent the model, and time and tables count what was processed. Otherwise jobs run when their result is needed, all
+    that are needed together in one call, and time and tables count what was planned."""
+
+    def train(self, jobs: Sequence[TrainingJob]) -> Sequence[Trained]:
+        """Return what came of each of `jobs`, in their order."""

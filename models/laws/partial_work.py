@@ -75,6 +75,13 @@ class PartialWork:
         samples, _ = self._work.amounts(clients, np.minimum(passes * self._steps_of_pass, whole))
         return np.where(passes < self._epochs, partial / fewer, 0.0), np.asarray(samples, np.int64)
 
+    eager = False
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        return self.amounts(clients, steps)
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
         return self._work.amounts(clients, steps)
 

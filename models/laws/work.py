@@ -114,6 +114,14 @@ class Work:
         """Return None: all clients do the planned work."""
         return None
 
+    eager = False
+    """The amounts follow from what is planned, whatever training makes of it."""
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[list[int], list[int]]:
+        return self.amounts(clients, steps)
+
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
         """Return the samples that updates of `clients` (n,) process, and the steps that they take.
 

@@ -96,6 +96,9 @@ class AoiAware:
 
     contends = False
 
+    def detects(self) -> bool:
+        return self._scheduler.forgets
+
     @property
     def matcher(self) -> Matcher:
         """The scheduler's."""

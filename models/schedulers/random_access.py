@@ -26,6 +26,10 @@ class RandomAccess:
     declared = ()
     """Declared changes: none."""
 
+    def detects(self) -> bool:
+        """Return False: it watches for nothing."""
+        return False
+
     def __init__(self, *, clients: int, channels: int) -> None:
         check_at_least_one(clients, channels)
         self._clients, self._channels = clients, channels

@@ -43,6 +43,10 @@ class RankedScheduler(ABC):
         """False: means are over the whole history."""
         return False
 
+    def detects(self) -> bool:
+        """Return True if there is a detector."""
+        return self.forgets
+
     @property
     def declared(self) -> Sequence[Declared]:
         """Changes declared in the last `observe`: none."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from netsim.clients.energy import DRAWS
 from netsim.clients.power_integral import IDLE, RECEIVING, SENDING
 from netsim.clients.rules import USUAL, UpdateRules
+from netsim.clients.serving import Serving, TakesAll
 from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Update
 
 if TYPE_CHECKING:
@@ -57,10 +58,8 @@ class UpdateLifecycle:
         """Bytes of the uploads begun so far."""
         self.sending = 0
         """Uploads under way."""
-        self.open_round: int | None = None
-        """The round whose updates the server still takes, where it takes those of one round only: what else arrives is late."""
-        self.takes_all = False
-        """Whether the server takes every update, whichever round it was begun in."""
+        self.serving: Serving = TakesAll()
+        """The server, which says which updates it takes: others that arrive are late."""
         self.on_end: Callable[[Update], None] = lambda update: None
         """Told of every attempt that ends, in the midst of the event that ended it."""
         self.life_of: Callable[[Update], UpdateLifecycle] = lambda sender: self
@@ -329,7 +328,7 @@ class UpdateLifecycle:
             return
         if not self.charges_on_upload:
             self._charge(update)
-        if self.takes_all or update.begun_round == self.open_round:
+        if self.serving.takes(update.begun_round):
             update.censored = False
             self._end(update, "delivered", now)
         else:

@@ -69,15 +69,13 @@ class ClientPool(Tallies):
         """Who is told of every attempt that ends, in the midst of the event that ended it."""
         self.single_followers = 0
         """How many of them have to be told of each by itself, at its time."""
-        self.channels_of: Callable[[IntArray], list[int] | None] = lambda clients: None
-        """The sub-channels assigned to attempts that clients (n,) begin now; None: none are."""
         self._in_flight: dict[int, Update] = {}
         """Those whose attempt has not ended."""
         self.watchers: list[Callable[[], object]] = []
         """Who is told when somebody has come or gone by an act from outside."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
-        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged)
+        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged and not medium.work.eager)
         """Attempts that are worked out together."""
 
     @property
@@ -172,7 +170,7 @@ class ClientPool(Tallies):
     def start(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None, holders: frozenset[int] = frozenset()
     ) -> Attempts:
-        """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that `channels_of` says.
+        """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
         `steps` (n,): how many local steps each is asked for that has no update yet; None: as the work law says. A client without
         an update is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One
@@ -209,7 +207,7 @@ class ClientPool(Tallies):
     ) -> Single:
         """As `start`, update by update; `models`: what all of them need, if it is drawn."""
         now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
-        channels = self.channels_of(chosen)
+        channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
         fresh = listed if not alive else [client for client in listed if client not in alive]
@@ -250,7 +248,8 @@ class ClientPool(Tallies):
         """The updates of the clients of `draws` (n,), each asked for so many steps."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
-        for place, (client, work, group) in enumerate(zip(clients.tolist(), self._work(clients, steps), groups, strict=True)):
+        works = self._work(round, version, clients, steps)
+        for place, (client, work, group) in enumerate(zip(clients.tolist(), works, groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
@@ -277,11 +276,13 @@ class ClientPool(Tallies):
             if update.begun_round != round:
                 self.life.proceed(update, now)
 
-    def _work(self, clients: IntArray, steps: IntArray | None) -> Iterable[tuple[int, int | None, int | None]]:
+    def _work(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> Iterable[tuple[int, int | None, int | None]]:
         """How much each of `clients` (n,) is to train that are sent the model."""
         if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
-        samples, taken = self.medium.work.amounts(clients, steps)
+        samples, taken = self.medium.work.begin(round, version, clients, steps)
         drawn = [0] * len(clients) if steps is None else steps.tolist()
         return zip(drawn, samples, taken, strict=True)
 

@@ -88,7 +88,6 @@ class Probes:
             energy=pool.energy,
             kind=kind,
         )
-        life.takes_all = True
         life.on_end = self._ended
         return life
 

@@ -89,9 +89,6 @@ class WholeRounds:
         self.possible = possible and alone and not (life.instant or life.retry)
         self._pool = pool
         self._foreseen = Foreseen(medium)
-        self.terms: Callable[[], tuple[int | None, float]] | None = None
-        """After how many deliveries the round that opens will close (None: it waits for all), and when at the latest; None: a
-        round closes by another rule."""
         self.followers: list[Callable[[Columns], object]] = []
         """Who is told of attempts that have ended, in the order in which they did."""
         self.closes_s: float | None = None
@@ -117,7 +114,7 @@ class WholeRounds:
     def take(self, count: int) -> bool:
         """Whether `count` attempts that begin now may be worked out together."""
         pool = self._pool
-        if self.terms is None or pool.alive_now or pool.single_followers:
+        if pool.life.serving.closing is None or pool.alive_now or pool.single_followers:
             return False
         return count >= FROM or self.left > 0
 
@@ -166,18 +163,17 @@ class WholeRounds:
 
         `ends_s` (n,): when the attempts of `table` end, ascending; `mine` (m,): the places of those of this round.
         """
-        assert self.terms is not None
-        first, latest_s = self.terms()
-        counts = table.counts
-        last = mine.item(-1)
-        if first is not None:
-            arrived = mine[counts[OUTCOME, mine] == DELIVERED]
-            if len(arrived) >= first:
-                last = arrived.item(first - 1)
-        closes_s = ends_s.item(last)
-        self.closed_by = counts.item(NUMBER, last)
-        if closes_s <= latest_s:
-            following = last + 1
+        closing, counts = self._pool.life.serving.closing, table.counts
+        assert closing is not None
+        folded = closing.fold(ends_s[mine], counts[OUTCOME, mine] == DELIVERED)
+        if folded is None:
+            return None
+        closes_s, by_end = folded
+        self.closed_by = None if by_end < 0 else counts.item(NUMBER, mine.item(by_end))
+        if by_end < 0:
+            following = int(ends_s.searchsorted(closes_s, "right"))
+        else:
+            following = mine.item(by_end) + 1
             # What is sent in no time is over after the server has gone on, if it is ready in the instant of the close, but after
             # what closed it: then the order of single events matters.
             if following < len(ends_s) and ends_s[following] == closes_s:
@@ -185,10 +181,6 @@ class WholeRounds:
                 starts_s = table.times[UP_START, tied]
                 if ((starts_s == closes_s) & (table.times[SELECTED, tied] < closes_s)).any():
                     return None
-        else:
-            closes_s = latest_s
-            self.closed_by = None
-            following = int(ends_s.searchsorted(closes_s, "right"))
         if following < len(ends_s):
             if self._foreseen.medium.outages is not None:
                 return None

@@ -56,6 +56,7 @@ class NoLearner(_Stateless):
 class NoWork:
     """Nobody knows how much local training takes: no samples and no steps are told, and time is `compute.delay` alone."""
 
+    eager = False
     samples: IntArray | None = None
     drawn: IntArray | None = None
     a_pass: IntArray | None = None
@@ -68,6 +69,11 @@ class NoWork:
             raise AnswerError("policy", "select", steps, "nothing says what a local step is: give [learner] or [work]")
         nothing: list[int | None] = [None] * len(clients)
         return nothing, nothing
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[list[int | None], list[int | None]]:
+        return self.amounts(clients, steps)
 
 
 class NoTime:

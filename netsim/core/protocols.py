@@ -74,6 +74,9 @@ class DelayLaw(Protocol):
 class WorkLaw(Protocol):
     """How much local training an update takes."""
 
+    eager: bool = False
+    """True if only training itself tells: `begin` is then called for every update, and its answer holds."""
+
     @property
     def samples(self) -> IntArray | None:
         """(K,) samples that an update of each client processes, as planned; None: nobody knows."""
@@ -94,6 +97,11 @@ class WorkLaw(Protocol):
 
         `steps` (n,): each is asked for so many; None: as planned.
         """
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[Sequence[int | None], Sequence[int | None]]:
+        """Return `amounts` of the updates of `clients` (n,) that begin in `round` with the model `version`."""
 
 class BandwidthLaw(Protocol):
     """Bytes a second that each client's link carries over time, piecewise constant."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from netsim.core.protocols import BoolArray, FloatArray, IntArray, Stateful
+from netsim.core.protocols import BoolArray, FloatArray, IntArray, Stateful, optional
 
 
 class SlotView:
@@ -56,6 +56,11 @@ class ChannelScheduler(Stateful, Protocol):
         In the order of the clients; n < K where some did not transmit, or went away. A transmission that the close cut off, or
         that came after it, did not arrive.
         """
+
+    @optional
+    def detects(self) -> bool:
+        """Return True if it watches for changes, so that a change that it does not declare is missed."""
+        return False
 
 
 class OracleScheduler(ChannelScheduler, Protocol):

@@ -162,7 +162,6 @@ def age_aware_server(
     else:
         close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=announce)
     dispatch = Everyone(pool=pool, learner=learner, round_s=round_s)
-    pool.life.takes_all = True
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,

@@ -111,7 +111,7 @@ class KeepAtWork:
             chosen, steps = check_selection(self.policy.select(view), able, at_most=free)
             self._asked[chosen] = True
             if self._left_out in chosen:
-                pool.channels_of(chosen[chosen == self._left_out])  # its place is taken, by nobody
+                pool.life.serving.channels(chosen[chosen == self._left_out])  # its place is taken, by nobody
                 self._empty += 1
                 stays = chosen != self._left_out
                 chosen, steps = chosen[stays], None if steps is None else steps[stays]
@@ -163,7 +163,6 @@ class BufferFull(EndsOfRound):
         if rule.pacing is not None:
             self.pacing = ByLatency(pool=pool, concurrency=dispatch.concurrency, wake=waking.wake, parameters=rule.pacing)
         pool.watchers.append(self._waking.wake)
-        pool.life.takes_all = True
         pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:

@@ -12,6 +12,7 @@ from simpy.events import Event
 from netsim.clients.attempts import Ended
 from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
+from netsim.core.closing import RoundState, folded
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from netsim.clients.columns import Columns
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import Deliveries, State
+    from netsim.core.closing import Closing
+    from netsim.core.protocols import BoolArray, Deliveries, FloatArray, State
     from netsim.servers.loop import Attempt
 
 _EVER = float("inf")
@@ -27,16 +29,53 @@ _EVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRule:
-    """When a round closes, though updates of it are in flight: `deadline_s` after its start, or at the `first`-th delivery."""
+    """When a round closes: once all its attempts have ended, `deadline_s` after its start, or at the `first`-th delivery.
+
+    `at_least`: deliveries that a round waits for past its deadline, unless fewer can still arrive.
+    """
 
     deadline_s: float | None = None
     first: int | None = None
+    at_least: int | None = None
+
+    def closes(self, state: RoundState) -> bool | BoolArray:
+        """As of `netsim.core.closing.ClosingRule`. Ends in the very instant of the deadline are in time."""
+        # Without attempts there is nothing to wait for, but a deadline.
+        closes: bool | BoolArray = (state.ended == state.expected) & ((state.expected > 0) | (self.deadline_s is None))
+        if self.first is not None:
+            closes = closes | (state.delivered >= self.first)
+        if self.deadline_s is None:
+            return closes
+        due_s = state.start_s + self.deadline_s
+        over: bool | BoolArray = state.now_s >= due_s if state.looking else state.now_s > due_s
+        if self.at_least is not None:
+            can_arrive = state.delivered + (state.expected - state.ended)
+            over = over & ((state.delivered >= self.at_least) | (can_arrive < self.at_least))
+        return closes | over
+
+    def name(self, state: RoundState) -> str:
+        """Return the name of what closes a round in `state`, right after an end."""
+        enough = [count for count in (self.first, self.at_least) if count is not None]
+        if enough and state.delivered >= min(enough):
+            return "deliveries"
+        return "all ended" if state.ended == state.expected else "too few left"
+
+    def next_look_s(self, state: RoundState) -> float:
+        """Return the time of the deadline."""
+        return _EVER if self.deadline_s is None else state.start_s + self.deadline_s
 
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not self.deadline_s > 0:
             raise ParameterError("deadline_s", self.deadline_s, "must be > 0 seconds")
         if self.first is not None and self.first < 1:
             raise ParameterError("first", self.first, "must be at least 1 delivery")
+        if self.at_least is not None:
+            if self.at_least < 1:
+                raise ParameterError("at_least", self.at_least, "must be at least 1 delivery")
+            if self.deadline_s is None:
+                raise ParameterError("at_least", self.at_least, "is of rounds with a deadline; give deadline_s")
+            if self.first is not None and self.first <= self.at_least:
+                raise ParameterError("at_least", self.at_least, f"must be below first = {self.first}, which closes a round")
 
 
 def _no_deadline(deadline_s: float) -> ParameterError:
@@ -47,6 +86,9 @@ class _OfOneRound:
     """A round is about the attempts that were begun as it opened."""
 
     folds_none = False
+    takes_all = False
+    open_round: int | None = None
+    closing: Closing | None = None
 
     def collect(self, attempts: Attempts) -> Attempts:
         """They themselves, in the order of selection."""
@@ -73,7 +115,7 @@ class _OfOneRound:
 
 
 class WhenEnded(_OfOneRound):
-    """A round closes once all its attempts have ended, at the first n deliveries, or at a deadline, whichever comes first.
+    """A round closes as `rule` says, which is told of every end of an attempt that was begun in it.
 
     `at_once`: the next round begins as one closes, unless it waits for clients; otherwise other things come in between.
     """
@@ -81,88 +123,104 @@ class WhenEnded(_OfOneRound):
     def __init__(self, *, pool: ClientPool, rule: WaitRule, at_once: bool = False) -> None:
         self.pool = pool
         self.rule = rule
-        self._closing = pool.clock.event()
-        self._due = 0
-        self._arrived = 0
-        self._deadline_s = 0.0
-        self._alarm_set = False
+        self.closing: Closing | None = self
+        self._event = pool.clock.event()
+        self._state = self._foreseen = RoundState(0.0, 0, 0.0)
+        """The round so far; and right after the end that will close it, where that was found by `fold`."""
+        self._alarm_s = _EVER
         self._at_once = at_once
         pool.follow(self._ended, self._ended_together)
-        pool.whole_rounds.terms = lambda: (self.rule.first, _EVER if self.rule.deadline_s is None else self._deadline_s)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        self.pool.life.open_round, self._due, self._arrived = number, expected, 0
-        self._closing = self.pool.clock.event()
-        if self.rule.deadline_s is not None:
-            self._deadline_s = start_s + self.rule.deadline_s
+        self.open_round = number
+        self._state = RoundState(start_s, expected, start_s)
+        self._event = self.pool.clock.event()
 
     def limit(self, deadline_s: float) -> None:
         """From the next round on."""
         self.rule = replace(self.rule, deadline_s=deadline_s)
+
+    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
+        """As of `netsim.core.closing.folded`, in the round that has opened."""
+        state = self._state
+        found = folded(self.rule, state.start_s, ends_s, delivered)
+        if found is not None:
+            closes_s, last = found
+            arrived = int(np.count_nonzero(delivered[: last + 1]))
+            self._foreseen = RoundState(state.start_s, state.expected, closes_s, last + 1, arrived)
+        return found
 
     def wait(self) -> Generator[Any, Any, None]:
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
             # After everything else of that instant: it may be single updates by then.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
-            self.pool.life.open_round = None
+            self.open_round = None
             whole.closed()
             if whole.closed_by is None:
                 self.pool.causes.close_by_deadline()
             else:
-                self.pool.causes.close_by_end(whole.closed_by, self._rule())
+                self.pool.causes.close_by_end(whole.closed_by, self.rule.name(self._foreseen))
             if not self._at_once:
                 whole.release()
             return
-        if not self._due and self.rule.deadline_s is None:
-            # Nobody takes part: there is nothing to wait for, but a deadline.
+        if not self._state.expected and self.rule.closes(self._state):
             self.pool.causes.close_now("all ended")
-            self.pool.life.open_round = None
+            self.open_round = None
             return
-        if self.rule.deadline_s is not None:
-            self._set_alarm()
-        yield self._closing
+        self._set_alarm()
+        yield self._event
 
     def _ended(self, update: Update) -> None:
-        if update.begun_round != self.pool.life.open_round:
+        if update.begun_round != self.open_round:
             return
-        self._due -= 1
-        self._arrived += update.outcome == "delivered"
-        if self._due == 0 or self._arrived == self.rule.first:
-            self.pool.causes.close_by_end(update.number, self._rule())
+        state = self._state
+        state.now_s, state.ended = update.outcome_s, state.ended + 1
+        state.delivered += update.outcome == "delivered"
+        if self.rule.closes(state):
+            self.pool.causes.close_by_end(update.number, self.rule.name(state))
             self._close()
+        else:
+            self._set_alarm()
 
     def _ended_together(self, ended: Columns) -> None:
-        mine = ended.counts[ROUND] == self.pool.life.open_round
-        self._due -= int(np.count_nonzero(mine))
-        self._arrived += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
-
-    def _rule(self) -> str:
-        return "deliveries" if self.rule.first is not None and self._arrived >= self.rule.first else "all ended"
+        mine, state = ended.counts[ROUND] == self.open_round, self._state
+        state.ended += int(np.count_nonzero(mine))
+        state.delivered += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
 
     def _set_alarm(self) -> None:
-        # One alarm at a time: that of a round that closed early rings into a later one, and is then set again. Otherwise a long
-        # deadline over short rounds would fill the clock with alarms that nobody waits for.
-        if not self._alarm_set and self.pool.life.open_round is not None:
-            self._alarm_set = True
+        # No alarm while an earlier one is to come: that of a round that closed early rings into a later one, and is set again.
+        # Otherwise a long deadline over short rounds would fill the clock with alarms that nobody waits for.
+        if self.open_round is None:
+            return
+        look_s = self.rule.next_look_s(self._state)
+        if self.pool.clock.now < look_s < self._alarm_s:
+            self._alarm_s = look_s
             # After everything else of that instant: who arrives exactly at the deadline is in time.
-            self.pool.clock.call_at(self._deadline_s, self._ring, priority=LAST)
+            self.pool.clock.call_at(look_s, self._ring, look_s, priority=LAST)
 
-    def _ring(self, payload: None) -> None:
-        self._alarm_set = False
-        if self.pool.life.open_round is not None and self.pool.clock.now >= self._deadline_s:
-            self.pool.causes.close_by_deadline()
-            self._close()
+    def _ring(self, look_s: float) -> None:
+        if look_s == self._alarm_s:
+            self._alarm_s = _EVER
+        state = self._state
+        if self.open_round is not None and look_s == self.rule.next_look_s(state):
+            state.now_s, state.looking = look_s, True
+            if self.rule.closes(state):
+                self.pool.causes.close_by_deadline()
+                self._close()
+            state.looking = False
         self._set_alarm()
 
     def _close(self) -> None:
         # At once, not when the server's process wakes: what arrives later in this very instant is late already.
-        self.pool.life.open_round = None
-        self._closing.succeed()
+        self.open_round = None
+        self._event.succeed()
 
 
 class FixedLength(_OfOneRound):
     """Round t ends at t times `round_s`, counted from the run's start. `announce` is told when, as the round opens."""
+
+    takes_all = True
 
     def __init__(self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None]) -> None:
         self.pool = pool
@@ -194,6 +252,7 @@ class NothingOnTheAir(_OfOneRound):
     `wait_for_compute`: it also waits for everyone who still gets the model or computes.
     """
 
+    takes_all = True
     _rule = "nothing on the air"
 
     def __init__(self, *, pool: ClientPool, wait_for_compute: bool = False) -> None:
@@ -260,6 +319,9 @@ class EndsOfRound:
     """A round is about the attempts that ended in it, whenever they began."""
 
     folds_none = False
+    takes_all = True
+    open_round: int | None = None
+    closing: Closing | None = None
 
     def __init__(self) -> None:
         self.ends: list[Attempt] = []
@@ -296,7 +358,6 @@ class FixedLengthCarryOver(EndsOfRound):
     def __init__(self, *, pool: ClientPool, round_s: float) -> None:
         super().__init__()
         self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None)
-        pool.life.takes_all = True
         pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:

@@ -134,7 +134,6 @@ class GroupComplete(EndsOfRound):
         self._open = False
         dispatch.on_group = self._set_alarm
         pool.watchers.append(self._waking.wake)
-        pool.life.takes_all = True
         pool.follow(self._ended)
 
     def open(self, number: int, start_s: float, expected: int) -> None:

@@ -33,7 +33,7 @@ def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
     """Return the facts of the coordinator that the clients of `pool` work for."""
     causes, life = pool.causes, pool.life
     return Facts(
-        carries_over=life.takes_all and not life.retry,
+        carries_over=life.serving.takes_all and not life.retry,
         resends=life.retry,
         fixed_length=causes.fixed_length,
         slotted=slotted,

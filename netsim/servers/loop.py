@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.closing import Closing
 
 
 class NobodyLeftError(Exception):
@@ -144,8 +145,14 @@ class Dispatch(Stateful, Protocol):
 class CloseRule(Stateful, Protocol):
     """When a round is over, and which attempts it is then about."""
 
-    folds_none: bool
-    """Whether the learner is also told of a round in which nothing was delivered."""
+    folds_none: bool = False
+    """True if the learner is also told of a round in which nothing was delivered."""
+    takes_all: bool = False
+    """True if the server takes every update, whichever round it was begun in."""
+    open_round: int | None = None
+    """The round whose updates the server takes, where it does not take all; None: those of no round."""
+    closing: Closing | None = None
+    """The closing of the round that has opened, where it follows from the round's own ends; None: it goes by more."""
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Round `number` opens, with so many attempts from the beginning."""
@@ -204,6 +211,10 @@ class Alteration:
         """`chosen` (n,) take part in round `number` from the beginning; who of them does so, in their order."""
         return chosen
 
+    def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
+        """Return the sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
+        return loop.assignment.channels(clients)
+
     def closed(self, closed: ClosedRound) -> None:
         """A round has closed; nothing has been aggregated yet."""
 
@@ -255,9 +266,24 @@ class RoundLoop:
         """Whether a round is under way."""
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update | Sent] = []
-        pool.channels_of = self.assignment.channels
+        pool.life.serving = self
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
+
+    @property
+    def takes_all(self) -> bool:
+        """As of `netsim.clients.serving.Serving`, like the members that follow."""
+        return self.close.takes_all
+
+    @property
+    def closing(self) -> Closing | None:
+        return self.close.closing
+
+    def takes(self, begun_round: int) -> bool:
+        return self.close.takes_all or begun_round == self.close.open_round
+
+    def channels(self, clients: IntArray) -> list[int] | None:
+        return self.alteration.channels(self, clients)
 
     def run_round(self) -> Generator[Any, Any, ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""

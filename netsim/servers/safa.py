@@ -192,7 +192,6 @@ class PickedArrived(EndsOfRound):
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
         self._alarm_set = False
-        pool.life.takes_all = True
         pool.follow(self._ended)
 
     def limit(self, deadline_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What all commands have in common: the option --no-import, and one line where the user stops them or a file cannot be used."""
+"""Common part of all commands: the option --no-import, and one line if the user stops them or a file cannot be used."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ImageOption(StrEnum):
-    """What figures are written as."""
+    """Format of figures."""
 
     PNG = "png"
     SVG = "svg"
@@ -28,7 +28,7 @@ class ImageOption(StrEnum):
 
 
 class OverOption(StrEnum):
-    """What is below figures over the course of a run."""
+    """Abscissa of figures over the course of a run."""
 
     ROUNDS = "rounds"
     SECONDS = "seconds"
@@ -40,12 +40,12 @@ Formats = Annotated[
 
 
 _OF_TABLES = ("smoothing_s",)
-"""What tables take, too."""
+"""Options that tables take, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
-    """How figures look."""
+    """Look of figures."""
 
     figure_size: Annotated[
         str | None, typer.Option("--size", metavar="WxH", help="Size of figures in inches, such as 3.5x2.6.")
@@ -68,12 +68,12 @@ class Looks:
             raise UserError(f"{', '.join(named)}: no figure is drawn; {remedy}")
 
     def _option(self, field: str) -> str:
-        """What a field is called on the command line: in an annotation typer keeps the name of an option as its default."""
+        """Return the name of a field on the command line: in an annotation typer keeps the name of an option as its default."""
         option: str = get_type_hints(type(self), include_extras=True)[field].__metadata__[0].default
         return option.strip(" /")
 
     def look(self) -> Look:
-        """What analysis calls it; raises UserError for a size that is none, and for what this machine cannot draw."""
+        """Return the look as analysis has it; raises UserError for a size that is none, and for what this machine cannot draw."""
         from analysis.figures.settings import Look
 
         options: dict[str, dict[str, Any]] = {}
@@ -98,7 +98,7 @@ class Looks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing(Looks):
-    """How figures look, and what those of finished runs show."""
+    """Look of figures, and the content of figures of finished runs."""
 
     smoothing_s: Annotated[
         float | None, typer.Option("--smoothing-s", min=0.0, help="Average accuracies over so many simulated seconds.")
@@ -125,7 +125,7 @@ class Drawing(Looks):
         regret_bounds: Sequence[Bound] = (),
         aoi_bounds: Sequence[Bound] = (),
     ) -> FigureSettings:
-        """What analysis calls it; raises UserError as `look`."""
+        """Return the settings as analysis has them; raises UserError as `look`."""
         from analysis.figures.settings import FigureSettings
 
         return FigureSettings(

@@ -44,6 +44,7 @@ def figure(
     from analysis.figures.regret_bounds import regret_bounds
     from analysis.figures.runs import CAPTIONS, figure_of, figures_of
     from analysis.figures.style import save_figure
+    from analysis.whole_files import refuse_links
     from scenarios.runs.bounds import aoi_bounds
 
     try:
@@ -62,6 +63,7 @@ def figure(
                 out_console.print(f"{found:<16} {CAPTIONS[found]}", soft_wrap=True)
             return
         file = out or folder / "report" / f"{name}.png"
+        refuse_links(folder, file)
         drawn = figure_of(source, name, settings)
         written = save_figure(drawn, file)
     except ValueError as error:

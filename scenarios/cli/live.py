@@ -1,4 +1,4 @@
-"""What a run looks like while it runs: a panel that changes in place on a terminal, a line now and then anywhere else."""
+"""Display of a run under way: a panel that changes in place on a terminal, a line now and then anywhere else."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Look:
 
     name: str
     rounds: int
-    """How many there are at most."""
+    """Largest number of rounds."""
     limit_s: float | None
     """The simulated time at which it ends at the latest."""
     began: float = field(default_factory=time.perf_counter)
@@ -62,7 +62,7 @@ class Look:
     last: LastClients = field(default_factory=LastClients)
 
     waits: str = ""
-    """What a round that takes long waits for."""
+    """Reason for which a round takes long."""
 
     def take(self, simulation: Simulation) -> None:
         """A round has closed."""
@@ -193,7 +193,7 @@ def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator
 
 
 Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
-"""What is told of a round that has closed, and of what one waits for."""
+"""Callbacks of a round that has closed, and of the reason for which one takes long."""
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from scenarios.cli.output import (
     warn,
     warn_of,
 )
+from scenarios.cli.overlays import overlays
 from scenarios.cli.papers import reproduce
 from scenarios.cli.results import compare, replay, report, trace
 from scenarios.cli.scale import scale
@@ -259,7 +260,7 @@ def sweep(
     warn_of(later_cautions(planned, folder), strict=strict)
 
 
-for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit):
+for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit, overlays):
     app.command()(command(function))
 
 

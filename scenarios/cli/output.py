@@ -1,4 +1,4 @@
-"""What the command prints: tables, progress, complaints."""
+"""Output of the commands: tables, progress, complaints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ err_console = Console(stderr=True, markup=False)
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """What a summary says of a run, in a table."""
+    """Return the summary of a run as a table."""
     final, totals = summary["final"], summary["totals"]
     table = Table(box=None, show_header=False)
     table.add_row("rounds", f"{summary['rounds']} ({summary['ended']})")
@@ -223,7 +223,7 @@ class _Waiting:
         self._said_s = -math.inf
 
     def line(self, waits: dict[int, str]) -> str:
-        """What there is to say of `waits`, by the numbers of the runs; empty: nothing that was not said, or it was just now."""
+        """Return a line on `waits`, by number of the run; empty if there is nothing new, or the last line is recent."""
         new = {index: text for index, text in waits.items() if self._said.get(index) != text}
         now = time.perf_counter()
         if not new or now - self._said_s < _LINE_S:

@@ -61,7 +61,7 @@ EqualBytes = Annotated[
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """Format of a report."""
 
     HTML = "html"
     MD = "md"

@@ -116,7 +116,7 @@ def stragglers(
 
 
 def _range(rounds: str | None) -> tuple[int, int] | None:
-    """What --rounds names; None: all."""
+    """Return the first and the last round of --rounds, or None for all."""
     if rounds is None:
         return None
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds)

@@ -22,7 +22,7 @@ class Output:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.error: OSError | None = None
-        """What was wrong with the stream; None: nothing."""
+        """First error of the stream, or None."""
 
     def write(self, text: str) -> int:
         self._try(self._stream.write, text)

@@ -16,7 +16,7 @@ from scenarios.registry.hints import HintError, annotation_of, is_parameter_set
 
 @dataclass(frozen=True)
 class Argument:
-    """What stands behind one key."""
+    """Argument of a constructor behind one key."""
 
     owner: Any
     """The class whose constructor takes it, or the function: the component, or a set of parameters."""

@@ -50,7 +50,7 @@ _SUPPLIED_BY = {
 
 
 class Component(Section):
-    """What all components share: the name of the class."""
+    """Section of a component, with the name of its class."""
 
     kind: str
 
@@ -199,7 +199,7 @@ class _ComponentOf:
         return component_model(self.group, kind, self.base)
 
     def _fits_within(self, kind: str) -> bool:
-        """Whether a component of this kind can stand within another of its group: one that holds a third, or shares, cannot."""
+        """Return True if a component of this kind fits within another of its group: it holds no third, and does not share."""
         target = resolve(self.group, kind)
         return self.group not in inspect.signature(target).parameters and not (self.group == "scheduler" and target.contends)
 

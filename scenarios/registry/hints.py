@@ -46,7 +46,7 @@ def annotation_of(target: Any, name: str) -> Any:
 
 
 def _meant(target: Any, hint: Any) -> Any:
-    """What a type parameter of a generic parent stands for in the class `target`; any other annotation is itself."""
+    """Return the type for which a type parameter of a generic parent stands in `target`; any other annotation is itself."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
         meant = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
@@ -66,14 +66,14 @@ def _given(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def is_parameter_set(hint: Any) -> bool:
-    """Whether an annotation is a set of parameters: a frozen dataclass whose fields are keyword-only."""
+    """Return True if an annotation is a set of parameters: a frozen dataclass with keyword-only fields."""
     if not (isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__dataclass_params__.frozen):  # type: ignore[attr-defined]
         return False
     return all(field.kw_only for field in dataclasses.fields(hint))
 
 
 def meaning_of(target: Any, name: str) -> str | None:
-    """What an argument means, by the `Doc` of its annotation `Annotated[type, Doc("...")]`; None without one."""
+    """Return the meaning of an argument, by the `Doc` of its annotation `Annotated[type, Doc("...")]`, or None."""
     try:
         hint = annotation_of(target, name)
     except HintError:  # of a component within this one: its annotation is for type checkers only
@@ -102,7 +102,7 @@ def key_type(hint: Any, *, per_client: bool) -> Any:
 
 
 def takes_per_client(hint: Any) -> bool:
-    """Whether an argument with this annotation takes a number or an array with one number a client, whatever else it takes."""
+    """Return True if an argument with this annotation takes a number or an array with one number a client."""
     options = _options(_plain(hint))
     return float in options and any(_is_array(option) for option in options)
 

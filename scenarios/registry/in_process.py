@@ -71,7 +71,7 @@ def found(place: str) -> Any:
 
 
 def objects() -> dict[str, Any]:
-    """What another process must be given (`adopt`) to know the classes that cannot be imported."""
+    """Return the classes that cannot be imported, for `adopt` in another process."""
     return dict(_OBJECTS)
 
 

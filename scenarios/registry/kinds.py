@@ -1,4 +1,4 @@
-"""What a scenario may name: the project's own components, what installed packages register, and any class as
+"""Components that a scenario may name: the project's own, those of installed packages, and any class as
 "package.module:Class".
 
 A component is a class whose constructor takes keywords only. Those named in `INJECTED` are supplied by the builder; all the
@@ -221,6 +221,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     # All of them are users' own: what netsim itself does needs no script.
     "script": {},
+    # The trainer of netsim follows from the network and the optimizer.
+    "trainer": {},
     # Those of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with tables of their own.
     "server": {},
 }
@@ -229,7 +231,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 @cache
 def _installed() -> Any:
-    """What installed packages register, of all groups: looking through them takes as long for one group as for all."""
+    """Return the components of installed packages, of all groups: looking through them takes as long for one group as for all."""
     return entry_points()
 
 
@@ -252,7 +254,7 @@ def injected(group: str) -> frozenset[str]:
 
 
 def is_own(group: str, kind: str) -> bool:
-    """Whether the class behind `kind` is somebody else's: what goes wrong in it is not a fault of netsim."""
+    """Return True if the class behind `kind` is the user's own: an error in it is not a fault of netsim."""
     return kind not in BUILT_IN[group]
 
 

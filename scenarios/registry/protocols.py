@@ -1,4 +1,4 @@
-"""Whether an object of the user's own class has what the engine calls, and answers in the right form, before a run begins."""
+"""Checks, before a run, that an object of the user's own class has the members that the engine calls, and answers in form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.detection.protocols import Detector
-from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness
+from models.fl.protocols import Aggregation, Compression, Optimizer, ServerOptimizer, Staleness, Trainer
 from models.laws.work import Noise
 from models.peers.graph import PeerGraph
 from models.privacy import Schedule
@@ -48,16 +48,17 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
     "staleness": (Staleness,),
     "server_optimizer": (ServerOptimizer,),
     "compression": (Compression,),
+    "trainer": (Trainer,),
     "server": (ServerMode,),
 }
-"""What is called of the components of a group. The first is asked for, where a server does not ask for another."""
+"""Protocols of the components of a group. The first is required unless a server requires another."""
 
 WITHIN: dict[str, type] = {"scheduler": Scheduler}
-"""What stands within another component is called by that component, which may ask for more than the engine does."""
+"""Protocols of components within others, whose holder may require more than the engine does."""
 
 
 def members(protocol: type) -> list[str]:
-    """What a Protocol asks for, attributes and methods."""
+    """Return the names of a Protocol's attributes and methods."""
     names = dict.fromkeys(name for base in _bases(protocol) for name in (*vars(base), *vars(base).get("__annotations__", ())))
     return [name for name in names if not name.startswith("_")]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ServerWorld(Protocol):
-    """What a server is put together of. `scenarios.wiring.world.World` fulfils it; each call of a method makes a new part."""
+    """Parts of which a server is put together, as `scenarios.wiring.world.World` has them; each call makes a new part."""
 
     @property
     def clients(self) -> int:

@@ -1,4 +1,4 @@
-"""Whether code that is not netsim's may be imported: a scenario that names a class of somebody's is a program of theirs."""
+"""Trust in code that is not netsim's: a scenario that names a class of the user's is a program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def without_own_code(refused: bool = True) -> Iterator[None]:
 
 
 def own_code_refused() -> bool:
-    """Whether only netsim's own components may be named here."""
+    """Return True if only netsim's own components may be named here."""
     return _REFUSED.get()
 
 

@@ -43,9 +43,9 @@ class Accounts:
     """The energy of a run: what attempts, messages and idle clients drew, against the integral of power over time."""
 
     attempts_j: Mapping[str, float]
-    """What attempts drew, by column."""
+    """Joules of attempts, by column."""
     probes_j: Mapping[str, float]
-    """What probes drew; empty where there are none."""
+    """Joules of probes, by column; empty without probes."""
     accounts: Mapping[str, tuple[float, float]]
     """By column of a round: what is accounted for, and the integral."""
 
@@ -62,7 +62,7 @@ class Accounts:
         return not math.isclose(first_j, second_j, rel_tol=_CLOSE, abs_tol=max(_CLOSE * whole_j, _NOTHING_J))
 
     def problems(self) -> list[str]:
-        """Where the two do not agree."""
+        """Return the disagreements of the two, in words."""
         return [
             f"{name}: {booked!r} J are accounted for, and the integral of power over time is {integral!r} J"
             for name, (booked, integral) in self.accounts.items()
@@ -70,7 +70,7 @@ class Accounts:
         ]
 
     def differences(self, table_j: Mapping[str, float], drawn_j: Mapping[str, float]) -> list[str]:
-        """Where sums over a table are not what attempts, or probes, drew."""
+        """Return the sums over a table that differ from the joules of attempts or probes, in words."""
         return [
             f"{name} adds up to {joules!r}, not {drawn_j[name]!r}"
             for name, joules in table_j.items()
@@ -86,7 +86,7 @@ def audit(
     max_leak: float,
     energy: Accounts | None = None,
 ) -> dict[str, Any]:
-    """Whether the books of a run, whose `tables` are complete, balance: the entry `books` of its summary.
+    """Audit the books of a run with complete `tables` and return the entry `books` of its summary.
 
     `counts`: what the server counted (`Server.counts`); `summed`: the sums of the columns SUMMED over the `rounds` records that
     passed by; `max_leak`: the largest leak that the accountant knows of; `energy`: None where it is not counted.

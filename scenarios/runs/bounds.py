@@ -81,7 +81,7 @@ def bound_notes(runs: Sequence[Run]) -> list[str]:
 
 
 def beyond(run: Run) -> str | None:
-    """What decides over a run's updates beside the states of its sub-channels, in words; None: nothing does."""
+    """Return what decides over a run's updates beside the states of its sub-channels, in words, or None."""
     scenario, totals = run.scenario, run.summary["totals"]
     for key in ("jammers", "outages", "script"):
         if scenario.get(key):

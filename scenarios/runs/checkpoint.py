@@ -21,7 +21,7 @@ from netsim.records import atomic
 from netsim.records.tables import UNFINISHED
 
 FILE = f"{UNFINISHED}/checkpoint.npz"
-"""Where it lies in the folder of its run."""
+"""Path of the checkpoint in the folder of its run."""
 FORMAT = 6
 _TREE = "tree"
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
@@ -71,7 +71,7 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def exists(folder: Path) -> bool:
-    """Whether the run in `folder` can go on."""
+    """Return True if the run in `folder` can go on."""
     return (folder / FILE).is_file()
 
 

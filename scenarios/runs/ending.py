@@ -1,4 +1,4 @@
-"""What a run leaves that stops because a file cannot be written, or the user wants it to: what it can go on from, or nothing."""
+"""Ends of runs that the user or a failing file stops: they leave something to go on from, or nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def orderly(out: Path) -> Iterator[None]:
 
 
 def _further(out: Path) -> str:
-    """How to go on with the run in a folder; a run that has not begun is removed."""
+    """Return how to go on with the run in a folder, in words; remove a run that has not begun."""
     if (out / SCENARIO).is_file():
         return f"netsim resume {out}"
     with suppress(OSError, UserError):

@@ -1,4 +1,4 @@
-"""What a summary says of energy: joules by what they were spent on, for each delivered update, and empty batteries."""
+"""Energy in a summary: joules by use and for each delivered update, and empty batteries."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class EventLog:
 
 
 def scalars(row: RoundRow) -> dict[str, float]:
-    """What is logged of a round."""
+    """Return the numbers of a round that are logged."""
     found = {"round_s": row.end_s - row.start_s, "time_s": row.end_s}
     for name in TAGS:
         value = getattr(row, name)

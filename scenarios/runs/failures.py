@@ -1,4 +1,4 @@
-"""What goes wrong in a component of the user's own while a run is under way, told with the component, the round and the line."""
+"""Errors of the user's own components in a run, told with the component, the round and the line."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _when(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
 
 
 def _scene(scenario: Scenario, simulation: Simulation) -> str:
-    """Where a simulation stands, for an error that is none of the user's."""
+    """Return where a simulation stands, in words, for an error that is none of the user's."""
     where = _when(scenario, simulation)
     return f"server.kind = {scenario.server.kind!r}, {where}, with {_in_flight(simulation)}"
 

@@ -57,7 +57,7 @@ def _is_utf8(name: str) -> bool:
 
 
 def _names(folder: Path) -> set[str]:
-    """What is in a folder; not what a process leaves that is killed as it writes its first file there."""
+    """Return the names in a folder, but for the rest of a process that was killed as it wrote its first file."""
     if not folder.is_dir():
         return set()
     return {entry.name for entry in folder.iterdir()} - {atomic.temporary(folder / MARKER).name}
@@ -113,7 +113,7 @@ def open_run(out: Path, files: Iterable[str]) -> Marker:
 
 
 def not_a_run(folder: Path) -> UserError:
-    """What is wrong with a folder that should be a run's, and which one to name."""
+    """Return the error of a folder that should hold a run, with the folder to name."""
     remedy = "name one that netsim run has left" if folder.is_dir() else "there is no such folder"
     if (folder / MANIFEST).is_file():
         remedy = f"this is a sweep: name one of its runs, as {folder}/VARIANT/seed-SEED"
@@ -218,7 +218,7 @@ def add_files(out: Path, made: Path) -> list[Path]:
 
 
 def read_summary(run: Path) -> dict[str, Any]:
-    """What the summary of the run in a folder says; raises UserError where it cannot be read."""
+    """Return the summary of the run in a folder; raises UserError if it cannot be read."""
     try:
         return read_json(run / SUMMARY, "a run's summary")
     except ValueError as error:
@@ -226,7 +226,7 @@ def read_summary(run: Path) -> dict[str, Any]:
 
 
 def ended(run: Path) -> str | None:
-    """How the run in a folder ended; None where it has not. Raises UserError where the summary cannot be read."""
+    """Return how the run in a folder ended, or None if it has not; raises UserError if the summary cannot be read."""
     if not os.path.lexists(run / SUMMARY):
         return None
     how = read_summary(run).get("ended")

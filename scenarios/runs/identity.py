@@ -1,4 +1,4 @@
-"""What a run is: its scenario, seed, version and code, in one word. Two runs of one identity have the same tables."""
+"""Identity of a run: its scenario, seed, version and code in one word. Runs of one identity have the same tables."""
 
 from __future__ import annotations
 

@@ -12,25 +12,25 @@ from types import FrameType
 from scenarios.runs.safe_path import safe_path
 
 GRACE_S = 2.0
-"""How long a stop waits for the round to close."""
+"""Seconds that a stop waits for the round to close."""
 
 
 class StopRequest:
-    """Whether the user has asked for the end."""
+    """Request of the user, or of a limit, to stop."""
 
     asked = False
     """By the user, or by a limit of wall time."""
     limited = False
-    """Whether it was by a limit."""
+    """True if a limit of wall time asked."""
     settled = False
-    """Whether what was asked for is under way, or the run is at its end."""
+    """True if the stop is under way, or the run is at its end."""
     _alarm: threading.Timer | None = None
     _thread: int | None = None
     """The thread that is interrupted where no signal can reach the block."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
-        """Those by which the block can be interrupted, in the main thread."""
+        """Signals by which the block can be interrupted, in the main thread."""
         self._lock = threading.Lock()
 
     def check(self) -> None:
@@ -39,7 +39,7 @@ class StopRequest:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """What was asked for is under way: from here on only a second request ends it on the spot."""
+        """Note that the stop is under way: from here on only a second request ends it on the spot."""
         with self._lock:
             self.settled = True
             if self._alarm is not None:

@@ -60,7 +60,7 @@ def _by_file(folder: Path) -> Iterator[None]:
 
 
 def _created(path: Path, content: dict[str, Any]) -> bool:
-    """Whether the lock is ours now; without one, where none can be made, there is a warning."""
+    """Create the lock and return True if it is ours now; warn where no lock can be made."""
     try:
         with path.open("x", encoding="utf-8") as file:
             json.dump(content, file)
@@ -73,7 +73,7 @@ def _created(path: Path, content: dict[str, Any]) -> bool:
 
 
 def _holder(path: Path) -> dict[str, Any] | None:
-    """What a lock says of who holds it; empty: it cannot be told; None: it has gone meanwhile."""
+    """Return what a lock says of its holder; empty: unknown; None: the lock has gone meanwhile."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def _process(pid: int) -> dict[str, Any]:
 
 
 def _has_ended(holder: dict[str, Any]) -> bool:
-    """Whether a lock is stale: its process was one of this machine, and is no more."""
+    """Return True if a lock is stale: its process was one of this machine and has ended."""
     if not holder or holder["host"] != socket.gethostname():
         return False
     try:

@@ -1,4 +1,4 @@
-"""What a run cost the machine, and which machine that was: the part of a summary that another run does not repeat."""
+"""Cost of a run to the machine, and the machine: the part of a summary that another run does not repeat."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 @cache
 def _processor() -> str:
-    """What the processor is called."""
+    """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -111,7 +111,7 @@ class Marker:
         return [name for name in self.files if (self.folder / name).is_file()]
 
     def foreign(self) -> list[str]:
-        """What is directly in the folder and neither listed nor a folder of listed files; an empty folder is nothing."""
+        """Return the names directly in the folder that are neither listed nor folders of listed files, but for empty folders."""
         ours = {PurePosixPath(name).parts[0] for name in [*self.files, *self.runs]} | {MARKER}
         ours |= {atomic.temporary(self.folder / name).name for name in ours}
         # Where a folder of netsim's could not be removed, it is left, empty.

@@ -38,7 +38,7 @@ def own_code(scenario: Scenario) -> Fingerprint:
 
 
 def used(before: list[dict[str, Any]], now: Fingerprint, round: int) -> list[dict[str, Any]]:
-    """What a run notes of the code that it used: fingerprints in order, each with the first round it was used in."""
+    """Return the notes on the code that a run used: fingerprints in order, each with its first round."""
     return before if now == latest(before) else [*before, {"from_round": round, "components": now}]
 
 
@@ -75,9 +75,9 @@ class OwnComponent:
     path: str
     """The key, such as "learner.aggregation.kind"."""
     kind: str
-    """What the scenario calls it."""
+    """Name in the scenario."""
     place: str
-    """Where it is, as "module:Name"."""
+    """Place, as "module:Name"."""
 
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
@@ -148,7 +148,7 @@ def _file(module: str, root: Path) -> Path | None:
 
 
 def _imported(module: str, file: Path) -> Iterator[str]:
-    """What the import statements in a file may import, wherever they stand in it: `from a import b` may mean a module `a.b`."""
+    """Yield the modules that import statements anywhere in a file may import: `from a import b` may mean a module `a.b`."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

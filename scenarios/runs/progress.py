@@ -1,4 +1,4 @@
-"""How much of a run is done, by rounds or by its time limit."""
+"""Progress of a run, by rounds or by its time limit."""
 
 from __future__ import annotations
 

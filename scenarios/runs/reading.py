@@ -172,7 +172,7 @@ _OF_VALUES = frozenset(_WORDS) - {"string_type", "string_pattern_mismatch", "too
 
 
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
-    """What is refused, and why."""
+    """Return the refused key with its value, and the reason."""
     kind = problem["type"]
     key = ".".join(str(name) for name in _written(tables, problem["loc"], kind)) or "the scenario"
     if kind == "missing":

@@ -20,7 +20,7 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
 WHAT_IFS = "what_ifs.parquet"
-"""What `netsim stragglers` adds to the folder of a run."""
+"""Table that `netsim stragglers` adds to the folder of a run."""
 
 
 def finished(folder: Path) -> Scenario:
@@ -72,7 +72,7 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
 
 
 def _difference(before: Path, now: Path) -> str | None:
-    """What is different about a table, in a line; None: nothing."""
+    """Return the difference of a table in a line, or None."""
     if not (before.is_file() and now.is_file()):
         return f"{before.name}: is only in the {'first' if before.is_file() else 'second'} run"
     if before.read_bytes() == now.read_bytes():

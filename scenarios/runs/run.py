@@ -227,7 +227,7 @@ def _simulate(
 
 
 def identified(scenario: Scenario, code: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a summary says of a run's identity; `code`: what was used of the user's own, of which a run may have only one."""
+    """Return the identity of a run for its summary; `code`: the fingerprints of the user's own code that it used."""
     known = len(code) <= 1
     return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}
 

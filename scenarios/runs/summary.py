@@ -1,4 +1,4 @@
-"""What a summary says of a run: sums over its records, kept as they pass by, and what was true of its world."""
+"""Summary of a run: sums over its records, kept as they pass by, and facts of its world."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
+from scenarios.wiring.server_parts import detections
 from scenarios.wiring.simulation import Built
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
@@ -59,7 +60,7 @@ class Totals:
     rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
     """Energy, where it is counted: by column, of all rounds."""
     ended_s: float = 0.0
-    """When the last round closed."""
+    """Time at which the last round closed."""
     longest_wait_s: float = 0.0
     """The longest time between two rounds, or before the first."""
     waited_round: int = 0
@@ -157,6 +158,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "fastest_round_s": known(_fastest_round_s(built, scenario)),
             "regret": known(totals.regret),
         },
+        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.context.drawn_changes],
         "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
@@ -197,7 +199,7 @@ def _fastest_round_s(built: Built, scenario: Scenario) -> float:
 
 
 def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
-    """How much each group took part, where there are groups; attempts as of `totals`."""
+    """Return the participation of each group, or None without groups; attempts are those of `totals`."""
     population = Population(scenario.clients)
     if not population.grouped:
         return None
@@ -214,7 +216,7 @@ def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
 
 
 def _name(method: Component) -> str:
-    """What a summary calls a component: one within it, such as the scheduler that an AoI-aware one wraps, is named with it."""
+    """Return the name of a component, with that of a component within it, such as the scheduler that an AoI-aware one wraps."""
     inner = method.parameters().get("scheduler")
     return method.kind if inner is None else f"{method.kind} {inner.kind}"
 
@@ -242,7 +244,7 @@ def _aoi(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | N
 
 
 def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
-    """What was true of the sub-channels with states, and what the scheduler found out of it; None where there are none."""
+    """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
     channels = built.channels
     if channels is None:
         return None
@@ -261,9 +263,16 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
         "successes": built.clients.successes.tolist(),
         "jam_dwells": channels.jammers.spent,
         "restarts": [row.round for row in totals.detections],
+        "detects": _detects(built),
         "detections": detection_totals(totals.detections, table),
         "channels": table,
     }
+
+
+def _detects(built: Built) -> bool:
+    """Return True if a scheduler of sub-channels watches for changes."""
+    found = detections(built.server)
+    return found is not None and found.scheduler.detects()
 
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
@@ -272,7 +281,7 @@ def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
 
 
 def _learner_notes(learner: Any) -> dict[str, Any] | None:
-    """How the clients were trained, where they were."""
+    """Return the notes on training, or None if nothing was trained."""
     if learner is None:
         return None
     return {

@@ -19,7 +19,7 @@ _PHASES = ("downloading", "computing", "waiting to send", "sending")
 
 
 def waited_for(simulation: Simulation) -> str:
-    """What the round under way waits for."""
+    """Return what the round under way waits for, in words."""
     server: Any = simulation.server
     pool = server.clients
     under_way = pool.under_way

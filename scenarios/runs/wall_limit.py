@@ -11,11 +11,11 @@ from scenarios.runs.interrupts import GRACE_S, StopRequest
 from scenarios.schema.errors import UserError
 
 END_S = 30.0
-"""How long after that a process that does not stop is ended, where it is for one run alone."""
+"""Seconds after the stop at which a process for one run alone is ended if it does not stop."""
 
 
 class WallLimit:
-    """So many seconds of wall time for simulating a run, or for what is left of one that goes on; None: as long as it takes."""
+    """Limit of the wall seconds for simulating a run, or the rest of one that goes on; None: no limit."""
 
     def __init__(self, most_s: float | None = None, *, may_end_process: bool = False) -> None:
         """`may_end_process`: the process is there for the run alone, and may end with it. Raises UserError."""
@@ -23,7 +23,7 @@ class WallLimit:
             raise UserError(f"--wall-limit (wall_limit_s) = {most_s!r}: must be a number of seconds > 0")
         self._most_s, self._may_end = most_s, may_end_process
         self.reached = False
-        """Whether the time was over before the run was."""
+        """True if the time was over before the run."""
 
     @property
     def words(self) -> str:

@@ -32,9 +32,9 @@ class Buffered(Server):
     buffer: Count = 1
     """Deliveries that make a new model."""
     pacing: Literal["deliveries", "latency"] = "deliveries"
-    """When a new model is made. deliveries: of every `buffer` of them. latency (Pisces): of all that has arrived, once the time
-    since the last one is the greatest last latency of the clients at work now, divided by `concurrency`; `buffer` has no part in
-    it."""
+    """Event that makes a new model. deliveries: every `buffer` of them. latency (Pisces): the time since the last model is the
+    greatest last latency of the clients at work now, divided by `concurrency`; all that has arrived enters, and `buffer` has no
+    part in it."""
     unknown_latency_s: Positive | None = None
     """With pacing = "latency": what counts as the latency of a client that has delivered nothing yet. Absent: 180 s, as in the
     code of Pisces' authors."""
@@ -48,7 +48,7 @@ class Buffered(Server):
     """In place of waiting: whose update has grown too old is told so as a model is made, and sends it at the end of its present
     epoch. Needs staleness_bound, and samples that clients hold."""
     notice_s: NonNegative = 0.0
-    """How long such a notice takes to arrive; none is lost."""
+    """Seconds that such a notice takes to arrive; none is lost."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -97,14 +97,14 @@ class Buffered(Server):
             raise problem(("server", "buffer"), self.buffer, why)
 
     def check_policy(self, policy: Any) -> None:
-        """One that goes by the number of updates in a model does not go with pacing by latency."""
+        """Refuse a policy that goes by the number of updates in a model, with pacing by latency."""
         super().check_policy(policy)
         if self.pacing == "latency" and resolve("policy", policy.kind).counts_updates:
             why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
             raise problem(("server", "pacing"), self.pacing, why)
 
     def in_words(self, scenario: "Scenario") -> str:
-        """So many at work, and what makes a new model."""
+        """Return the number of clients at work and the event that makes a new model, in words."""
         made = "paced by latency" if self.pacing == "latency" else f"of every {self.buffer} deliveries"
         return f"{self.concurrency} at work, a new model {made}"
 

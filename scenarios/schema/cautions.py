@@ -1,4 +1,4 @@
-"""What a user is warned of: plain data, shown by the command, kept in the summary, and an error where `--strict` is given.
+"""Warnings: plain data, shown by the command, kept in the summary, and an error with `--strict`.
 
 Warned of is what runs, and yet can hardly be meant. What cannot run is refused (`scenarios.schema.errors`).
 """

@@ -17,16 +17,16 @@ class Battery(Section):
     """
 
     capacity_j: PerClientField | None = None
-    """What a full battery holds, in joules (a phone's 4 Ah at 3.85 V: 55,000). It may come from a column `battery_j` of
+    """Energy of a full battery, in joules (a phone's 4 Ah at 3.85 V: 55,000). It may come from a column `battery_j` of
     `clients.devices`; else it must be given."""
     initial: PerClientField = 1.0
     """Share of it that is charged at time 0."""
     threshold: PerClientField = 0.2
     """Share of it below which a client is not selected; above 0. Who is at work goes on until the battery is empty."""
     charge_w: PerClientField = 0.0
-    """What a charger supplies, in watts, also while the client computes or sends."""
+    """Power of a charger, in watts, also while the client computes or sends."""
     charging: component_of("availability") | None = None  # type: ignore[valid-type]
-    """When clients are at a charger: presence there, by any law of availability. Absent: never."""
+    """Times at a charger: presence there, by any law of availability. Absent: never."""
 
     @model_validator(mode="after")
     def _charged(self) -> Self:
@@ -39,7 +39,7 @@ class Battery(Section):
 
 
 class Energy(Section):
-    """What a client draws, in watts: in each phase of an update, idle otherwise; absent, it draws `off_w`.
+    """Power of a client, in watts: in each phase of an update, idle otherwise; an absent client draws `off_w`.
 
     Tests of the model, opinions and messages between clients draw theirs besides. Absent: energy is not counted.
     """
@@ -55,11 +55,11 @@ class Energy(Section):
     off_w: PerClientField = 0.0
     """While absent."""
     battery: Battery | None = None
-    """What feeds them; absent: the mains."""
+    """Battery that feeds the clients; absent: the mains."""
 
 
 def _nothing(spec: Any) -> bool:
-    """Whether a checked specification of numbers of clients says 0 for each of them."""
+    """Return True if a checked specification of numbers of clients is 0 for each of them."""
     if isinstance(spec, Ramp):
         return spec.start == 0 and spec.to == 0
     if isinstance(spec, ByGroup):

@@ -15,9 +15,9 @@ from analysis.names import did_you_mean as did_you_mean
 
 PARAMETER_ERRORS = (models.errors.ParameterError, netsim.core.errors.ParameterError)
 PARAMETER_WARNINGS = (models.errors.ParameterWarning, netsim.core.errors.ParameterWarning)
-"""What models and the engine say of a parameter; both have `name`, `value`, `reason` and `renamed`."""
+"""Warnings of models and engine about a parameter; both have `name`, `value`, `reason` and `renamed`."""
 ANSWER_ERRORS = (models.errors.AnswerError, netsim.core.errors.AnswerError)
-"""What they say of a component's answer that they cannot use; both have `role`, `method`, `name` and `told`."""
+"""Errors of models and engine about a component's answer; both have `role`, `method`, `name` and `told`."""
 
 
 class UserError(Exception):

@@ -1,4 +1,4 @@
-"""What of a scenario fits together, whatever its server; what a server goes with is said by its table (`Server.check`)."""
+"""Checks between the tables of a scenario, whatever its server; the table of a server checks its own (`Server.check`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _amounts(scenario: Scenario) -> None:
 
 
 def _protected(scenario: Scenario) -> None:
-    """What the network's kind says of the statistics it would release; a network of the user's own is judged when it is built."""
+    """Check the statistics that the network's kind would release; a network of the user's own is judged when it is built."""
     privacy, learner = scenario.privacy, scenario.learner
     if privacy is None or privacy.mechanism == "none" or learner is None:
         return
@@ -70,7 +70,7 @@ def _protected(scenario: Scenario) -> None:
 
 
 def _trained_by(scenario: Scenario) -> None:
-    """What a method of aggregation asks of the server, of privacy and of compression."""
+    """Check the demands of a method of aggregation on server, privacy and compression."""
     learner = scenario.learner
     if learner is None:
         return

@@ -97,7 +97,7 @@ class Adam(Component, AdamParameters):
 
 
 class AggregationTable(Component, AsksNothing):
-    """What all aggregations share."""
+    """Table of every aggregation."""
 
 
 class BySize(AggregationTable):
@@ -287,13 +287,14 @@ SERVER_OPTIMIZERS: dict[str, type[Component]] = {
 
 
 class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
-    """What is trained, on what, and how. An update is computed when it is delivered; what nobody will use is never trained."""
+    """Training: its data, network and method. An update is computed when it is delivered; an unused one is never trained."""
 
     data: Data = all_defaults()
     partition: component_of("partition") = _DEFAULTS.partition  # type: ignore[valid-type]
     network: component_of("network", described=NETWORKS, base=OwnNetwork)  # type: ignore[valid-type]
     optimizer: component_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]
     local_training: OwnFunction | None = None
+    trainer: component_of("trainer") | None = None  # type: ignore[valid-type]
     metrics: list[OwnFunction] = []
     aggregation: component_of("aggregation", described=AGGREGATIONS, base=AggregationTable) = _DEFAULTS.aggregation  # type: ignore[valid-type]
     staleness: component_of("staleness", described=STALENESS) = _DEFAULTS.staleness  # type: ignore[valid-type]
@@ -305,6 +306,8 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             self.options()
         except ParameterError as error:
             raise problem((error.name,), error.value, error.reason) from error
+        if self.trainer is not None and self.local_training is not None:
+            raise problem(("trainer", "kind"), self.trainer.kind, "give either this or local_training")
         self._check_demands()
         if self.aggregation.kind == "contribution" and not self.contribution_samples:
             raise problem(("contribution_samples",), 0, "must be > 0 for aggregation by contribution")
@@ -322,7 +325,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         return self
 
     def _check_demands(self) -> None:
-        """What the aggregation asks of local training; of an optimizer of the user's own that is found out as it is built."""
+        """Check the demands of the aggregation on local training; an optimizer of the user's own is judged when it is built."""
         optimizer, averaged = self.optimizer, self.server_optimizer
         told = optimizer.parameters() if optimizer.kind == "sgd" else {}
         own = is_own("optimizer", optimizer.kind)
@@ -333,7 +336,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
                 rate=1.0 if own else told.get("learning_rate"),
                 momentum=told.get("momentum", 0.0),
                 options=self.options(),
-                own_training=self.local_training is not None,
+                own_training="local_training" if self.local_training is not None else None if self.trainer is None else "trainer",
                 server_optimizer=averaged.kind,
                 server_rate=averaged.parameters()["learning_rate"] if averaged.kind == "sgd" else None,
             )
@@ -349,6 +352,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             "aggregation": self.aggregation,
             "staleness": self.staleness,
             "server_optimizer": self.server_optimizer,
+            **({} if self.trainer is None else {"trainer": self.trainer}),
         }
 
     def options(self) -> LearnerOptions:

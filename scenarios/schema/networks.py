@@ -10,11 +10,11 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Network(Component):
-    """What all networks share."""
+    """Table of every network."""
 
     @property
     def batch_normalised(self) -> bool | None:
-        """Whether it has layers of batch normalisation; None: only the built network can tell."""
+        """True if it has layers of batch normalisation; None: only the built network can tell."""
         return False
 
 

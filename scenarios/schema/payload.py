@@ -24,15 +24,15 @@ class Payload(Section):
     """Size of the update as a client sends it. Absent: what the network takes, 4 bytes a parameter that is trained, or as
     compression says; 0 without a learner. What the aggregation sends along (scaffold: as much again) comes on top."""
     compression: component_of("compression") = {"kind": "none"}  # type: ignore[valid-type]
-    """How updates are encoded. With a learner values really are compressed, and the size is that of the encoded message; without
+    """Encoding of updates. With a learner values really are compressed, and the size is that of the encoded message; without
     one, `declared`."""
     down_compression: component_of("compression", fits=_whole, why=NO_MODEL) = {"kind": "none"}  # type: ignore[valid-type]
-    """How models are encoded: as they are, by int8 or qsgd, or by one of your own; without a learner, `declared`."""
+    """Encoding of models: as they are, by int8 or qsgd, or by one of your own; without a learner, `declared`."""
     trained_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the bytes of a model and of an update that travels, as of a sub-model or an adapter; without a learner, of which
     `learner.trained` names the parameters."""
     header_bytes: Annotated[int, Field(ge=0, le=10**12)] = 0
-    """What every model and every update takes beside that."""
+    """Bytes of every model and every update beside that."""
     compress_s_per_byte: PerClientField = 0.0
     """Time for each byte of the update as it is sent, after local training and as part of it."""
     decompress_s_per_byte: PerClientField = 0.0

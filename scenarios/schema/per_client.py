@@ -15,13 +15,13 @@ class Ramp(Section):
     """A number that runs over the clients of a group: the i-th of n gets from + (to - from) i / n, i = 1..n."""
 
     start: float = Field(alias="from")
-    """What the ramp starts from; no client has exactly this value."""
+    """Start of the ramp; no client has exactly this value."""
     to: float
     """The value of the group's last client."""
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of the file is a finite number."""
+    """Return True if a value of the file is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -64,7 +64,7 @@ PerClientSpec = float | Ramp | ByGroup | list[float]
 
 
 def is_per_client(value: Any) -> bool:
-    """Whether a checked value specifies numbers of clients, and is nothing else that its key may allow (None, a word)."""
+    """Return True if a checked value specifies numbers of clients, and not something else that its key allows (None, a word)."""
     if isinstance(value, Ramp | ByGroup | np.ndarray):
         return True
     return is_number(value) or (isinstance(value, list) and bool(value) and all(is_number(entry) for entry in value))

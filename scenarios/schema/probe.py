@@ -15,7 +15,7 @@ _OF_TIME = ("deadline_s", "forward_share", "answer_bytes", "reuse_model")
 
 
 class Probe(Section):
-    """How clients are asked for their loss, for a policy that asks before it selects (`probes = True`).
+    """Probes: clients are asked for their loss, for a policy that asks before it selects (`probes = True`).
 
     A probe takes the download of the model, its evaluation on samples of the client, and the upload of a small answer, over the
     same links as updates; it may be lost. Who has answered tells the mean loss on its samples, which is NaN without a learner.
@@ -32,7 +32,7 @@ class Probe(Section):
     samples: Annotated[int, Field(ge=1)] | None = None
     """A client evaluates the model on so many of its samples, drawn again for every probe; absent: on all of them."""
     forward_share: Annotated[float, Field(ge=0, le=1)] = 1 / 3
-    """What evaluating a sample takes of the time of training on it."""
+    """Time of evaluating a sample, as a share of the time of training on it."""
     answer_bytes: Annotated[int, Field(ge=1)] = 8
     """Size of an answer; `payload.header_bytes` comes on top."""
     reuse_model: bool = True
@@ -48,7 +48,7 @@ class Probe(Section):
 
 
 def asks(scenario: "Scenario") -> bool:
-    """Whether the policy asks clients for their loss before it selects."""
+    """Return True if the policy asks clients for their loss before it selects."""
     # A policy that learns from opinions is not asked whom to probe: all clients test the model after every slot.
     if scenario.policy is None or scenario.server.slotted:
         return False
@@ -57,14 +57,14 @@ def asks(scenario: "Scenario") -> bool:
 
 
 def tests(scenario: "Scenario") -> bool:
-    """Whether the policy, which asks, may ask clients to test the model on data of their own."""
+    """Return True if the policy may ask clients to test the model on data of their own."""
     assert scenario.policy is not None
     policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
     return bool(policy.tests_where) and all(parameters.get(name) in values for name, values in policy.tests_where.items())
 
 
 def question_of(scenario: "Scenario") -> str:
-    """What the policy asks, where it does."""
+    """Return the question of a policy that asks."""
     assert scenario.policy is not None
     return str(resolve("policy", scenario.policy.kind).question)
 

@@ -1,4 +1,4 @@
-"""What leaves the clients in a run, and in words what of it is protected."""
+"""Releases of the clients in a run, and their protection in words."""
 
 import inspect
 
@@ -8,7 +8,7 @@ from scenarios.schema.scenario import Scenario
 
 
 def also_released(scenario: Scenario) -> list[str]:
-    """What clients let others know of their data beside their updates, which no mechanism protects; empty without a learner."""
+    """Return the releases of clients beside their updates, which no mechanism protects; empty without a learner."""
     learner = scenario.learner
     if learner is None:
         return []

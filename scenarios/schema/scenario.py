@@ -37,16 +37,16 @@ class Privacy(Section):
     schedule: component_of("schedule")  # type: ignore[valid-type]
     """The budget of each participation."""
     accountant: Literal["sum", "rdp", "pld"] = "sum"
-    """How the summary and reports say what all releases of a client are worth together. sum: budgets add up (PAUSE, Theorem 2);
+    """Accountant of all releases of a client together, in the summary and in reports. sum: budgets add up (PAUSE, Theorem 2);
     rdp, pld: by Renyi divergences or privacy loss distributions, at total_delta (dp-accounting, extra `privacy`), as a rule less.
     What tables call a leak, and what policies go by, is the sum in any case. Sampling of clients amplifies nothing here: the
     guarantee is against the server, which sees who sends each update."""
     total_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     """With rdp and pld: the delta of all releases of a client together."""
     charge_on: Literal["upload", "delivery"] = "upload"
-    """When a participation is spent: as the upload begins (a message that left the device is released), or on delivery."""
+    """Time at which a participation is spent: as the upload begins (a message that left is released), or on delivery."""
     unprotected: Unprotected | None = None
-    """What is sent as it is, neither clipped nor noised, under any mechanism; the summary then says so. batch-norm: weights,
+    """Parameters that are sent as they are, neither clipped nor noised; the summary then says so. batch-norm: weights,
     biases and running statistics of batch normalisation, as in the code of PAUSE's authors. Absent: nothing."""
 
     @model_validator(mode="after")
@@ -75,7 +75,7 @@ class Privacy(Section):
 
 
 class Metrics(Section):
-    """What is measured beside the tables."""
+    """Measures beside the tables."""
 
     reward: component_of("reward") | None = None  # type: ignore[valid-type]
     """Reward and the genie's reward in every round (regret is their difference)."""
@@ -89,7 +89,7 @@ class Metrics(Section):
 
 
 class Output(Section):
-    """What a run leaves."""
+    """Files that a run leaves."""
 
     clients_table: bool = True
     """Write clients.parquet, one row for each attempt of a client."""
@@ -105,17 +105,17 @@ class Variant(Section):
     name: Name
     """Names its folder."""
     label: str = ""
-    """What tables and figures call it; absent: its name."""
+    """Name in tables and figures; absent: its name."""
     set: dict[str, Any] = {}
     """Keys to override, as in `--set`: {"policy.kind" = "random"}. Setting "x.kind" drops the other keys of x, but for
     those that are set beside it or vary in the grid."""
 
 
 class Until(Section):
-    """When a sweep has seeds enough."""
+    """Rule by which a sweep adds seeds."""
 
     metric: str
-    """What is compared: a metric's name, such as final_accuracy, target_s, mean_round_s, regret (docs/metrics.md)."""
+    """Name of the metric that is compared, such as final_accuracy, target_s, mean_round_s, regret (docs/metrics.md)."""
     names = frozenset({"against"})
 
     against: str | None = None
@@ -136,7 +136,7 @@ class Sweep(Section):
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=LARGEST)]], Field(min_length=1, max_length=10_000)] | None = None
     """Seeds of the runs of every variant; absent: the scenario's own `seed` alone."""
     variants: list[Variant] = []
-    """What is compared; empty: the scenario as it stands."""
+    """Variants that are compared; empty: the scenario as it stands."""
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Keys with lists of values; every combination is a variant (of every variant above, if there are any)."""
     baseline: str | None = None
@@ -156,7 +156,7 @@ class Scenario(Section):
     name: Name
     """Names the study; its results go to runs/NAME unless `--out` says otherwise."""
     description: str = ""
-    """What it shows, in a line."""
+    """Purpose of the study, in a line."""
     seed: Annotated[int, Field(ge=0, le=LARGEST)] = 1
     """Everything random in a run follows from it."""
     rounds: Annotated[int, Field(ge=1, le=10**12)]
@@ -164,23 +164,23 @@ class Scenario(Section):
     time_limit_s: Positive | None = None
     """Stop at this simulated time, even in mid-round."""
     clients: Clients
-    """Who takes part."""
+    """Clients that take part."""
     server: server_field()  # type: ignore[valid-type]
-    """How rounds go."""
+    """Course of the rounds."""
     policy: component_of("policy") | None = None  # type: ignore[valid-type]
-    """Who is selected (synchronous server)."""
+    """Policy that selects clients (synchronous server)."""
     probe: Probe | None = None
-    """How a policy that asks clients for their loss before it selects asks them. Absent: over the links, with the defaults."""
+    """Probes of a policy that asks clients for their loss before it selects. Absent: over the links, with the defaults."""
     scheduler: component_of("scheduler") | None = None  # type: ignore[valid-type]
-    """Who is given which sub-channel (asynchronous server)."""
+    """Scheduler that assigns the sub-channels (asynchronous server)."""
     channels: Channels | None = None
     """The sub-channels of the uplink (asynchronous server)."""
     jammers: list[Jammer] = []
-    """Who jams sub-channels (asynchronous server)."""
+    """Jammers of sub-channels (asynchronous server)."""
     outages: list[ClientOutage] = []
-    """What cuts off many clients together."""
+    """Outages that cut off many clients together."""
     slots: Slots | None = None
-    """What a slot is made of (fl-fa, fl-da)."""
+    """Parts of a slot (fl-fa, fl-da)."""
     opinions: Opinions | None = None
     """Tests of the model by all clients (fl-fa, fl-da)."""
     peers: Peers | None = None
@@ -188,7 +188,7 @@ class Scenario(Section):
     belief: Belief | None = None
     """Belief propagation between clients (fl-da)."""
     gossip: Gossip | None = None
-    """How clients spread their indices (fl-da)."""
+    """Spreading of the clients' indices (fl-da)."""
     downlink: Downlink = all_defaults()
     """The way of the model to the clients."""
     compute: Compute = all_defaults()
@@ -196,26 +196,26 @@ class Scenario(Section):
     uplink: Uplink = all_defaults()
     """The way of the updates to the server."""
     work: Work | None = None
-    """How much clients train. Absent: as `[learner]` says; without one, nobody knows."""
+    """Work of clients. Absent: that of `[learner]`; without one, unknown."""
     payload: Payload = all_defaults()
-    """What is sent between server and clients, in bytes."""
+    """Sizes of the messages between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
-    """When clients are present."""
+    """Presence of the clients."""
     energy: Energy | None = None
-    """What clients draw, and their batteries; absent: energy is not counted."""
+    """Power and batteries of the clients; absent: energy is not counted."""
     privacy: Privacy | None = None
     """Absent: updates are released as they are."""
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
     script: script_field() = None  # type: ignore[valid-type]
-    """What acts on the run as it goes: a generator function of your own, by its name "module:function", or as a table with that
+    """Script that acts on the run: a generator function of your own, by its name "module:function", or as a table with that
     as `kind` and with its further arguments. Absent: nothing."""
     metrics: Metrics = all_defaults()
-    """What is measured beside the tables."""
+    """Measures beside the tables."""
     output: Output = all_defaults()
-    """What a run leaves."""
+    """Files that a run leaves."""
     sweep: Sweep = all_defaults()
-    """What `netsim sweep` compares; `netsim run` runs the scenario as it stands."""
+    """Variants and seeds of `netsim sweep`; `netsim run` runs the scenario as it stands."""
 
     @property
     def method(self) -> Any:
@@ -232,7 +232,7 @@ class Scenario(Section):
 
     @property
     def probes(self) -> bool:
-        """Whether the policy asks clients for their loss before it selects."""
+        """True if the policy asks clients for their loss before it selects."""
         return asks(self)
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""What the rest of a scenario, and whoever speaks of it, asks of its `[server]` table, whatever its kind."""
+"""Members of a `[server]` table of any kind, for the rest of a scenario and for messages."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,59 +18,64 @@ class Server(Component):
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "policy"
     """The table that decides: who takes part, or who is given which sub-channel; itself, where it leaves nothing to decide."""
     slotted: ClassVar[bool] = False
-    """Whether a round of the run is a slot of several communication rounds, after which all clients test the model."""
+    """True if a round of the run is a slot of several communication rounds, after which all clients test the model."""
     peer_to_peer: ClassVar[bool] = False
-    """Whether the clients decide among themselves, by messages."""
+    """True if the clients decide among themselves, by messages."""
     waits_for_all: ClassVar[bool] = False
-    """Whether m clients are selected at once, and a round is as long as the slowest of them where nothing closes it earlier."""
+    """True if m clients are selected at once, and a round is as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False
-    """Whether every update that is aggregated started from the present model."""
+    """True if every update that is aggregated started from the present model."""
     closes_by_deadline: ClassVar[bool] = False
-    """Whether a round may end at a deadline, with whatever has arrived."""
+    """True if a round may end at a deadline, with the updates that have arrived."""
     limit_key: ClassVar[str] = "deadline_s"
     """The key of how long a round waits, at most."""
     limits: ClassVar[Literal["update", "transmission"]] = "update"
-    """What must fit into that time: download, training and upload, or the upload alone, as what is cut off is sent again."""
+    """Phases that must fit into that time: download, training and upload, or the upload alone, if a cut-off one is sent again."""
 
     gives_steps: ClassVar[bool] = False
-    """Whether it says how many local steps each update takes, whatever is planned."""
+    """True if the server gives the local steps of each update, whatever is planned."""
     probes: ClassVar[bool] = False
-    """Whether a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
+    """True if a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
 
     own: ClassVar[bool] = False
-    """Whether it is a class of the user's own: what its keys mean is its own matter."""
+    """True for a class of the user's own, whose keys mean what it says."""
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
 
     @property
     def caches(self) -> bool:
-        """Whether the model is made of a cache with an entry for every client."""
+        """True if the model is made of a cache with an entry for every client."""
         return False
 
     @property
     def contends(self) -> bool:
-        """Whether two clients may be on one of the sub-channels of `[channels]` at once."""
+        """True if two clients may be on one of the sub-channels of `[channels]` at once."""
         return bool(self.parameters().get("contention"))
 
     @property
     def longest_probe_s(self) -> float | None:
-        """What asking for losses must take less than, in seconds; None: there is no limit."""
+        """Seconds below which asking for losses must stay; None: no limit."""
         return None
 
     @property
     def limit_s(self) -> float | None:
-        """How long a round waits, at most, in seconds; None: there is no limit."""
+        """Most seconds that a round waits; None: no limit."""
         limit: float | None = self.parameters().get(self.limit_key)
         return limit
 
     @property
+    def waits_past_limit(self) -> bool:
+        """True if a round may go on after that time."""
+        return False
+
+    @property
     def needed_clients(self) -> int:
-        """How many clients must be present for a round to begin, at least."""
+        """Least number of clients present at the beginning of a round."""
         return 1
 
     @property
     def updates_at_once(self) -> int:
-        """How many updates an aggregation is of where none is lost or late; 1 where that is not certain."""
+        """Number of updates of an aggregation if none is lost or late; 1 if that is not certain."""
         return 1
 
     @abstractmethod
@@ -89,7 +94,7 @@ class Server(Component):
                 raise problem(("policy", name), value, why)
 
     def in_words(self, scenario: "Scenario") -> str:
-        """Who takes part in a round, in a few words."""
+        """Return the clients of a round in a few words."""
         return f"{self.parameters()['per_round']} a round"
 
     @abstractmethod

@@ -35,12 +35,14 @@ class Synchronous(Server):
     """Close a round this long after its start; later arrivals are late. Absent: no deadline."""
     first: Count | None = None
     """Close a round at this many deliveries (over-selection: the first n of m). Absent: wait for all."""
+    at_least: Count | None = None
+    """Wait for so many deliveries, whatever the deadline, unless fewer can still arrive. Absent: the deadline closes a round."""
     when_short: Literal["wait", "proceed"] = "wait"
     """Fewer than m selectable: wait until there are m, or go on with those there are (at least one)."""
     reselect_busy: bool = False
-    """Whether a client that is still computing or sending may be selected; its old update is then aborted."""
+    """True: a client that is still computing or sending may be selected; its old update is then aborted."""
     stragglers: Literal["finish", "cancel"] = "finish"
-    """What clients do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
+    """Clients that missed the close of a round go on until they are done (and stay busy), or stop at once."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -57,6 +59,14 @@ class Synchronous(Server):
         require_policy(scenario, "per_round", self.per_round)
         if self.first is not None and self.first > self.per_round:
             raise problem(("server", "first"), self.first, f"must be at most the {self.per_round} clients of server.per_round")
+        if self.at_least is not None and self.at_least > self.per_round:
+            why = f"must be at most the {self.per_round} clients of server.per_round"
+            raise problem(("server", "at_least"), self.at_least, why)
+
+    @property
+    def waits_past_limit(self) -> bool:
+        """True with `at_least`."""
+        return self.at_least is not None
 
     @property
     def needed_clients(self) -> int:
@@ -66,7 +76,9 @@ class Synchronous(Server):
     @property
     def updates_at_once(self) -> int:
         """Of all that are awaited, unless a deadline comes before."""
-        return 1 if self.deadline_s is not None else self.first or self.per_round
+        if self.deadline_s is not None:
+            return self.at_least or 1
+        return self.first or self.per_round
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         """Until the last that is awaited delivers, or the deadline."""
@@ -88,7 +100,7 @@ class Asynchronous(Server):
     round_s: Positive | None = None
     """A round lasts so long; what is not finished is cut and sent again. Absent: a round ends when nothing is sent any more."""
     wait_for_compute: bool = False
-    """Whether a round of no fixed length also waits for everyone who still gets the model or computes."""
+    """True: a round of no fixed length also waits for clients that still get the model or compute."""
     contention: bool = False
     """Two clients may be given one sub-channel; where they meet on it, both updates are lost. Else this is refused."""
 
@@ -134,7 +146,7 @@ class SemiSynchronous(Server):
     per_round: Count
     """m, clients selected a round, as long as so many are not at work."""
     round_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """How long a round lasts: round t ends at t times this."""
+    """Length of a round: round t ends at t times this."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -164,9 +176,9 @@ class Jammer(Section):
     """One jammer: what it does, what it can reach, and what it may spend."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-    """What the tables call it."""
+    """Name in the tables."""
     law: component_of("jammer")  # type: ignore[valid-type]
-    """What it jams in each dwell."""
+    """Law of the sub-channels that it jams in each dwell."""
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
     """The sub-channels it can jam (fl-da: links, in the order of their numbers in jams.parquet; fl-fa without `[channels]`:
     clients, whose opinions it jams); absent: all."""
@@ -175,7 +187,7 @@ class Jammer(Section):
     at_once: Count = 1
     """Its power: how many sub-channels it can jam in one dwell."""
     budget: Annotated[int, Field(ge=0)] | None = None
-    """How many sub-channels it can jam in all, each dwell counted; absent: no end."""
+    """Number of sub-channels that it can jam in all, each dwell counted; absent: no end."""
     dwell_rounds: Count | None = None
     """A dwell lasts so many rounds; absent: 1, unless dwell_s is given."""
     dwell_s: Positive | None = None
@@ -228,7 +240,7 @@ def server_field() -> Any:
 
 
 def by_slots(server: Any) -> bool:
-    """Whether a `[server]` table, read or not yet, is of a kind with slots."""
+    """Return True if a `[server]` table, read or not yet, is of a kind with slots."""
     if isinstance(server, Server):
         return server.slotted
     kind = server.get("kind") if isinstance(server, dict) else None

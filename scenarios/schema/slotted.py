@@ -24,11 +24,11 @@ Bytes = Annotated[int, Field(ge=0, le=10**12)]
 OPINION_POLICIES = ("super-arm-ucb", "quick-init-ucb", "round-robin", "random-set", "fixed-set")
 """Policies that select by opinions (fl-fa); random and all may stand beside them."""
 INDEX_POLICIES = ("bp-index",)
-"""What clients compute of themselves (fl-da)."""
+"""Policies whose index each client computes of itself (fl-da)."""
 
 
 class _Slotted(Server):
-    """What both kinds share: how the communication rounds of a slot go. `rounds` at the top of the file counts slots."""
+    """Communication rounds of a slot, for both kinds. `rounds` at the top of the file counts slots."""
 
     per_round: Count
     """m, clients that take part in a slot."""
@@ -37,9 +37,9 @@ class _Slotted(Server):
     when_short: Literal["wait", "proceed"] = "wait"
     """A member of the slot is away or busy as a round begins: wait for it, or go on with those there are (at least one)."""
     reselect_busy: bool = False
-    """Whether a member that is still computing or sending takes part in the next round; its old update is then aborted."""
+    """True: a member that is still computing or sending takes part in the next round; its old update is then aborted."""
     stragglers: Literal["finish", "cancel"] = "finish"
-    """What members do that missed the close of a round: go on until they are done (and stay busy), or stop at once."""
+    """Members that missed the close of a round go on until they are done (and stay busy), or stop at once."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -105,19 +105,19 @@ class FlDa(_Slotted):
 
 
 class Slots(Section):
-    """What a slot is made of."""
+    """Parts of a slot."""
 
     rounds: Count = 15
     """L, communication rounds of a slot."""
     reset_each_slot: bool = False
-    """Whether every slot trains the first model again; otherwise the model goes on."""
+    """True: every slot trains the first model again; otherwise the model goes on."""
     start: Literal["agreement", "deadline", "zero"] = "agreement"
-    """When training starts (fl-da). agreement: as soon as all clients name the same m; deadline: deadline_s after the slot's
+    """Start of training (fl-da). agreement: as soon as all clients name the same m; deadline: deadline_s after the slot's
     start, with whoever then believes to be among the m; zero: messages take no time and none is lost, as in the paper."""
     deadline_s: Positive | None = None
     """Seconds from the slot's start until training starts at the latest; for deadline, exactly then."""
     engine: Literal["auto", "events", "wave"] = "auto"
-    """How messages are simulated: one by one (events), by closed forms (wave: refused where they never hold, and a run
+    """Simulation of messages: one by one (events), by closed forms (wave: refused where they never hold, and a run
     ends in the first slot in which they do not), or by these where they hold (auto). The results are the same."""
 
     @model_validator(mode="after")
@@ -157,23 +157,23 @@ _SAMPLES_JSON: dict[str, Any] = {"anyOf": [{"const": "local"}, PER_CLIENT_JSON]}
 
 
 class OpinionKeys(Section):
-    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each."""
+    """Tests of the model by clients, and their way to the server (fl-fa): a dedicated channel for each."""
 
     local: Literal["iid", "own"] = "iid"
-    """What a client tests on: an i.i.d. share of the test set, or samples of the labels it holds (with a learner)."""
+    """Samples of a client's test: an i.i.d. share of the test set, or samples of the labels it holds (with a learner)."""
     test: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
-    """How long the test takes a client."""
+    """Time of a client's test."""
     test_samples: Annotated[Any, BeforeValidator(_read_samples), WithJsonSchema(_SAMPLES_JSON)] | None = None
     """Samples of the test, each of which takes `work.forward_share` of the time of training on it, beside `test`; "local": all of
     the local test set (with `[learner]`). Needs a speed in `[compute]`. Absent: the test takes `test` alone."""
     size_bytes: Bytes = 8
     """Size of an opinion as it is uploaded."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """How often a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
+    """Number of times that a lost opinion is sent again. One that never arrives leaves the client's last one in its place."""
     resend_after_s: Pause = 0.0
-    """How long after a lost opinion would have arrived it is sent again."""
+    """Seconds after the time at which a lost opinion would have arrived, until it is sent again."""
     wait_s: Pause | None = None
-    """How long after the last test the server waits for opinions; absent: for all that may come."""
+    """Seconds after the last test that the server waits for opinions; absent: for all that may come."""
     synthetic: Synthetic | None = None
     """Opinions by a law, in place of `[learner]`."""
 
@@ -182,9 +182,9 @@ class Outage(Section):
     """Links that are down for a while."""
 
     from_s: NonNegative
-    """When they fail."""
+    """Time of the failure."""
     to_s: Positive | None = None
-    """When they come back; absent: never."""
+    """Time of the return; absent: never."""
     links: list[Annotated[list[Whole], Field(min_length=2, max_length=2)]] = []
     """Pairs of neighbours whose link is down."""
     groups: list[list[Whole]] = []
@@ -208,13 +208,13 @@ class PeerKeys(Section):
     """
 
     topology: component_of("topology") = {"kind": "random-geometric"}  # type: ignore[valid-type]
-    """Who is whose neighbour."""
+    """Graph of neighbours."""
     speed_km_per_s: Positive = 299_792.458
     """Speed of signals."""
     max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """How often a lost message is sent again."""
+    """Number of times that a lost message is sent again."""
     resend_after_s: Pause = 0.0
-    """How long after a lost message would have arrived it is sent again."""
+    """Seconds after the time at which a lost message would have arrived, until it is sent again."""
     outages: list[Outage] = []
     """Links that fail and come back, and partitions."""
 
@@ -243,11 +243,11 @@ class Belief(Section):
     max_exchanges: Exchanges = 1000
     """Most exchanges (asynchronous: messages on an edge)."""
     tolerance: NonNegative = 1e-9
-    """What counts as no change of a message, in log-odds."""
+    """Largest change of a message that counts as none, in log-odds."""
     damping: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the old message in the new one."""
     work_s: Pause = 0.0
-    """What a client needs from the last arrival to its next messages; asynchronous: what arrives meanwhile is taken together.
+    """Seconds of a client from the last arrival to its next messages; asynchronous: arrivals meanwhile are taken together.
     Asynchronous without it, every arrival is answered at once, and messages multiply until changes fall below the tolerance, up
     to max_exchanges an edge: a warning says where that threatens."""
     message_bytes: Bytes = 24
@@ -255,18 +255,18 @@ class Belief(Section):
 
 
 class Gossip(Section):
-    """How clients spread their indices (fl-da)."""
+    """Spreading of the clients' indices (fl-da)."""
 
     forwarding: Literal["flooding", "push", "push-pull"] = "flooding"
     """flooding: each forwards what is new to it; push: each tells a random neighbour all; push-pull: which answers."""
     payload: Literal["all", "best"] = "all"
-    """What clients keep and tell: all pairs of client and index they know, or the best m."""
+    """Pairs of client and index that clients keep and tell: all that they know, or the best m."""
     interval_s: Pause = 0.01
     """Time between the repetitions of push."""
     max_repetitions: Annotated[int, Field(ge=1, le=10**7)] = 10_000
     """Most repetitions of push in a slot."""
     work_s: Pause = 0.0
-    """What a client needs to forward (flooding)."""
+    """Seconds that a client needs to forward (flooding)."""
     header_bytes: Bytes = 16
     """Size of a message without pairs."""
     pair_bytes: Bytes = 12

@@ -9,7 +9,7 @@ from scenarios.schema.section import Section, problem
 
 
 class Work(Section):
-    """How much each client trains in an update. With `[learner]` these are trained, in place of the learner's own numbers.
+    """Work of each client in an update. With `[learner]` it takes the place of the learner's own numbers.
 
     Without one they are what an update takes: `clients.data_sizes` says how many samples a pass has.
     """
@@ -25,7 +25,7 @@ class Work(Section):
     as they are (the stragglers of FedProx). They take less time where [compute] gives a speed, which expected latencies
     count in."""
     forward_share: Annotated[float, Field(ge=0)] = 1 / 3
-    """What evaluating the model on a sample costs, as a share of training on it."""
+    """Cost of evaluating the model on a sample, as a share of training on it."""
 
     @model_validator(mode="after")
     def _one_amount(self) -> Self:

@@ -40,7 +40,7 @@ class Group(Section):
     """A named group of clients: consecutive indices, in the order of the list."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
-    """What other keys call the group by."""
+    """Name of the group in other keys."""
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     """A group of clients; a group's size is its share of them to within one, and the groups fill up `clients.count`."""
     count: Size | None = None
@@ -54,7 +54,7 @@ class Group(Section):
 
 
 class Clients(Section):
-    """Who takes part."""
+    """Clients that take part."""
 
     count: Size
     """K, the number of clients."""
@@ -113,7 +113,7 @@ class Change(Section):
 
     @property
     def of_compute(self) -> bool:
-        """Whether it changes what only local training has."""
+        """True if it changes something that only local training has."""
         return bool(self.noise) or self.speed is not None
 
 
@@ -121,9 +121,9 @@ class RandomChanges(Section):
     """Change points drawn from the run's seed: when, and by which factor parameters are multiplied (of their first values)."""
 
     count: Annotated[int, Field(ge=1, le=100_000)]
-    """How many change points."""
+    """Number of change points."""
     unit: Literal["rounds", "seconds"] = "rounds"
-    """What `horizon` and `min_spacing` are in."""
+    """Unit of `horizon` and `min_spacing`."""
     horizon: Annotated[float, Field(gt=0, le=1e12)] | None = None
     """Last round of a change, or the time before which all fall; absent: the run's rounds, or its time_limit_s."""
     min_spacing: NonNegative = 0.0
@@ -154,7 +154,7 @@ class Timed(Section):
     """Something that takes time, by a law with change points."""
 
     delay: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
-    """How long it takes, in seconds (for a link, beside the time that the bandwidth takes)."""
+    """Duration in seconds (for a link, beside the time that the bandwidth takes)."""
     changes: list[Change] = []
     """Change points, in order of time."""
     random_changes: RandomChanges | None = None
@@ -180,7 +180,7 @@ class Compute(Timed):
     flops_per_s: PerClientField | None = None
     """Operations in a second."""
     noise: component_of("noise") = {"kind": "constant"}  # type: ignore[valid-type]
-    """What the time of all samples of an update is multiplied by, drawn once an update, with mean 1."""
+    """Factor of the time of all samples of an update, drawn once an update, with mean 1."""
 
     @model_validator(mode="after")
     def _one_speed(self) -> Self:
@@ -198,9 +198,9 @@ class Link(Timed):
     """A link: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
 
     bandwidth_bytes_per_s: PerClientField | None = None
-    """What a client sends or receives in a second. Absent: unlimited."""
+    """Bytes that a client sends or receives in a second. Absent: unlimited."""
     channel: component_of("channel") = {"kind": "perfect"}  # type: ignore[valid-type]
-    """Whether a transmission gets through."""
+    """Law by which a transmission gets through."""
 
 
 class SharedLink(Section):
@@ -211,7 +211,7 @@ class SharedLink(Section):
     """
 
     bandwidth_bytes_per_s: Positive | None = None
-    """What the server sends or receives in a second, of all clients together."""
+    """Bytes that the server sends or receives in a second, of all clients together."""
     bandwidth: component_of("bandwidth", nested=True) | None = None  # type: ignore[valid-type]
     """The same where it changes in time, in place of the number."""
 
@@ -236,7 +236,7 @@ class VaryingLink(Link):
     """A link whose bandwidth may change in time."""
 
     bandwidth: component_of("bandwidth") | None = None  # type: ignore[valid-type]
-    """What a client sends or receives in a second, where that changes in time: in place of `bandwidth_bytes_per_s`."""
+    """Bytes that a client sends or receives in a second, if that changes in time: in place of `bandwidth_bytes_per_s`."""
 
     @model_validator(mode="after")
     def _one_bandwidth(self) -> Self:
@@ -266,7 +266,7 @@ class Uplink(Downlink):
     """The way back, with sub-channels."""
 
     sub_channels: Count | None = None
-    """How many transmissions fit at once; the others wait in order. Absent: every client has its own sub-channel."""
+    """Number of transmissions that fit at once; the others wait in order. Absent: every client has its own sub-channel."""
 
 
 class ClientOutage(Section):
@@ -283,9 +283,9 @@ class ClientOutage(Section):
     clients: SomeClients | None = None
     """Whom it hits together: a group's name or client indices; absent: all clients."""
     from_s: NonNegative | None = None
-    """When it begins."""
+    """Time of its beginning."""
     to_s: Positive | None = None
-    """When it ends; absent: never."""
+    """Time of its end; absent: never."""
     from_round: Count | None = None
     """It begins as this round (with slots: communication round) opens."""
     to_round: Count | None = None
@@ -348,7 +348,7 @@ class Peers(PeerKeys, VaryingLink):
 
 
 class Opinions(OpinionKeys, Downlink):
-    """What clients find when they test the model, and how the server hears of it (fl-fa): a dedicated channel for each.
+    """Tests of the model by clients, and their way to the server (fl-fa): a dedicated channel for each.
 
     Opinions that share a bandwidth (`shared`) share it with each other, and not with updates.
     """

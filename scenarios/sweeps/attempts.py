@@ -12,7 +12,7 @@ from scenarios.runs.interrupts import StopRequest
 from scenarios.sweeps.workers import Killed, Standing, Work, Workers
 
 RETRIES = 2
-"""How often a run is simulated again whose worker was killed."""
+"""Number of times that a run whose worker was killed is simulated again."""
 _WAIT_S = 0.2
 
 

@@ -28,11 +28,11 @@ from scenarios.sweeps.workers import Killed, Place, Standing, Work, Workers, pro
 
 _LOCAL = re.compile(r"local:(\d{1,4})")
 _PATIENCE_S = 60.0
-"""How long a scheduler is waited for, and its first worker."""
+"""Seconds to wait for a scheduler and its first worker."""
 _MOST_REPORTS_PER_S = 200.0
 """Of rounds done, by all workers together, so that a thousand of them do not keep the scheduler busy with it."""
 _COUNT_S = 2.0
-"""How often the workers are counted: they may come and go."""
+"""Seconds between two counts of the workers, which may come and go."""
 _STOPPED: set[str] = set()
 """In a worker: the sweeps that are to end."""
 
@@ -75,7 +75,7 @@ def _worker() -> Any:
 
 
 def _wanted() -> bool:
-    """Whether anybody still waits for the task that is being executed; where its client has ended, nobody does."""
+    """Return True if the client that asked for the task at work is still there."""
     worker = _worker()
     task = worker.state.tasks.get(worker.get_current_task())
     return task is not None and task.state not in ("cancelled", "released", "forgotten")

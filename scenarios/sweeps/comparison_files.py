@@ -1,4 +1,4 @@
-"""What a sweep's folder holds beside its runs: the comparison of its variants and the figures."""
+"""Files of a sweep beside its runs: the comparison of its variants and the figures."""
 
 from __future__ import annotations
 

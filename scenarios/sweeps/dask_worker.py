@@ -1,4 +1,4 @@
-"""What a Dask worker that netsim starts does first (a "preload" of Dask's)."""
+"""Set-up of a Dask worker that netsim starts (a "preload" of Dask's)."""
 
 from __future__ import annotations
 

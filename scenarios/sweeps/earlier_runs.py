@@ -1,4 +1,4 @@
-"""What an earlier attempt of a sweep left in its folder: which of the runs that are wanted now need not be simulated again."""
+"""Runs of an earlier attempt of a sweep that need not be simulated again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scenarios.sweeps.plan import Planned
 from scenarios.sweeps.sequential_stopping import in_words
 
 Found = Literal["complete", "cut off", "nothing"]
-"""What there is of a run: all of it, a checkpoint to go on from, or nothing of use."""
+"""State of a run in its folder: complete, with a checkpoint to go on from, or nothing of use."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ def listed(folder: Path) -> dict[str, Any]:
 
 
 def progress_of(folder: Path) -> tuple[int, int]:
-    """How many runs of a sweep are complete, and how many there are to be."""
+    """Return the number of complete runs of a sweep and the number of its runs."""
     content = listed(folder)
     complete = len(content.get("runs", ()))
     return complete, complete + len(content.get("missing", ()))
 
 
 def told_until(folder: Path) -> list[str]:
-    """What came of adding seeds, where a sweep did: a line each."""
+    """Return lines on the seeds that a sweep added; none if it adds no seeds."""
     noted = listed(folder).get("until")
     return [] if noted is None else in_words(noted)
 
 
 def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
-    """Where the sweep's list has complete runs of the identities that are wanted, but under another variant's name."""
+    """Return the paths of complete runs that have a wanted identity under the name of another variant."""
     entries = listed(folder).get("runs")
     at = {
         entry["id"]: entry["path"]
@@ -77,7 +77,7 @@ def _id(out: Path) -> str | None:
 
 
 def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
-    """What there is of a run in `folder`.
+    """Return the state of a run in `folder`.
 
     One that is limited in its events, or was, counts as complete where it came to its own end, or is simulated again: how far
     its events went is not kept.
@@ -119,7 +119,7 @@ def _whole(out: Path) -> Found:
 
 
 class ChangedError(UserError):
-    """What is there and what is wanted do not belong into one sweep."""
+    """Error of a folder whose runs do not belong into the sweep that is wanted."""
 
 
 def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) -> None:

@@ -15,7 +15,7 @@ _SHOWN = 10
 
 
 class Failures:
-    """Those of one sweep; the file is there as soon as there is one, and goes when the sweep is begun or gone on with."""
+    """Failed runs of one sweep. The file appears with the first and is removed when the sweep begins or goes on."""
 
     def __init__(self, folder: Path | None) -> None:
         """`folder`: the sweep's; None: in memory."""
@@ -48,7 +48,7 @@ class Failures:
         self._note(planned, text, again=True)
 
     def texts(self) -> list[str]:
-        """What each run that failed says of it."""
+        """Return the message of each failed run."""
         return list(self._texts)
 
     def refuse(self, others: str) -> None:

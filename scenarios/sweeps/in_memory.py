@@ -95,7 +95,7 @@ class _InWorker:
         return _unpacked, (self.given, self.limits, self.planned.packed())
 
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
-        """What the run leaves, or what went wrong in it by a mistake of the user's."""
+        """Return the run's summary, scenario and tables, or the message of a mistake of the user's."""
         planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
         where = f"variant {planned.variant}, seed {planned.seed}"
 

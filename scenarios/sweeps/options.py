@@ -1,4 +1,4 @@
-"""How a sweep is run: on which machines, up to which limits, and what becomes of an earlier attempt in its folder."""
+"""Options of a sweep: machines, limits, and the treatment of an earlier attempt in its folder."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from scenarios.sweeps.attempts import RETRIES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """Where runs are simulated: on processes of this machine, or by the workers of a Dask scheduler."""
+    """Places where runs are simulated: processes of this machine, or the workers of a Dask scheduler."""
 
     jobs: int | None = None
     """Processes of this machine; None: all cores."""
     scheduler: str | None = None
     """The address of a scheduler, whose workers are used in their place, or "local:N", which starts one with N processes."""
     send_back: bool = False
-    """Whether results travel back from the workers of a scheduler; otherwise they share the folder with this process."""
+    """True if results travel back from the workers of a scheduler; otherwise they share the folder with this process."""
     retries: int = RETRIES
-    """How often a run whose worker is killed is simulated again."""
+    """Number of times that a run whose worker is killed is simulated again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What becomes of what an earlier attempt left in the folder; by default a folder that holds a sweep is refused.
+    """Treatment of an earlier attempt in the folder; by default a folder that holds a sweep is refused.
 
     Raises UserError where it is to be both replaced and gone on with.
     """
@@ -44,7 +44,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When every run ends, however much of it is left. Raises UserError for a wall time that is none."""
+    """Limits of every run. Raises UserError for a wall time that is none."""
 
     event_limit: int | None = None
     """After so many events; where an attempt goes on, such runs are simulated again."""

@@ -37,7 +37,7 @@ class Planned:
     scenario: Scenario
 
     def packed(self) -> tuple[str, str, int, dict[str, Any]]:
-        """What another process makes the same of by `unpacked`: plain data, a thirtieth of what its classes would take."""
+        """Return plain data that `unpacked` makes the run of in another process: a thirtieth of the size of its classes."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,9 +64,9 @@ class Plan:
     target_accuracy: float | None
     smoothing_s: float = 0.0
     until: Until | None = None
-    """When there are seeds enough; None: those planned are all. Its `against` names a variant."""
+    """Rule by which seeds are added; None: the planned seeds are all. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = field(default_factory=dict)
-    """What is warned of before any run begins, and which variants it is about."""
+    """Warnings before any run begins, with the variants that each is about."""
 
     @property
     def variants(self) -> list[str]:
@@ -75,13 +75,13 @@ class Plan:
 
     @property
     def warned(self) -> dict[Caution, str]:
-        """What is warned of before any run begins, with the names of the variants that it is about; "": all of them."""
+        """Warnings before any run begins, each with the names of its variants; "": all of them."""
         count = len(self.variants)
         return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
 
     @property
     def most_runs(self) -> int:
-        """How many runs there are at most, with the seeds that may be added."""
+        """Largest number of runs, with the seeds that may be added."""
         return len(self.runs) if self.until is None else len(self.variants) * self.until.at_most
 
     @property
@@ -90,7 +90,7 @@ class Plan:
         return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
 
     def modules(self, *more: str) -> list[str]:
-        """What a worker imports for some of these runs, and `more`."""
+        """Return the modules that a worker imports for some of these runs, and `more`."""
         # To plan the runs has built their laws, and with them what these import; what trains is built by workers.
         special = [name for name in ("scipy.special",) if name in sys.modules]
         return [*more, *special, *(["models.fl.build"] if any(p.scenario.learner is not None for p in self.runs) else [])]
@@ -140,7 +140,7 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
 
 
 def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
-    """What the sweep is to go on until; raises UserError where there is no such metric or variant, or nothing to compare."""
+    """Return the rule by which seeds are added; raises UserError for an unknown metric or variant, or nothing to compare."""
     until = section.until
     if until is None:
         return None

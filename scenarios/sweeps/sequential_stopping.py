@@ -1,4 +1,4 @@
-"""How many seeds a sweep needs: more are added until the differences of its variants are known well enough.
+"""Sequential stopping: seeds are added until the differences of a sweep's variants are known well enough.
 
 What is added depends on what the seeds so far have shown, in the order of the seeds, and on nothing else: neither on who
 simulated them nor on which came first. A sweep that is interrupted, or begun again, therefore stops at the same seed.
@@ -21,7 +21,7 @@ _FEWEST_AT_ONCE = 8
 
 
 def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Path]) -> list[dict[str, Any]]:
-    """What is known of the differences to the variant that all are compared with: an entry each, as `sweep.json` has it.
+    """Return the differences to the variant that all are compared with, an entry each, as in `sweep.json`.
 
     `runs`: those planned so far, in the order of seeds within a variant; `places`: the folders of the complete ones, by path.
     """
@@ -55,7 +55,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
 
 
 def seeds_to_add(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> int:
-    """How many seeds to add to so many, where `found` is known of the differences; 0: there are enough, or as many as allowed.
+    """Return the number of seeds to add to `seeds`, given the differences `found`; 0: enough, or as many as allowed.
 
     Raises UserError where the metric exists at no seed.
     """
@@ -75,7 +75,7 @@ def seeds_to_add(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) 
 
 
 def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What `sweep.json` says of it."""
+    """Return the entry of `sweep.json`."""
     rule = planned.until
     assert rule is not None
     reached = all(entry["half_width"] is not None and entry["half_width"] <= rule.half_width for entry in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,11 @@ class _UnderWay:
                 found[index] = "complete"
         for index, text in damaged.items():
             self.failures.add(wanted[index].planned, text)
-        self._complete |= {index for index, what in found.items() if what == "complete"}
+        for index in (index for index, what in found.items() if what == "complete"):
+            # One that was simulated with other code of the user's, which was allowed, is listed as the run that it is.
+            identity = read_summary(self._folder / wanted[index].planned.path).get("run_id")
+            self._wanted[index] = replace(self._wanted[index], id=identity or wanted[index].id)
+            self._complete.add(index)
         self._cut_off |= {index for index, what in found.items() if what == "cut off"}
 
     def simulate(self, stop: StopRequest, retries: int) -> None:
@@ -206,7 +211,7 @@ class _UnderWay:
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
-    """What the complete runs of a sweep were warned of that the plan did not know, and which runs it is about; "": all."""
+    """Return warnings of complete runs that the plan did not know, each with its runs in words; "": all."""
     from analysis.report.missing import runs_in_words
 
     found: dict[Caution, list[tuple[str, int]]] = {}

@@ -28,18 +28,18 @@ from scenarios.wiring.simulation import build
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a run."""
+    """Result of a run in a worker."""
 
     error: str = ""
-    """What went wrong; empty: nothing did."""
+    """Message of an error; empty: none."""
     trace: str = ""
-    """Where in netsim's own code, if it is a defect of netsim."""
+    """Traceback of a defect of netsim."""
     defect: bool = False
-    """Whether it is none of the user's mistakes."""
+    """True if the error is none of the user's mistakes."""
     stopped: bool = False
-    """Whether it was told to end before its end."""
+    """True if the run was told to stop before its end."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """What it left, where the sweep's folder cannot be reached from the worker."""
+    """Files of the run, by name, if the worker cannot reach the sweep's folder."""
 
     def keep(self, folder: Path) -> None:
         """Write the files that came back into the folder of the run; raises UserError."""
@@ -124,7 +124,7 @@ def _limited(where: str, wall: WallLimit, after: str) -> Done:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a scenario trains, built once before any run begins."""
+    """Trial that builds the learner of a scenario once before any run begins."""
 
     planned: Planned
 

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are simulated: in this process, or in others of this machine, any of which may be killed.
+"""Workers that simulate the runs of a sweep: this process, or others of this machine, any of which may be killed.
 
 Runs tell how far they are, and are told to stop, over a `Board`. Workers on other machines: `scenarios.sweeps.cluster`.
 """
@@ -27,30 +27,30 @@ from scenarios.runs.safe_path import SAFE_PATH, safe_path
 from scenarios.runs.scratch import scratch_folder
 
 _STOP = -1
-"""Where among the counts the wish to stop stands."""
+"""Place of the request to stop among the counts."""
 _WAITS = "waits-"
-"""What the files are called in which runs say what they wait for, before their numbers."""
+"""Prefix of the files in which runs tell what they wait for; the number of the run follows."""
 _LOOK_S = 0.25
-"""How often a worker looks whether the process that it works for is still there."""
+"""Seconds between two checks of a worker that its parent process is still there."""
 _IDLE_S = 300
-"""How long a worker waits for the next sweep of the same process."""
+"""Seconds that a worker waits for the next sweep of the same process."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Board(Protocol):
-    """What a run tells while it is under way, and is told; it goes to the worker with the run."""
+    """Line between a sweep and a run under way; it travels to the worker with the run."""
 
     own_process: bool
-    """Whether the process in which the run is simulated is there for it alone while it lasts."""
+    """True if a process is there for this run alone while it lasts."""
 
     def tell(self, rounds: int) -> None:
-        """So many rounds are done."""
+        """Report the number of rounds done."""
 
     def speaker(self) -> Callable[[str], None]:
-        """What tells, from any thread, what the run waits for; with an empty text, that it does so no longer."""
+        """Return a function that reports, from any thread, what the run waits for; an empty text ends the wait."""
 
     def stopped(self) -> bool:
-        """Whether the sweep is to end."""
+        """Return True if the sweep is to end."""
 
     def scratch(self) -> str | None:
         """A folder for what is needed only as long as the run lasts; None: the system's own. Whoever made it removes it."""
@@ -68,22 +68,22 @@ class Killed:
 
 
 class Standing(NamedTuple):
-    """How far the runs are."""
+    """Progress of the runs of a sweep."""
 
     rounds: list[int]
     """The rounds done of every run."""
     waits: dict[int, str]
-    """What those wait for whose present round takes long."""
+    """Reasons of runs whose present round takes long, by number of the run."""
 
 
 class Workers(Protocol):
-    """Who simulate the runs. Whatever they are, each run is given to one of them and comes back once, in any order."""
+    """Workers of a sweep. Each run is given to one of them and comes back once, in any order."""
 
     count: int
-    """How many runs can be under way at a time."""
+    """Number of runs that can be under way at a time."""
 
     def room(self) -> int:
-        """How many more runs can be submitted now."""
+        """Return the number of runs that can be submitted now."""
 
     def submit(self, index: int, work: Work) -> None:
         """Give the run number `index` to a worker."""
@@ -95,7 +95,7 @@ class Workers(Protocol):
         """
 
     def standing(self) -> Standing:
-        """How far the runs are."""
+        """Return the progress of the runs."""
 
     def complete(self, index: int, rounds: int) -> None:
         """Count a run as done that need not be simulated."""
@@ -263,7 +263,7 @@ class Processes:
 
 
 def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
-    """What is in a queue, after at most `wait_s` seconds."""
+    """Yield the content of a queue, after at most `wait_s` seconds."""
     try:
         yield queue.get(timeout=wait_s)
         while True:
@@ -273,7 +273,7 @@ def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[
 
 
 def _why(error: BaseException) -> str:
-    """What is known of the end of a process."""
+    """Return the reason of the end of a process, in words."""
     text = str(error)
     signals = text.partition("{")[2].partition("}")[0]
     return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
@@ -337,7 +337,7 @@ def _import(modules: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process works: what relative paths and the names of the user's own modules mean there."""
+    """Folder and `sys.path` of a process, by which it finds relative paths and modules of the user's own."""
 
     folder: str
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the releases of a run give away together, by the accountant that `[privacy]` names, for its summary."""
+"""Privacy loss of all releases of a run together, by the accountant that `[privacy]` names, for its summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def require_accountant(scenario: Scenario) -> None:
 
 
 def accounts(scenario: Scenario, releases: int) -> dict[str, Any] | None:
-    """What all releases of the client that made most, `releases` of them, are worth together; None where only sums are asked for.
+    """Return the loss of `releases` releases, those of the client that made most, or None if only sums are asked for.
 
     Of a run in which nothing is trained, too: what releases would have given away.
     """

@@ -35,15 +35,15 @@ _LINK: IntArray = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class Carried:
-    """How the bytes of one direction travel."""
+    """Transport of the bytes of one direction."""
 
     carrier: Carrier
     expected: tuple[Timeline[DelayLaw], ...] = ()
     """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
-    """What they take at least."""
+    """Least seconds of the bytes."""
     stops: bool = False
-    """Whether a bandwidth ends for ever at some time: what is under way is then lost."""
+    """True if a bandwidth ends for ever at some time, and what is under way is lost."""
 
 
 class _Expected:
@@ -116,7 +116,7 @@ class _Component:
     law: Law
     key: str
     unending: bool
-    """Whether it must never end: on a sub-channel."""
+    """True if it must never end: on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
         return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
@@ -161,7 +161,7 @@ class _Ahead:
 
 
 def varies(section: Downlink, context: Context) -> bool:
-    """Whether the time of the bytes on a link is more than a number of seconds to add to its delay."""
+    """Return True if the time of bytes on a link is more than a number of seconds that adds to its delay."""
     numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
     altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
     return section.shared is not None or section.bandwidth is not None or numbers or altered
@@ -193,7 +193,7 @@ def build_carrier(
 
 
 def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
-    """Whether under any of its laws nothing passes any more for one of `entities`, from some time on."""
+    """Return True if under any law of a bandwidth nothing passes for one of `entities` from some time on."""
     laws = () if bandwidth is None else bandwidth.laws
     return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
 

@@ -118,6 +118,8 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
             )
     except UserError as error:
         raise UserError(f"{error}; ask for fewer, or for less space between them") from error
+    points = [(path.split(".")[0], str(drawn.unit), start) for start in starts.tolist()]
+    context.drawn_changes.extend(point for point in points if point not in context.drawn_changes)
     factors = draw_factor(low=drawn.factor_low, high=drawn.factor_high, count=drawn.count, rng=rng)
     return [
         Step(drawn.unit, start, clients, _Times(first, factor), None, path, factor=factor)

@@ -66,7 +66,7 @@ class BuiltChannels:
     access: AssignedAccess[Any]
     scheduler: Any
     supplied: dict[str, Any]
-    """What schedulers and oracles are told of them."""
+    """Arguments that schedulers and oracles are supplied with."""
 
     def scheduled(
         self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False

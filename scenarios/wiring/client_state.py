@@ -1,4 +1,4 @@
-"""What the vectors take that clients keep from one participation to the next, against what they may take."""
+"""Memory of the vectors that clients keep from one participation to the next, against the limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
 
 
 def _vectors(scenario: Scenario, section: Learner) -> list[int]:
-    """How many vectors as long as an update each client keeps: of aggregation, compression and optimizer."""
+    """Return the numbers of vectors as long as an update that a client keeps: of aggregation, compression and optimizer."""
     aggregation = section.aggregation
     corrects = not is_own("aggregation", aggregation.kind) and aggregation.demands.exact
     kept = _moments(section) if section.optimizer_state == "kept" else 0

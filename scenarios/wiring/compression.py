@@ -17,7 +17,7 @@ from scenarios.schema.scenario import Scenario
 
 
 class Compressions(NamedTuple):
-    """What becomes of the numbers of an update, and of a model, on their way."""
+    """Compressions of updates and of models."""
 
     up: Compression
     down: Compression

@@ -35,7 +35,7 @@ KEYS = {
     "receive_w": "energy.receive_w",
     "battery_j": "energy.battery.capacity_j",
 }
-"""What each column of numbers fills."""
+"""Key of the scenario that each column of numbers fills."""
 _POSITIVE = ("samples_per_s", "down_bytes_per_s", "up_bytes_per_s", "battery_j", "share")
 _PLACES = ("class", "share", "client")
 
@@ -62,7 +62,7 @@ class Devices:
     path: Path
     by_client: bool
     columns: tuple[str, ...]
-    """Those of numbers, as of `Row.numbers`."""
+    """Columns of numbers, in the order of `Row.numbers`."""
     rows: tuple[Row, ...]
 
     def shares(self) -> dict[str, float]:
@@ -90,7 +90,7 @@ class Devices:
         return {name: np.array(sorted(clients), np.int64) for name, clients in classes.items()}
 
     def values(self) -> dict[str, Any]:
-        """What fills each key: numbers by class, or, with a line for each client, an array (K,)."""
+        """Return the values of each key: numbers by class, or, with a line for each client, an array (K,)."""
         columns = list(zip(*(row.numbers for row in self.rows), strict=True))
         filled: dict[str, Any] = {}
         for name, numbers in zip(self.columns, columns, strict=True):

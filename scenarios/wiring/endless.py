@@ -15,7 +15,7 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.cautions.outlook import HasLaws
 
 MOST_CHANGES = 10**6
-"""So many changes may pass in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
+"""Most changes in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
 
 
 class _Short(NamedTuple):

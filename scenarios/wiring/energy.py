@@ -22,7 +22,7 @@ _MOST_W = 1e6
 
 
 def build_energy(scenario: Scenario, population: Population, streams: Streams, presence: Availability) -> Energy | None:
-    """What `[energy]` describes, of clients that come and go as `presence` says; None without it; raises UserError."""
+    """Return the energy of clients with this presence as `[energy]` describes it, or None; raises UserError."""
     section = scenario.energy
     if section is None:
         return None

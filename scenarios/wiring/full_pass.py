@@ -40,7 +40,7 @@ def with_extra_pass(
 
 
 def _share(scenario: Scenario) -> float:
-    """What the pass takes of the time of training on as many samples; 0: there is none."""
+    """Return the time of the pass as a share of training on as many samples; 0: there is none."""
     learner = scenario.learner
     if learner is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""What keeps the theorems on regret from a run: what acts on it beside the laws of its links and of its clients."""
+"""Interference that keeps the theorems on regret from a run: whatever acts beside the laws of links and clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def interference(scenario: Scenario) -> str | None:
 
 
 def channels_lose(scenario: Scenario) -> bool:
-    """Whether updates may be lost on a sub-channel of `[channels]`."""
+    """Return True if updates may be lost on a sub-channel of `[channels]`."""
     channels = scenario.channels
     if channels is None:
         return False

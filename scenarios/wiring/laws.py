@@ -46,7 +46,7 @@ class Law:
 
     @property
     def entities(self) -> int:
-        """How many it is for."""
+        """Number of clients or sub-channels that the law is for."""
         return self._clients
 
     @property
@@ -72,7 +72,7 @@ class Law:
         return cls(group, path, context, inner, True)
 
     def _with(self, name: str, path: str) -> list[_Inner]:
-        """Those that have a parameter of this name; raises UserError where none has."""
+        """Return the laws with a parameter of this name; raises UserError if none has."""
         found = [inner for inner in self._inner if name in inner.keywords]
         if not found:
             names = set().union(*(inner.keywords for inner in self._inner))
@@ -194,7 +194,7 @@ class _Link:
     what: str
     context: Context
     besides_s: float | FloatArray = 0.0
-    """What it takes besides, whatever the law."""
+    """Seconds that add to those of the law."""
 
     def after(self, step: Step) -> _Link:
         law = self.law.changed(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
@@ -265,7 +265,7 @@ def timeline(
 
 
 def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:
-    """What `bandwidth_bytes_per_s` of the link at `path` is after a step: one number a client (K,); raises UserError."""
+    """Return `bandwidth_bytes_per_s` (K,) of the link at `path` after a step; raises UserError."""
     place = f"{step.path}.bandwidth_bytes_per_s"
     if before is None:
         raise UserError(f"{place}: there was none before; set {path}.bandwidth_bytes_per_s")

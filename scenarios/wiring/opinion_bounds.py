@@ -1,4 +1,4 @@
-"""What theory says of a finished run with slots: Theorems 1 and 3 of Tong et al. 2024, or why neither applies."""
+"""Theory of a finished run with slots: Theorems 1 and 3 of Tong et al. 2024, or why neither applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What theory says of the regret of a finished run of PAUSE (Peleg et al., Theorem 3, eq. 16, 17), or why it says nothing."""
+"""Theory of the regret of a finished run of PAUSE (Peleg et al., Theorem 3, eq. 16, 17), or why it says nothing."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _network_bytes(scenario: Scenario, trained: Any, compressions: Compressions)
 
 
 def sizes_in_words(scenario: Scenario) -> str:
-    """What a model and an update take as they are sent, in words, none where both take nothing; raises UserError."""
+    """Return the sizes of a model and an update as they are sent, in words, empty if both are 0; raises UserError."""
     population = Population(scenario.clients)
     section = scenario.payload
     unknown = scenario.learner is not None and _network_bytes(scenario, None, build_compressions(scenario)) is None
@@ -104,12 +104,12 @@ def sizes_in_words(scenario: Scenario) -> str:
 
 
 def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
-    """How long each client decompresses the model and compresses its update, in seconds, () or (K,); raises UserError."""
+    """Return the seconds, () or (K,), to decompress the model and compress the update; raises UserError."""
     return np.asarray(decompress_s(scenario, population, sizes) + _codec_s(scenario, population, "compress", sizes.up))
 
 
 def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:
-    """How long each client decompresses the model, in seconds, () or (K,); raises UserError."""
+    """Return the seconds, () or (K,), to decompress the model; raises UserError."""
     return _codec_s(scenario, population, "decompress", sizes.down)
 
 

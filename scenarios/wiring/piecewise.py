@@ -15,7 +15,7 @@ from scenarios.wiring.script.targets import Segment
 
 
 class Changing(Segment, Protocol):
-    """What gives a law, and another one after a step."""
+    """Source of a law, and of another one after a step."""
 
     def after(self, step: Step) -> Changing: ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,16 +24,16 @@ IntArray = NDArray[np.int64]
 
 
 class Population:
-    """How many clients there are, and in which groups; raises UserError where the groups do not make up the whole."""
+    """Clients of a scenario and their groups; raises UserError if the groups do not make up the whole."""
 
     def __init__(self, section: Clients) -> None:
         self.count = section.count
         self.devices = None if section.devices is None else read_devices(section.devices)
-        """What clients can do, by a file; None: no file says it."""
+        """Device table of the clients, or None."""
         self.members: dict[str, IntArray] = self._grouped(section)
         """The clients of each group, ascending."""
         self.grouped = bool(section.groups or self.devices)
-        """Whether somebody has said which groups there are."""
+        """True if the scenario gives groups."""
 
     def _grouped(self, section: Clients) -> dict[str, IntArray]:
         devices = self.devices
@@ -111,7 +111,7 @@ class Population:
 
     @classmethod
     def of_one(cls) -> Population:
-        """What is the only one of its kind."""
+        """Return a population of one."""
         return cls(Clients(count=1))
 
     def group(self, name: str, path: str) -> IntArray:
@@ -158,22 +158,25 @@ class Population:
 
 
 def _shares(section: Clients) -> list[float]:
-    """How many clients each group holds, not rounded."""
+    """Return the number of clients of each group, not rounded."""
     return [float(group.count) if group.count is not None else (group.share or 0.0) * section.count for group in section.groups]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the laws of one run are built with."""
+    """Clients, random numbers and length of a run, with which its laws are built."""
 
     population: Population
     streams: Streams
     rounds: int
     time_limit_s: float | None
     targets: Targets | None = None
-    """Where the laws are kept that a script can change; None: there is no script."""
+    """Laws that a script can change; None without a script."""
     multiplier: Multiplier | None = None
     """The factor of the bandwidths between server and clients, set as the run goes; None: they are not multiplied."""
+
+    drawn_changes: list[tuple[str, str, float]] = field(default_factory=list)
+    """Change points that were drawn: the law, "rounds" or "seconds", and the first round or the time."""
 
     @property
     def alters_bandwidth(self) -> bool:

@@ -1,4 +1,4 @@
-"""How clients are asked before a policy selects, for their loss or for what else it asks: the `[probe]` table, wired."""
+"""Probes, by which clients are asked before a policy selects: the `[probe]` table, wired."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def build_probing(world: World, pool: ClientPool) -> Probing | None:
-    """Who asks clients of `pool` for their loss; None: the policy does not. Raises UserError."""
+    """Return what asks clients of `pool` before a policy selects, or None if the policy does not; raises UserError."""
     scenario = world.scenario
     if not scenario.probes:
         return None

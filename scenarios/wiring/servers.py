@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
+from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, in_own_words
 from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
@@ -36,11 +38,18 @@ def synchronous(world: World) -> Server:
             probing=world.probing(pool),
         ),
         learner=world.learner,
-        wait=WaitRule(deadline_s=section.deadline_s, first=section.first),
+        wait=_wait_rule(section),
         meter=world.meter(section.per_round),
         channels=channels,
         stragglers=section.stragglers,
     )
+
+
+def _wait_rule(section: Any) -> WaitRule:
+    """The close rule of a synchronous server: each of its fields is a key of the section. Raises UserError."""
+    given = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
+    with refusals_at("server", given):
+        return WaitRule(**given)
 
 
 def buffered(world: World) -> Server:
@@ -62,7 +71,7 @@ def buffered(world: World) -> Server:
 
 
 def _pacing(section: Any) -> LatencyPacing | None:
-    """How a buffered server paces its models by latency; None: it goes by deliveries."""
+    """Return the rule by which a buffered server paces its models by latency, or None if it counts deliveries."""
     from netsim.servers.pacing import LatencyPacing
 
     if section.pacing != "latency":
@@ -72,7 +81,7 @@ def _pacing(section: Any) -> LatencyPacing | None:
 
 
 def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
-    """What a buffered server does about old updates; None: nothing."""
+    """Return the rule of a buffered server for old updates, or None."""
     from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 
     bound = section.staleness_bound

@@ -57,7 +57,7 @@ _LARGE: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
 _MANY = 10_000
 _MOST_SAMPLES = 1e15
-"""What a client may hold at most: below that every whole number is one of the 64-bit floats."""
+"""Most samples of a client: below that every whole number is one of the 64-bit floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +185,10 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
         training=training,
     )
     server = compose(world)
+    if trained is not None and trained.eager:
+        server.clients.follow(
+            lambda update: trained.arrived(update.client, update.begun_round) if update.outcome == "delivered" else None
+        )
     return Built(
         world=world,
         server=server,
@@ -209,7 +213,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
 
 
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
-    """What the phases of an update take at least beside their delays, in seconds, by name."""
+    """Return the least seconds of the phases of an update beside their delays, by name."""
     besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
     if (channels := assigned_access(server)) is not None:
         besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
@@ -228,7 +232,7 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
 
 
 def _truth(scenario: Scenario, timed: list[tuple[str, Any]], carried: list[tuple[str, Any]], clients: int) -> Truth:
-    """What is expected of the phases, by name: those whose laws are known over all time, and those of bytes; raises UserError."""
+    """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
     refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
     # Who shares with whom is nobody's law: what is expected is the time alone.
     phases = [*timed, *carried]
@@ -254,7 +258,7 @@ def _simulation(world: World, server: Server) -> Simulation:
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any]:
-    """How long the phases of an update take, but for bytes whose time is not a number to add."""
+    """Return the timelines of the phases of an update, without bytes whose time is not a number that adds."""
     down = None if varies(scenario.downlink, context) else models_down(sizes)
     up = None if varies(scenario.uplink, context) else updates_up(sizes)
     return {
@@ -275,7 +279,7 @@ def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool
 
 
 def _schedule(scenario: Scenario) -> tuple[bool, Any]:
-    """Whether updates are private, and the schedule of their budgets."""
+    """Return True if updates are private, and the schedule of their budgets."""
     section = scenario.privacy
     if section is None or section.mechanism == "none":
         return False, NoSchedule()

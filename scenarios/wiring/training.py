@@ -1,4 +1,4 @@
-"""What `[learner]` describes: checked without torch and without the data, or built."""
+"""The `[learner]` of a scenario, checked without torch and without the data, or built."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_PARAMETERS = 10**9
 
 
 def data_folder() -> Path:
-    """Where data sets are looked for: NETSIM_DATA, or a folder of the user's cache."""
+    """Return the folder of data sets: NETSIM_DATA, or a folder of the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("NETSIM_DATA") or f"{cache}/netsim").expanduser()
 
@@ -129,7 +129,7 @@ def _check_memory(options: LearnerOptions, updates: int) -> None:
 
 
 def memory_bytes() -> int:
-    """What this process may use: the machine's memory, or its limit where that is less."""
+    """Return the bytes that this process may use: the machine's memory, or its limit if that is less."""
     limits: list[int] = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
     return min(limits)
@@ -172,7 +172,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
 
 
 def _with_own(section: Learner) -> LearnerOptions:
-    """What is the user's own goes as the thing itself, everything else by its name."""
+    """Return the options of the learner, with the user's own components as objects and all others by name."""
     options = section.options()
     own: dict[str, Any] = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
     options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])

@@ -1,4 +1,4 @@
-"""How much clients train, and how long that takes them: `[work]` and the speed in `[compute]`."""
+"""Work of clients and its time: `[work]` and the speed in `[compute]`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.fl.eager_work import EagerWork
 from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
@@ -30,7 +31,7 @@ _KEPT = 8
 
 
 def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
-    """What `[work]` asks of each client; raises UserError."""
+    """Return the work that `[work]` asks of each client; raises UserError."""
     section = scenario.work
     if section is None:
         return WorkPlan()
@@ -49,6 +50,16 @@ def _whole(spec: Any, key: str, population: Population) -> IntArray:
 
 def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
     """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
+    planned = _planned_work(scenario, context, plan, trained)
+    if trained is None or not trained.eager:
+        return planned
+    if getattr(scenario.server, "urgent_notices", False):
+        told = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
+        raise UserError(f"{told}; leave server.urgent_notices out")
+    return EagerWork(planned=planned, learner=trained)
+
+
+def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
     work = _whole_work(scenario, context.population, plan, trained)
     section = scenario.work
     if work is None:
@@ -208,7 +219,7 @@ class TimeOfWork:
         self._besides_s = besides_s
         self._partial = partial
         self.fixed: bool = each.fixed
-        """Whether the law stays the same for ever."""
+        """True if the law never changes."""
         # With the law itself, so that an id cannot come to mean another one.
         self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
         laws = each.laws
@@ -235,7 +246,7 @@ class TimeOfWork:
 
 
 def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
-    """How long an update trains under the law `law` of a sample, over all amounts of work that it may be asked for."""
+    """Return the law of an update's training time under the law `law` of a sample, over all its amounts of work."""
 
     def part(place: int) -> tuple[FloatArray, DelayLaw]:
         shares, samples = work.amount(place)
@@ -255,7 +266,7 @@ class Training:
     """(K,) by how much a pass beside training makes each sample of an update longer; None: there is no such pass."""
 
     def in_update(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
-        """How long a sample takes in an update, its share of a pass beside training included."""
+        """Return the timeline of the time of a sample in an update, with its share of a pass beside training."""
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
@@ -267,5 +278,5 @@ class Training:
 
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:
-    """What `[work]` and the speed in `[compute]` describe; raises UserError."""
+    """Return the training that `[work]` and the speed in `[compute]` describe; raises UserError."""
     return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))

@@ -1,4 +1,4 @@
-"""What the servers of a scenario share, and how each of them is made of it: the media, the clients, the policy, the learner."""
+"""World of a scenario: the components of which its server is put together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class World:
     medium_with: Callable[[UplinkAccess[Any]], Medium]
     availability: Availability
     energy: Energy | None
-    """What the clients draw, and their batteries; None: it is not counted."""
+    """Energy of the clients and their batteries; None: not counted."""
     accountant: Accountant
     learner: Learner
     trained: FederatedLearner | None
@@ -69,7 +69,7 @@ class World:
     delays: Mapping[str, Timeline[DelayLaw]]
     """The delays of the phases of an update: download, compute, upload."""
     training: Training
-    """How much clients train, and how long a sample takes."""
+    """Work of the clients, and the time of a sample."""
 
     @property
     def clients(self) -> int:
@@ -163,11 +163,11 @@ class World:
         return self.component(self.scenario.method, "policy", "policy", self._supplied(per_round, per_model), protocol)
 
     def probing(self, pool: ClientPool) -> Probing | None:
-        """Who asks clients of `pool` for their loss, for a policy that does; raises UserError."""
+        """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
         return build_probing(self, pool)
 
     def meter(self, per_round: int) -> RewardMeter:
-        """What measures the policy's reward; raises UserError."""
+        """Return the meter of the policy's reward; raises UserError."""
         reward = self.scenario.metrics.reward
         if reward is None:
             return NoMeter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from scenarios.cli.main import main
 from scenarios.runs.reading import parse
 from scenarios.runs.replay import _difference
 from scenarios.runs.run import run
-from scenarios.sweeps.options import Machines
+from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.result_folders import edit_summary
 from tests.helpers.small_scenario import small, small_tables
@@ -195,3 +196,32 @@ def test_only_a_finished_run_is_reproduced(tmp_path: Path, monkeypatch: Any, cap
         told = capsys.readouterr().err
         assert "several: is not the folder of a run; this is a sweep: name one of its runs" in "".join(told.splitlines())
     assert netsim(monkeypatch, "replay", tmp_path) == 2
+
+
+def test_a_run_of_a_sweep_that_is_another_run_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = small_tables() | {"sweep": {"seeds": [1, 2]}}
+    sweep(plan(tables, "small"), folder := tmp_path / "s", machines=Machines(jobs=1))
+    done = open_sweep(folder)
+    place = done.entries[0].path
+    assert done.comparison["seeds"].tolist() == [2] * len(done.variants)
+    alone = tmp_path / "alone.toml"
+    alone.write_text(re.sub(r"(?m)^rounds = .*$", "rounds = 2", (place / "scenario.toml").read_text(encoding="utf-8")))
+    assert netsim(monkeypatch, "run", alone, "--out", place, "--overwrite", "--quiet") == 0
+    message = f"is not the run that sweep.json lists as variant {done.entries[0].variant!r}, seed 1"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        open_sweep(folder).compare()
+    for command in (["compare", folder], ["report", folder]):
+        capsys.readouterr()
+        assert netsim(monkeypatch, *command) == 0
+        told = " ".join(capsys.readouterr().err.split())
+        assert message in told
+        assert netsim(monkeypatch, *command, "--strict") != 0
+    # The sweep simulates it again.
+    assert netsim_sweep_again(tables, folder).comparison["seeds"].tolist() == [2] * len(done.variants)
+
+
+def netsim_sweep_again(tables: dict[str, Any], folder: Path) -> Any:
+    sweep(plan(tables, "small"), folder, machines=Machines(jobs=1), earlier=Earlier(resume=True))
+    return open_sweep(folder)

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from analysis import open_sweep, write_comparison, write_trace
 from analysis.figures.style import save_figure
 from analysis.perfetto import write
 from analysis.report.report import write_report
+from scenarios.cli.main import app
+from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.plan import plan
 from scenarios.sweeps.sweep import sweep
+from tests.helpers.result_folders import PARTS, ROUNDS, write_run, write_table
 from tests.helpers.small_scenario import small_tables
 
 
@@ -87,3 +91,46 @@ def test_what_is_no_file_is_not_replaced(name: str, swept: Any, tmp_path: Path) 
         WRITERS[name](swept, place)
     assert place.is_fifo()
     assert list(tmp_path.glob(".*")) == []
+
+
+def refusal(arguments: list[str]) -> str:
+    """Return the message with which a command refuses its arguments."""
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, UserError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize(("table", "column"), [("rounds", "start_s"), ("rounds", "delivered"), ("clients", "selected_s")])
+def test_a_report_of_forged_tables_names_what_is_missing(tmp_path: Path, table: str, column: str) -> None:
+    run = write_run(tmp_path / "run", ROUNDS, PARTS)
+    columns = dict(ROUNDS if table == "rounds" else PARTS)
+    columns[column] = [None, *columns[column][1:]]
+    write_table(run / f"{table}.parquet", table, columns)
+    message = refusal(["report", str(run)])
+    assert f"{table}.parquet: 1 of {len(columns['round'])} values of the column {column} are missing" in message
+    assert "the file was changed" in message
+
+
+def test_a_report_and_a_figure_do_not_follow_links_in_the_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "report.html").write_text("mine", encoding="utf-8")
+    run = write_run(tmp_path / "run", ROUNDS, PARTS)
+    (run / "report").symlink_to(home, target_is_directory=True)
+    for arguments in (["report", str(run)], ["report", str(run), "--tables"], ["figure", str(run), "latency"]):
+        assert "run/report: is a symbolic link, which is not followed" in refusal(arguments)
+    assert [path.name for path in home.iterdir()] == ["report.html"]
+    assert (home / "report.html").read_text(encoding="utf-8") == "mine"
+    # A folder elsewhere that the user names may be a link.
+    assert "symbolic link" in refusal(["report", str(run), "--out", str(run / "report" / "r.html")])
+    (tmp_path / "elsewhere").symlink_to(home, target_is_directory=True)
+    assert CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "elsewhere")]).exit_code == 0
+
+
+def test_a_link_in_the_place_of_the_folder_of_tables_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", ROUNDS, PARTS)
+    (tmp_path / "home").mkdir()
+    (run / "report").mkdir()
+    (run / "report" / "report-tables").symlink_to(tmp_path / "home", target_is_directory=True)
+    assert "run/report/report-tables: is a symbolic link" in refusal(["report", str(run), "--tables"])
+    assert not list((tmp_path / "home").iterdir())

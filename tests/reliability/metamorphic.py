@@ -346,9 +346,14 @@ RELATIONS: dict[str, Relation] = {
     "a far deadline": Relation(_setting({"server.deadline_s": 1e6}, only=_kind("synchronous", "safa", "fl-fa", "fl-da"))),
     "a far time limit": Relation(_setting({"time_limit_s": 1e6})),
     "a far bound on staleness": Relation(
-        _setting({"server.staleness_bound": 10**6}, unless=["server.pacing"], only=_kind("buffered"))
+        # With a bound a model is made of all that has arrived, also of more than the buffer holds in one instant.
+        _setting(
+            {"server.staleness_bound": 10**6},
+            unless=["server.pacing"],
+            only=lambda tables: _kind("buffered")(tables) and not _has_ties(tables),
+        )
     ),
-    "the first n of n": Relation(_FIRST_ALL),
+    "the first n of n": Relation(_FIRST_ALL, ignored=frozenset({"close_rule"})),
     "reports of phases": Relation(_setting({"clients.report_phases": True})),
     "a reward": Relation(_setting({"metrics.reward": {"kind": "pause-reward"}}), ignored=frozenset({"reward", "genie_reward"})),
     "samples that take no time": Relation(

@@ -1,8 +1,10 @@
-"""What every client keeps from one participation to the next: its statistics of batch normalisation, its optimizer's state."""
+"""State of every client that goes on from one job to the next: statistics of batch normalisation, state of its optimizer, and
+what a trainer of the user's own keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.fl.training.client_vectors import check_bytes
+from models.fl.training.jobs import StateId
 
 IntArray = NDArray[np.int64]
 
@@ -39,6 +42,10 @@ class Kept(NamedTuple):
     """(moments, parameters) of its optimizer."""
     steps: int
     """Steps that its optimizer has taken."""
+    own: Any = None
+    """What a trainer of the user's own returned for it."""
+    round: int = 0
+    """The round of the job after which it was kept."""
 
     def is_finite(self) -> bool:
         """Whether a client can go on from it: not after a training that diverged."""
@@ -46,30 +53,53 @@ class Kept(NamedTuple):
 
 
 class ClientMemory:
-    """By client what it kept last; `statistics` and `optimizer` say of what. A client that never took part starts without memory.
+    """The last state of each client; `statistics`, `optimizer` and `own` say of what. A client starts without a state.
 
-    What a client kept goes on with the updates that were delivered: an update that was lost or aborted is never computed, and
-    its client goes on as if it had not trained. States of optimizers may take `most_bytes`.
+    A state counts once the update that came with it is delivered. An update that is lost or aborted is never computed, and its
+    client goes on as if it had not trained. States of optimizers may take `most_bytes`.
     """
 
-    def __init__(self, *, statistics: bool, optimizer: bool, most_bytes: int) -> None:
-        self.keeps_statistics, self.keeps_optimizer = statistics, optimizer
+    def __init__(self, *, statistics: bool, optimizer: bool, own: bool, most_bytes: int) -> None:
+        self.keeps_statistics, self.keeps_optimizer, self.keeps_own = statistics, optimizer, own
         self._most_bytes = most_bytes
         self._kept: dict[int, Kept] = {}
 
     @property
     def keeps(self) -> bool:
         """Whether clients keep anything at all."""
-        return self.keeps_statistics or self.keeps_optimizer
+        return self.keeps_statistics or self.keeps_optimizer or self.keeps_own
+
+    def state_ids(self, clients: Sequence[int], rounds: Sequence[int]) -> list[StateId]:
+        """The states that jobs of `clients`, begun in `rounds`, go on from, if all of them are computed in this order."""
+        latest: dict[int, int] = {}
+        ids = []
+        for client, round in zip(clients, rounds, strict=True):
+            kept = self._kept.get(client)
+            ids.append(StateId(client, latest.get(client, 0 if kept is None else kept.round)))
+            latest[client] = round
+        return ids
+
+    def recall_own(self, clients: Sequence[int]) -> list[Any]:
+        """What the user's own trainer returned for these clients last; None where there is nothing."""
+        return [self._kept[client].own if client in self._kept else None for client in clients]
+
+    def keep_own(self, clients: Sequence[int], rounds: Sequence[int], states: Sequence[Any]) -> None:
+        """Keep what the user's own trainer returned for `clients`, beside what they keep already."""
+        nothing = torch.zeros(0)
+        for client, round, state in zip(clients, rounds, states, strict=True):
+            before = self._kept.get(client, Kept(nothing, nothing, 0))
+            self._kept[client] = before._replace(own=state, round=round)
 
     @property
     def statistics(self) -> dict[int, Tensor]:
         """Running statistics of those clients that have their own."""
-        return {client: kept.statistics for client, kept in self._kept.items()} if self.keeps_statistics else {}
+        return {client: kept.statistics for client, kept in self._kept.items() if len(kept.statistics)}
 
     def copy(self) -> ClientMemory:
         """The same, to go on from without changing this one."""
-        other = ClientMemory(statistics=self.keeps_statistics, optimizer=self.keeps_optimizer, most_bytes=self._most_bytes)
+        other = ClientMemory(
+            statistics=self.keeps_statistics, optimizer=self.keeps_optimizer, own=self.keeps_own, most_bytes=self._most_bytes
+        )
         other._kept = dict(self._kept)
         return other
 
@@ -95,8 +125,12 @@ class ClientMemory:
                     moment[row] = value
         return states
 
-    def keep(self, clients: Sequence[int], statistics: Tensor, states: OptimizerStates | None) -> None:
-        """Clients, each once, ended with these `statistics` (n, buffers) and optimizer states; what is not finite is dropped.
+    def keep(
+        self, clients: Sequence[int], rounds: Sequence[int], statistics: Tensor, states: OptimizerStates | None
+    ) -> None:
+        """Keep `statistics` (n, buffers) and states of optimizers of `clients`, each once, after their jobs of `rounds`.
+
+        What is not finite is dropped.
 
         Raises:
             MemoryError: the states of all optimizers take more than `most_bytes`.
@@ -108,6 +142,8 @@ class ClientMemory:
                 statistics[row].clone() if self.keeps_statistics else statistics.new_zeros(0),
                 statistics.new_zeros(0) if states is None else torch.stack([moment[row] for moment in states.moments]),
                 0 if states is None else int(states.steps[row]),
+                self._kept[client].own if client in self._kept else None,
+                rounds[row],
             )
             if kept.is_finite():
                 self._kept[client] = kept
@@ -120,11 +156,14 @@ class ClientMemory:
             "statistics": [kept.statistics.cpu().numpy().copy() for kept in self._kept.values()],
             "moments": [kept.moments.cpu().numpy().copy() for kept in self._kept.values()],
             "steps": [kept.steps for kept in self._kept.values()],
+            "own": [deepcopy(kept.own) for kept in self._kept.values()],
+            "rounds": [kept.round for kept in self._kept.values()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         def tensors(name: str) -> list[Tensor]:
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]
 
-        rows = zip(tensors("statistics"), tensors("moments"), map(int, state["steps"]), strict=True)
+        numbers = (map(int, state[name]) for name in ("steps", "rounds"))
+        rows = zip(tensors("statistics"), tensors("moments"), next(numbers), deepcopy(state["own"]), next(numbers), strict=True)
         self._kept = {int(client): Kept(*row) for client, row in zip(state["clients"], rows, strict=True)}

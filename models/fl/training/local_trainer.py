@@ -22,12 +22,12 @@ from models.fl.memory import is_out_of_memory, release
 from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
 from models.fl.options import TrainingOptions
-from models.fl.protocols import Optimizer
+from models.fl.protocols import Optimizer, Trainer
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.gradients import Gradients
 from models.fl.training.local_steps import LocalSteps
 from models.fl.training.losses import FirstPass, Loss, LossTally, StepLosses
-from models.fl.training.own_training import LocalTraining, OwnTraining
+from models.fl.training.own_training import OwnTraining
 
 IntArray = NDArray[np.int64]
 
@@ -105,11 +105,12 @@ class LocalTrainer:
         """Whether batches of a single sample are left out: the network normalises over batches."""
         return bool(self.buffers or self.layout.normalisers)
 
-    def own_training(self, function: LocalTraining) -> OwnTraining:
-        """Training of the same network on the same data by a function of the user's own; says so in `reason`."""
-        self.reason, self.vectorised = "local training is a function of your own", False
+    def own_training(self, trainer: Trainer, key: str) -> OwnTraining:
+        """Return training of the same network on the same data by the user's own `trainer`; `reason` says so by its `key`."""
+        words = {"local_training": "local training is a function of your own", "trainer": "the trainer is your own"}
+        self.reason, self.vectorised = words[key], False
         return OwnTraining(
-            function=function,
+            trainer=trainer,
             network=self._network,
             layout=self.layout,
             loss=self._loss,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -23,12 +22,14 @@ from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.privacy.release import Release
 from models.fl.probing import Probing
+from models.fl.store import SERVER, ModelId
 from models.fl.training.client_memory import ClientMemory, OptimizerStates
 from models.fl.training.client_vectors import ClientVectors
 from models.fl.training.corrections import Corrections
+from models.fl.training.jobs import Job, ready_together
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import FirstPass, LossTally, finite_rows
-from models.fl.training.own_training import OwnTraining
+from models.fl.training.own_training import Address, OwnTraining, Result
 from models.laws.work import Work, WorkPlan
 
 IntArray = NDArray[np.int64]
@@ -43,6 +44,27 @@ class Update(NamedTuple):
     epsilon: float
     steps: int = 0
     """Local steps, in place of those that are planned; 0: as planned."""
+
+
+class Counted(NamedTuple):
+    """Samples, of all updates that entered a model or were offered to it."""
+
+    processed: int = 0
+    planned: int = 0
+
+    @property
+    def in_words(self) -> str | None:
+        """What a user should know of a trainer that does other work than time and tables count; None if it does not."""
+        if self.processed == self.planned:
+            return None
+        return (
+            f"the trainer processed {self.processed} samples, and time and tables count the {self.planned} that were planned; "
+            "a trainer with eager = True has them count what it processes"
+        )
+
+    def after(self, result: Result) -> Counted:
+        """Return the sums with those of one more result."""
+        return Counted(self.processed + result.samples, self.planned + result.planned)
 
 
 class Models(Protocol):
@@ -66,6 +88,8 @@ class Computed(NamedTuple):
     own: Tensor | None
     after: Tensor | None
     """The vectors of the clients that corrected their gradients, before and after; None: there is no such."""
+    results: dict[tuple[int, int], Result]
+    """What a trainer of the user's own made of the jobs, by client and round."""
 
 
 class LocalWork:
@@ -101,9 +125,19 @@ class LocalWork:
         kept = options.optimizer_state == "kept"
         if kept and not trainer.moments:
             raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
+        self._own = self._own_training(methods, options, trainer)
         self.memory = ClientMemory(
-            statistics=self.local_statistics, optimizer=kept, most_bytes=options.client_state_bytes
+            statistics=self.local_statistics,
+            optimizer=kept,
+            own=self._own is not None and methods.local_training is None,
+            most_bytes=options.client_state_bytes,
         )
+        self._ahead: dict[tuple[int, int], Result] = {}
+        """Results of an eager trainer whose updates have not entered a model yet, by client and round."""
+        self._arrived: set[tuple[int, int]] = set()
+        """Those of them whose updates were delivered."""
+        self.counted = Counted()
+        """Samples that a trainer of the user's own processed, and those that were planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors = self.release.tensors
         others = self.release.numbers - sum(tensors)
@@ -131,17 +165,76 @@ class LocalWork:
         self._partition = [np.asarray(shard, np.int64) for shard in partition]
         self._trainer, self._streams = trainer, streams
         self._work = work
-        self._own = self._own_training(methods, options)
 
-    def _own_training(self, methods: Methods, options: TrainingOptions) -> OwnTraining | None:
-        if methods.local_training is None:
+    def _own_training(self, methods: Methods, options: TrainingOptions, trainer: LocalTrainer) -> OwnTraining | None:
+        """The user's own training, where there is one; raises ParameterError for options that it leaves without effect."""
+        own = methods.own_trainer
+        if own is None:
             return None
+        key = str(methods.own_key)
         for name, unused in (("augmentation", "none"), ("proximal", 0.0), ("optimizer_state", "fresh"), ("precision", "float32")):
             value = getattr(options, name)
             if value != unused:
-                raise ParameterError(name, value, "leave it out: local_training takes the steps")
-        check_call("local_training", methods.local_training, ("parameters", "data", "steps", "generator"))
-        return self._trainer.own_training(methods.local_training)
+                raise ParameterError(name, value, f"leave it out: {key} takes the steps")
+        if own.eager and self.local_statistics:
+            raise ParameterError("batch_statistics", "local", "does not go with an eager trainer; leave it out")
+        if methods.local_training is not None:
+            check_call("local_training", methods.local_training, ("parameters", "data", "steps", "generator"))
+        return trainer.own_training(own, key)
+
+    @property
+    def eager(self) -> bool:
+        """True if a trainer of the user's own runs as its clients are sent the model: see `begin`."""
+        return self._own is not None and self._own.eager
+
+    def begin(self, updates: list[Update], models: Models) -> tuple[list[int], list[int]]:
+        """Train ahead of delivery; returns the samples that each of `updates` processed, and its steps.
+
+        What the trainer keeps of a client counts from here on, whatever becomes of the update.
+        """
+        assert self._own is not None
+        jobs = self._jobs(updates)
+        clients = {job.client for job in jobs}
+        # A client that begins again has dropped its former update, unless that was delivered.
+        self._ahead = {key: one for key, one in self._ahead.items() if key[0] not in clients or key in self._arrived}
+        starts = torch.stack([self.received(update.version, models[update.version]) for update in updates])
+        results = self._own_results(self.memory, jobs, [self._batches(update) for update in updates], starts)
+        self._ahead |= {(job.client, job.round): result for job, result in zip(jobs, results, strict=True)}
+        self.memory.keep_own(*_addresses(jobs), [result.state for result in results])
+        return [result.samples for result in results], [result.steps for result in results]
+
+    def arrived(self, client: int, round: int) -> None:
+        """Keep what was trained ahead for an update until it enters a model: it was delivered."""
+        self._arrived.add((client, round))
+
+    def _jobs(self, updates: list[Update]) -> list[Job]:
+        states = self.memory.state_ids([update.client for update in updates], [update.round for update in updates])
+        return [
+            Job(update.client, update.round, ModelId(SERVER, "version", update.version), state, update.steps)
+            for update, state in zip(updates, states, strict=True)
+        ]
+
+    def _own_results(self, memory: ClientMemory, jobs: list[Job], batches: list[IntArray], starts: Tensor) -> list[Result]:
+        """What the user's own trainer makes of `jobs`: those that it has not done yet are done now, in one call."""
+        assert self._own is not None
+        done = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
+        rows = [row for row in range(len(jobs)) if row not in done]
+        if rows:
+            asked = [jobs[row] for row in rows]
+            results = self._own.results(
+                starts[rows],
+                [self._partition[job.client] for job in asked],
+                [batches[row] for row in rows],
+                [self._address(job) for job in asked],
+                memory.recall_own([job.client for job in asked]),
+            )
+            done |= dict(zip(rows, results, strict=True))
+        return [done[row] for row in range(len(jobs))]
+
+    def _address(self, job: Job) -> Address:
+        seed = self._streams.integer_seed("network-draws", job.round, job.client)
+        generator = self._streams.generator("local-training", job.round, job.client)
+        return Address(job.client, job.round, job.start, seed, generator)
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
         """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
@@ -159,8 +252,10 @@ class LocalWork:
         reported = self._received_moments(updates, received) if want_losses else None
         own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
         shift = None if own is None else self.corrections.shift(own)
-        train = partial(self._train_from_memory, memory) if memory.keeps else partial(self._train, states=None)
-        trained = train(updates, batches, starts, losses=losses, first=first, shift=shift)
+        results: dict[tuple[int, int], Result] = {}
+        jobs = self._jobs(updates)
+        train = self._train_from_memory if memory.keeps else partial(self._train, states=None)
+        trained = train(memory, results, jobs, batches, starts, losses=losses, first=first, shift=shift)
         content = trained.sub_(starts)
         moved = content[:, self._trainer.layout.columns]
         after = None
@@ -175,7 +270,7 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, self._compress(content, updates), losses, reported or first, own, after)
+        return Computed(starts, content, memory, self._compress(content, jobs), losses, reported or first, own, after, results)
 
     def received(self, version: int, model: Tensor) -> Tensor:
         """The model (d,) of this version as clients receive it: the same for all of them."""
@@ -186,32 +281,36 @@ class LocalWork:
         arrived[columns] = self.down.received(sent, lambda row: self._streams.generator("model-compression", version))[0]
         return arrived
 
-    def _compress(self, content: Tensor, updates: list[Update]) -> ClientVectors:
-        """Put what arrives of the updates `content` (n, d) in their place; what the clients have left out by then."""
+    def _compress(self, content: Tensor, jobs: list[Job]) -> ClientVectors:
+        """Put what arrives of the updates `content` (n, d) in their place, and return what the clients have then left out."""
         if self.up.exact:
             return self.left_out
         columns = self._trainer.layout.columns
         sent = content[:, columns]
         left_out = self.left_out.copy()
         usable = finite_rows(content).tolist()
-        for wave in _one_after_another(updates, self.up.error_feedback):
+        for wave in ready_together(jobs) if self.up.error_feedback else [list(range(len(jobs)))]:
             rows = [row for row in wave if usable[row]]
             if not rows:
                 continue
-            clients, before = [updates[row].client for row in rows], sent[rows]
+            clients, before = [jobs[row].client for row in rows], sent[rows]
             if self.up.error_feedback:
                 left_out.add_to(before, clients)
-            sent[rows] = after = self.up.received(before, self._draws([updates[row] for row in rows]))
+            sent[rows] = after = self.up.received(before, self._draws([jobs[row] for row in rows]))
             if self.up.error_feedback:
                 left_out.keep(clients, before - after)
         content[:, columns] = sent
         return left_out
 
-    def _draws(self, updates: list[Update]) -> Generators:
-        return lambda row: self._streams.generator("update-compression", updates[row].round, updates[row].client)
+    def _draws(self, jobs: list[Job]) -> Generators:
+        return lambda row: self._streams.generator("update-compression", jobs[row].round, jobs[row].client)
 
     def keep(self, computed: Computed) -> None:
-        """The clients go on from what they ended with as this was computed."""
+        """Let the clients go on from the states that came with `computed`."""
+        for key, result in computed.results.items():
+            self.counted = self.counted.after(result)
+            self._ahead.pop(key, None)
+            self._arrived.discard(key)
         self.memory, self.left_out = computed.memory, computed.left_out
         if self.losses is not None and computed.losses is not None:
             self.losses.merge(computed.losses)
@@ -229,19 +328,28 @@ class LocalWork:
             "left_out": self.left_out.state_dict(),
             "corrections": self.corrections.state_dict(),
             "losses": losses,
+            "counted": list(self.counted),
+            "ahead": [[*key, *result.plain()] for key, result in self._ahead.items()],
+            "arrived": sorted(map(list, self._arrived)),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)
         self.corrections.load_state_dict(state["corrections"], device)
+        self.counted = Counted(*map(int, state["counted"]))
+        self._ahead = {
+            (int(client), int(round)): Result.of_plain(saved, device) for client, round, *saved in state["ahead"]
+        }
+        self._arrived = {(int(client), int(round)) for client, round in state["arrived"]}
         if self.losses is not None:
             self.losses.load_state_dict(state["losses"])
 
     def _train_from_memory(
         self,
         memory: ClientMemory,
-        updates: list[Update],
+        results: dict[tuple[int, int], Result],
+        jobs: list[Job],
         batches: list[IntArray],
         starts: Tensor,
         *,
@@ -251,14 +359,17 @@ class LocalWork:
     ) -> Tensor:
         """As `_train`, where clients keep something: `memory` and `starts` are changed in place to what they go on from."""
         trained, width = torch.empty_like(starts), self._trainer.parameters
-        for rows in _one_after_another(updates, keeps=True):
-            clients = [updates[row].client for row in rows]
+        for rows in ready_together(jobs):
+            asked = [jobs[row] for row in rows]
+            clients, rounds = _addresses(asked)
             start = starts[rows]
             memory.recall_statistics(clients, start[:, width:])
             states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
             first_of_rows = None if first is None else first.fresh(rows)
             trained[rows] = self._train(
-                [updates[row] for row in rows],
+                memory,
+                results,
+                asked,
                 [batches[row] for row in rows],
                 start,
                 states=states,
@@ -269,12 +380,16 @@ class LocalWork:
             starts[rows] = start
             if first is not None and first_of_rows is not None:
                 first.merge(rows, first_of_rows)
-            memory.keep(clients, trained[rows, width:], states)
+            memory.keep(clients, rounds, trained[rows, width:], states)
+            if memory.keeps_own and not self.eager:
+                memory.keep_own(clients, rounds, [results[job.client, job.round].state for job in asked])
         return trained
 
     def _train(
         self,
-        updates: list[Update],
+        memory: ClientMemory,
+        results: dict[tuple[int, int], Result],
+        jobs: list[Job],
         batches: list[IntArray],
         starts: Tensor,
         *,
@@ -283,18 +398,18 @@ class LocalWork:
         first: FirstPass | None,
         shift: Tensor | None,
     ) -> Tensor:
-        # A network whose copies are trained at once draws nothing.
-        seeded = self._own is not None or not self._trainer.vectorised
-        seeds = [self._streams.integer_seed("network-draws", u.round, u.client) for u in updates] if seeded else []
+        """Return the rows (n, d) after `jobs`; `results` receives what a trainer of the user's own made of them."""
         if self._own is not None:
-            shards = [self._partition[update.client] for update in updates]
-            generators = [self._streams.generator("local-training", update.round, update.client) for update in updates]
-            return self._own.train(starts, shards, batches, seeds, generators, losses, first)
+            own = self._own_results(memory, jobs, batches, starts)
+            results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}
+            return self._own.rows(own, losses, first)
+        # A network whose copies are trained at once draws nothing.
+        seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
         return self._trainer.train(
             starts,
             batches,
             seeds,
-            [self._moves(update, len(steps)) for update, steps in zip(updates, batches, strict=True)] if self._augment else None,
+            [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None,
             states,
             losses,
             first,
@@ -341,23 +456,14 @@ class LocalWork:
             steps=update.steps or int(self._work.drawn[update.client]),
         )
 
-    def _moves(self, update: Update, steps: int) -> IntArray:
-        generator = self._streams.generator("augmentation", update.round, update.client)
-        return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[update.client]))
+    def _moves(self, job: Job, steps: int) -> IntArray:
+        generator = self._streams.generator("augmentation", job.round, job.client)
+        return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[job.client]))
 
 
-def _one_after_another(updates: list[Update], keeps: bool) -> list[list[int]]:
-    """Rows that can be computed at once: where clients keep anything, one that is there twice goes on from the first time."""
-    if not keeps:
-        return [list(range(len(updates)))]
-    waves: list[list[int]] = []
-    times: Counter[int] = Counter()
-    for row, update in enumerate(updates):
-        if times[update.client] == len(waves):
-            waves.append([])
-        waves[times[update.client]].append(row)
-        times[update.client] += 1
-    return waves
+def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:
+    """The clients of `jobs`, and the rounds in which they were begun."""
+    return [job.client for job in jobs], [job.round for job in jobs]
 
 
 def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:

@@ -1,8 +1,9 @@
-"""Local training by a function of the user's own, one client after the other; what it returns is checked."""
+"""Local training by a trainer of the user's own: jobs in, updates out; what it returns is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,7 +16,8 @@ from torch.func import functional_call
 from models.errors import AnswerError
 from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
-from models.fl.protocols import Optimizer
+from models.fl.protocols import Optimizer, Trainer
+from models.fl.store import ModelId
 from models.fl.training.losses import FirstPass, Loss, LossTally, bound_losses
 
 IntArray = NDArray[np.int64]
@@ -25,14 +27,14 @@ Parameters: TypeAlias = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class LocalData:
-    """What a function that trains a client is given of it, and of the scenario."""
+    """Data of one client, and what the scenario says of its training."""
 
     x: Tensor
     """(samples, ...) the client's inputs."""
     y: Tensor
     """(samples,) their classes."""
     batches: list[Tensor]
-    """For each local step the numbers, in 0..samples-1, of the samples that time and tables count."""
+    """Planned local steps: of each the numbers, in 0..samples-1, of the client's samples that it uses."""
     scores: Callable[[Parameters, Tensor], Tensor]
     """(b, classes) scores that the network with these parameters gives inputs (b, ...); gradients pass."""
     loss: Callable[[Tensor, Tensor], Tensor]
@@ -43,18 +45,115 @@ class LocalData:
     """The scenario's, for rows of parameters; a function may take its own steps."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """Local training of one client. What a trainer makes of it depends on these fields only."""
+
+    client: int
+    round: int
+    """The round in which the update is begun; with the client the address of its random draws."""
+    start: ModelId
+    """The id of the model that the client starts from."""
+    parameters: dict[str, Tensor]
+    """That model as the client received it: tensors by name, running statistics included. The trainer may change them."""
+    data: LocalData
+    steps: int
+    """Planned local steps: those of `data.batches`."""
+    generator: np.random.Generator
+    """Random numbers of this client and round."""
+    seed: int
+    """A seed of this client and round for torch's generators, which are restored after the call."""
+    state: Any = None
+    """What the trainer returned as `Trained.state` for this client before; None: nothing yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What local training of one client came to."""
+
+    parameters: Parameters
+    """The parameters after training; running statistics that are missing stay as they were."""
+    samples: int
+    """Samples processed, each as often as it was used."""
+    losses: Any = ()
+    """(m,) losses of single samples in the first pass over the client's samples; empty: not measured."""
+    steps: int | None = None
+    """Steps taken; None: as planned."""
+    state: Any = None
+    """What the client keeps for its next job: None, numbers, strings, NumPy arrays, and lists and dicts of these."""
+
+
 LocalTraining: TypeAlias = Callable[[Parameters, LocalData, int, np.random.Generator], tuple[Parameters, int, Any]]
-"""Given parameters (which it may change), data, the number of steps and a generator: the parameters after training, the number of
-samples processed, and the losses (m,) of single samples in the first pass over the client's samples."""
+"""A function that trains one client: from parameters (which it may change), data, the number of steps and a generator to the
+parameters after training, the number of samples processed, and the losses (m,) of single samples in the first pass."""
+
+
+class FunctionTrainer:
+    """A trainer that calls `function` for one job after the other."""
+
+    eager = False
+
+    def __init__(self, function: LocalTraining) -> None:
+        self._function = function
+
+    def train(self, jobs: Sequence[TrainingJob]) -> Sequence[Trained]:
+        return [self._train(job) for job in jobs]
+
+    def _train(self, job: TrainingJob) -> Trained:
+        with seed_globally(job.seed, job.data.x.device):
+            answer: Any = self._function(job.parameters, job.data, job.steps, job.generator)
+        if not isinstance(answer, tuple) or len(answer) != 3:
+            reason = "must be parameters, the number of samples, and losses"
+            raise AnswerError("local_training", "the function", type(answer).__name__, reason)
+        parameters, samples, losses = answer
+        return Trained(parameters=parameters, samples=samples, losses=losses)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a job comes from, and the random numbers that belong to it."""
+
+    client: int
+    round: int
+    start: ModelId
+    seed: int
+    generator: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one job came to, checked."""
+
+    row: Tensor
+    """(d,) the network after training."""
+    losses: Tensor
+    """(m,) of single samples in the first pass."""
+    samples: int
+    planned: int
+    """Samples that were planned."""
+    steps: int
+    state: Any
+
+    def plain(self) -> list[Any]:
+        """The same as a checkpoint holds it: see `of_plain`."""
+        tensors = (self.row.cpu().numpy().copy(), self.losses.cpu().numpy().copy())
+        return [*tensors, self.samples, self.planned, self.steps, deepcopy(self.state)]
+
+    @classmethod
+    def of_plain(cls, saved: list[Any], device: torch.device) -> Result:
+        """Return the result that `plain` saved, on `device`."""
+        row, losses = (torch.from_numpy(np.array(values, np.float32)).to(device) for values in saved[:2])
+        samples, planned, steps = (int(count) for count in saved[2:5])
+        return cls(row, losses, samples, planned, steps, deepcopy(saved[5]))
 
 
 class OwnTraining:
-    """Trains rows of parameters by `function`. torch's global generators are seeded for each update, and put back."""
+    """Trains rows of parameters by a trainer of the user's own, and checks what it returns."""
 
     def __init__(
         self,
         *,
-        function: LocalTraining,
+        trainer: Trainer,
         network: nn.Module,
         layout: Layout,
         loss: Loss,
@@ -62,47 +161,57 @@ class OwnTraining:
         x: Tensor,
         y: Tensor,
     ) -> None:
-        self._function, self._network, self._layout, self._loss = function, network, layout, loss
+        self._trainer, self._network, self._layout, self._loss = trainer, network, layout, loss
         self._optimizer, self._x, self._y = optimizer, x, y
+        by_function = isinstance(trainer, FunctionTrainer)
+        self._role, self._method = ("local_training", "the function") if by_function else ("trainer", "train")
+        self.eager = trainer.eager
+        """True if jobs run as their clients are sent the model."""
 
-    def train(
-        self,
-        starts: Tensor,
-        shards: list[IntArray],
-        batches: list[IntArray],
-        seeds: list[int],
-        generators: list[np.random.Generator],
-        tally: LossTally | None,
-        first: FirstPass | None,
-    ) -> Tensor:
-        """The rows (n, d) after training from `starts` (n, d); row k on the samples `shards[k]` by the steps `batches[k]`.
+    def results(
+        self, starts: Tensor, shards: list[IntArray], batches: list[IntArray], addresses: list[Address], states: list[Any]
+    ) -> list[Result]:
+        """Train from the rows of `starts` (n, d); row k on the samples `shards[k]`, by the planned steps `batches[k]`.
 
-        What no pattern of `learner.trained` names keeps its numbers.
+        Parameters that no pattern of `learner.trained` names keep their numbers.
 
         Raises:
-            AnswerError: the function returned something else.
+            AnswerError: the trainer returned something else than results of its jobs.
         """
-        out = starts.clone()
         self._network.train()
         # As in training by an optimizer: a batch of one sample has no variance.
         least = 2 if self._layout.buffers or self._layout.normalisers else 1
-        for row, (shard, drawn) in enumerate(zip(shards, batches, strict=True)):
-            steps = drawn[(drawn >= 0).sum(1) >= least]
-            with seed_globally(seeds[row], starts.device), torch.enable_grad():
-                answer = self._function(self._named(starts[row]), self._data(shard, steps), len(steps), generators[row])
-            trained, losses = self._checked(answer, int((steps >= 0).sum()))
-            for place, view in enumerate(self._layout.views(out[row : row + 1])):
-                name = self._layout.names[place]
-                if name in trained:
-                    view.copy_(trained[name].detach().unsqueeze(0))
+        steps = [drawn[(drawn >= 0).sum(1) >= least] for drawn in batches]
+        jobs = [
+            TrainingJob(
+                client=address.client,
+                round=address.round,
+                start=address.start,
+                parameters=self._named(start),
+                data=self._data(shard, drawn),
+                steps=len(drawn),
+                generator=address.generator,
+                seed=address.seed,
+                state=state,
+            )
+            for address, start, shard, drawn, state in zip(addresses, starts, shards, steps, states, strict=True)
+        ]
+        with seed_globally(jobs[0].seed, starts.device), torch.enable_grad():
+            answers = self._trainer.train(jobs)
+        if not isinstance(answers, Sequence) or len(answers) != len(jobs):
+            found = f"{len(answers)} results" if isinstance(answers, Sequence) else type(answers).__name__
+            raise self._refused(found, f"must be a list of {len(jobs)} results, one a job")
+        return [self._checked(answer, start, drawn) for answer, start, drawn in zip(answers, starts, steps, strict=True)]
+
+    def rows(self, results: list[Result], tally: LossTally | None, first: FirstPass | None) -> Tensor:
+        """Return the rows (n, d) of `results`, and add their losses to `tally` and `first`."""
+        for row, result in enumerate(results):
             if tally is not None:
-                tally.add(losses)
-            if first is not None and len(losses):
-                values = bound_losses(losses).double()
+                tally.add(result.losses)
+            if first is not None and len(result.losses):
+                values = bound_losses(result.losses).double()
                 first.mean[row], first.rms[row] = float(values.mean()), float(values.square().mean().sqrt())
-        if not self._layout.all_move:
-            out = torch.where(self._layout.moves.to(out.device), out, starts)
-        return out
+        return torch.stack([result.row for result in results])
 
     def _named(self, row: Tensor) -> dict[str, Tensor]:
         views = self._layout.views(row.clone().unsqueeze(0))
@@ -123,25 +232,54 @@ class OwnTraining:
             optimizer=self._optimizer,
         )
 
-    def _checked(self, answer: Any, samples: int) -> tuple[Parameters, Tensor]:
-        if not isinstance(answer, tuple) or len(answer) != 3:
-            raise _refused(type(answer).__name__, "must be parameters, the number of samples, and losses")
-        parameters, processed, losses = answer
-        if not isinstance(parameters, Mapping):
-            raise _refused(type(parameters).__name__, "parameters must be a mapping from names to tensors")
-        for place, name in enumerate(self._layout.names):
-            shape = tuple(self._layout.shapes[place])
+    def _checked(self, answer: Any, start: Tensor, drawn: IntArray) -> Result:
+        if not isinstance(answer, Trained):
+            raise self._refused(type(answer).__name__, "must be a models.fl.training.own_training.Trained")
+        if not isinstance(answer.parameters, Mapping):
+            raise self._refused(type(answer.parameters).__name__, "parameters must be a mapping from names to tensors")
+        steps = len(drawn) if answer.steps is None else answer.steps
+        for name, count in (("samples", answer.samples), ("steps", steps)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= _MOST:
+                raise self._refused(count, f"{name} must be a whole number >= 0, and at most {_MOST}")
+        losses = torch.as_tensor(answer.losses).detach().float().flatten().to(self._x.device)
+        planned = int((drawn >= 0).sum())
+        if not is_plain(answer.state):
+            raise self._refused(answer.state, "state must hold None, numbers, strings, NumPy arrays, lists and dicts only")
+        row = self._row(answer.parameters, start)
+        return Result(row, losses, int(answer.samples), planned, int(steps), answer.state)
+
+    def _row(self, parameters: Parameters, start: Tensor) -> Tensor:
+        """The row (d,) of `parameters`; what is not trained keeps the numbers of `start` (d,)."""
+        row = start.clone()
+        for place, view in enumerate(self._layout.views(row.unsqueeze(0))):
+            name, shape = self._layout.names[place], tuple(self._layout.shapes[place])
             given = parameters.get(name)
             if given is None and place >= self._layout.count:
                 continue
             if not torch.is_tensor(given) or tuple(given.shape) != shape:
                 found = "nothing" if given is None else tuple(given.shape) if torch.is_tensor(given) else type(given).__name__
-                raise _refused(found, f"parameter {name!r} must be a tensor of shape {shape}")
-        if isinstance(processed, bool) or not isinstance(processed, int | np.integer) or processed != samples:
-            raise _refused(processed, f"must be the {samples} samples of data.batches, which time and tables count")
-        values = torch.as_tensor(losses).detach().float().flatten().to(self._x.device)
-        return parameters, values
+                raise self._refused(found, f"parameter {name!r} must be a tensor of shape {shape}")
+            view.copy_(given.detach().unsqueeze(0))
+        return row if self._layout.all_move else torch.where(self._layout.moves.to(row.device), row, start)
+
+    def _refused(self, found: Any, reason: str) -> AnswerError:
+        return AnswerError(self._role, self._method, found, reason)
 
 
-def _refused(found: Any, reason: str) -> AnswerError:
-    return AnswerError("local_training", "the function", found, reason)
+def is_plain(value: Any) -> bool:
+    """True if a checkpoint can hold `value`.
+
+    >>> is_plain({"rate": 0.1, "velocity": [np.zeros(3)]}), is_plain(torch.zeros(3))
+    (True, False)
+    """
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int) and is_plain(entry) for key, entry in value.items())
+    if isinstance(value, list | tuple):
+        return all(is_plain(entry) for entry in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf"
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+_MOST = 2**53
+"""The largest number of samples or steps of an update."""

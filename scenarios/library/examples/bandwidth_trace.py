@@ -1,4 +1,4 @@
-"""How `bandwidth_trace.csv` was made, the trace of the scenario `bandwidth_trace`: ten minutes on a tram, with two tunnels."""
+"""Maker of `bandwidth_trace.csv`, the trace of the scenario `bandwidth_trace`: ten minutes on a tram, with two tunnels."""
 
 from __future__ import annotations
 

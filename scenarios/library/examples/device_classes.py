@@ -1,4 +1,4 @@
-"""How `device_classes.csv` was made, the device table of the scenario `device_classes`.
+"""Maker of `device_classes.csv`, the device table of the scenario `device_classes`.
 
 The figures are of no particular product. A device trains as fast as its arithmetic allows: of the operations that it can do in a
 second a share is attained, and a small convolutional network takes 5 million operations for the forward pass of a sample, and

@@ -1,1 +1,1 @@
-"""What would have come of one round: without a client, with another deadline or bandwidth, and nothing else changed."""
+"""Answers for one round: without a client, with another deadline or bandwidth, and nothing else changed."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from netsim.clients.columns import plain
-from netsim.clients.pool import ClientPool
 from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, RoundView, Selection, SelectionPolicy, State
 from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
@@ -75,7 +74,7 @@ class _Watch(Alteration):
     def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         self.selected[number] = loop.dispatch.selection
         # Where a round is about whatever ends in it, those at work take part, too.
-        self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.pool.life.takes_all else ())})
+        self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
         return chosen
 
     def closed(self, closed: ClosedRound) -> None:
@@ -91,6 +90,8 @@ class _OneRound(Alteration):
     def __init__(self, number: int, change: Change, multiplier: Multiplier | None) -> None:
         self.number, self.client, self.deadline_s, self.factor = number, change.client, change.deadline_s, change.factor
         self.result: Closed | None = None
+        self._all_chosen: IntArray | None = None
+        """Clients that were chosen with the one left out, until the others begin."""
         self._multiplier = multiplier
 
     def watch(self, loop: RoundLoop) -> None:
@@ -116,9 +117,20 @@ class _OneRound(Alteration):
         pool.abort([self.client])
         if self.client not in chosen:
             return chosen
-        _keep_channels(pool, chosen)
+        self._all_chosen = chosen
         staying: IntArray = chosen[chosen != self.client]
         return staying
+
+    def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
+        """Give those that begin first their sub-channels as if all chosen began: nobody takes that of the one left out."""
+        if self._all_chosen is None:
+            return super().channels(loop, clients)
+        chosen, self._all_chosen = self._all_chosen, None
+        given = super().channels(loop, chosen)
+        if given is None:
+            return None
+        place = dict(zip(chosen.tolist(), given, strict=True))
+        return [place[client] for client in clients.tolist()]
 
     def closed(self, closed: ClosedRound) -> None:
         if closed.number == self.number:
@@ -148,23 +160,6 @@ class _Selected:
     def select(self, view: RoundView) -> IntArray | Selection:
         """What it selected in the run."""
         return self._selection
-
-
-def _keep_channels(pool: ClientPool, chosen: IntArray) -> None:
-    """Sub-channels are given as if all of `chosen` (n,) began: nobody takes that of the one left out."""
-    assign, first = pool.channels_of, [True]
-
-    def channels(clients: IntArray) -> list[int] | None:
-        if not first[0]:
-            return assign(clients)
-        first[0] = False
-        given = assign(chosen)
-        if given is None:
-            return None
-        place = dict(zip(chosen.tolist(), given, strict=True))
-        return [place[client] for client in clients.tolist()]
-
-    pool.channels_of = channels
 
 
 def _told(closed: ClosedRound, *, but: int | None = None) -> Closed:

@@ -1,4 +1,4 @@
-"""What the rules of warnings know of a scenario and of a finished run."""
+"""Facts of a scenario and of a finished run, for the rules of warnings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Tried(Protocol):
 
 
 class Trained(Protocol):
-    """What a learner says of a run that is over."""
+    """Facts of a learner after a run."""
 
     trained_updates: int
     refused_updates: int

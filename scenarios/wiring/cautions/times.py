@@ -10,6 +10,7 @@ from netsim.core.protocols import FloatArray
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS
 from scenarios.wiring.cautions.outlook import Outlook
 from scenarios.wiring.changes import never_reached
 
@@ -23,6 +24,9 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a scenario in which no update takes any time and no round has a length."""
     scenario = outlook.scenario
     server = scenario.server
+    # A check without the learner does not know how many samples its updates take.
+    if scenario.learner is not None and any(getattr(scenario.compute, name) is not None for name in SPEEDS):
+        return
     waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)
     # A scheduler of sub-channels is judged by ages, which count rounds.
     if outlook.carries or scenario.scheduler is not None:
@@ -42,7 +46,7 @@ def short_deadline(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a limit that all clients, or all clients of a group, must miss."""
     server = outlook.scenario.server
     limit_s = server.limit_s
-    if limit_s is None or outlook.scenario.script is not None:
+    if limit_s is None or server.waits_past_limit or outlook.scenario.script is not None:
         return
     # An update that a round of fixed length cuts off is sent again, and is not prepared again.
     needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _whole_s(outlook)

@@ -1,4 +1,4 @@
-"""What a script has done and can take back, each once."""
+"""Acts of a script that it can take back, each once."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class CutOff(_Act):
     """Clients that a script has cut off from the server."""
 
     def reconnect(self) -> None:
-        """What begins from now on gets through again; what was under way meanwhile is lost."""
+        """Let transmissions that begin from now on get through; those under way meanwhile are lost."""
         self._take_back("reconnect")

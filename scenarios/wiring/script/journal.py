@@ -1,4 +1,4 @@
-"""What a script did and was told, in order: enough to bring a fresh generator to where it was when a run was interrupted."""
+"""Journal of a script's acts and answers, in order: enough to bring a fresh generator to its place after an interruption."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """Whether the script is being brought up to where it was."""
+        """True if the script is being brought up to its earlier place."""
         return self._next is not None
 
     def replay(self, entries: list[list[Any]]) -> None:
@@ -67,7 +67,7 @@ class Journal:
         return self.entries[place][2]
 
     def woken(self) -> list[Any] | None:
-        """What the script was told when it was woken next; None: it was not, and waits from now on for what is to come."""
+        """Return the answer at which the script woke next, or None if it was not woken and waits for what is to come."""
         assert self._next is not None
         if self._next == len(self.entries):
             self._next = None

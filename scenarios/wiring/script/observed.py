@@ -1,4 +1,4 @@
-"""What a script knows of a run, and what it can wait for."""
+"""Facts of a run for a script, and events that it can wait for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTCOMES = ("delivered", "lost", "late", "aborted")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """What there is in a run that a script looks at."""
+    """Parts of a run that a script looks at."""
 
     population: Population
     pool: ClientPool
@@ -35,13 +35,13 @@ class Scene:
     graph: PeerGraph | None
     """The links between clients; None: there are none."""
     slots: bool
-    """Whether a round is one of the communication rounds of a slot."""
+    """True if a round is one of the communication rounds of a slot."""
     declares: dict[str, bool]
-    """Whether the policy, and the scheduler, may declare changes."""
+    """True, by "policy" and "scheduler", if that component may declare changes."""
 
 
 class Observed:
-    """What a script knows, and what it can wait for."""
+    """Facts for a script, and events that it can wait for."""
 
     def __init__(self, *, runner: ScriptRunner, targets: Targets, scene: Scene, rng: np.random.Generator) -> None:
         self._runner, self._targets, self._population, self._pool = runner, targets, scene.population, scene.pool

@@ -44,7 +44,7 @@ class ScriptRunner:
         self.round_s: float | None = None
         """Round t opens at t - 1 times this, whoever is there; None: when it does depends on what happens."""
         self.over = False
-        """Whether the run is over, so that nothing it does counts."""
+        """True if the run is over, so that nothing that the script does counts."""
         self._moment: tuple[int, int, float] = (0, 0, 0.0)
         """Round, slot and time as the script was woken last, while it is brought up to a checkpoint."""
         self._generator: GeneratorType[Wait, Any, None] | None = None
@@ -59,7 +59,7 @@ class ScriptRunner:
 
     @property
     def due_s(self) -> float:
-        """When the script acts next, as far as is known; inf: that depends on what happens."""
+        """Time of the script's next act, as far as is known; inf: it depends on events."""
         wait = self._wait
         if wait is None:
             return _EVER
@@ -151,7 +151,7 @@ class ScriptRunner:
         )
 
     def _next_wait(self, value: Any) -> Wait | None:
-        """What the script yields when it is told `value`, begun; None where it is over."""
+        """Send `value` to the script and return its next wait, begun, or None if the script is over."""
         assert self._generator is not None
         try:
             wait = self._guarded(partial(self._generator.send, value))
@@ -176,7 +176,7 @@ class ScriptRunner:
             self.clock.call_at(max(wait.due_s, self.clock.now), self._rings, self._number, BEFORE_ALL)
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
-        """What the user's code returns; what it raises is told with the script, the round, the time and the line."""
+        """Call the user's code; its errors are raised with the script, the round, the time and the line."""
         try:
             return call()
         except (StopIteration, DivergedError):
@@ -188,7 +188,7 @@ class ScriptRunner:
             raise UserError(f"{self._place(error)}: {type(error).__name__}: {text}") from error
 
     def told(self) -> str:
-        """What the script does now, for a complaint that comes later."""
+        """Return the script's present act in words, for an error that comes later."""
         return f"by {self._place()}"
 
     def _place(self, error: BaseException | None = None) -> str:
@@ -205,7 +205,7 @@ class ScriptRunner:
     # Checkpoints.
 
     def state_dict(self) -> State:
-        """What the script did and was told, and how far what it waits for has come."""
+        """Return the journal and the state of the present wait."""
         waits = None if self._wait is None else self._wait.state_dict()
         return {"round": self.round, "slot": self.slot, "entries": list(self.journal.entries), "wait": waits}
 

@@ -37,7 +37,7 @@ class Overlay:
     entities: IntArray | None
     scale: bool
     told: str
-    """Whose act it is, for a complaint."""
+    """Description of the act, for an error."""
 
 
 class Segment(Protocol):
@@ -54,10 +54,10 @@ class Segment(Protocol):
 
 
 class Target(Protocol):
-    """What has parameters that a script can change."""
+    """Target of a script: a component with parameters that it can change."""
 
     entity: Entity
-    """What its parameters may differ between; None: they do not."""
+    """Entities between which its parameters may differ; None: they do not."""
 
     def value(self, name: str, round: int, time_s: float) -> Any:
         """A parameter in force, as of `Segment`; raises UserError."""
@@ -69,7 +69,7 @@ class Target(Protocol):
         """From now on, without it."""
 
     def renew(self) -> None:
-        """Whoever has evaluated the law evaluates it again, at the same draws, before it is used."""
+        """Evaluate the law again, at the same draws, wherever its values are kept."""
 
 
 class _Law(ABC):
@@ -164,7 +164,7 @@ class ScriptedLaw(_Law):
         self._last: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
         """The segment that was last laid over, with what, and what came out."""
         self._all: tuple[tuple[Overlay, ...] | None, Sequence[Any]] = None, laws
-        """What `laws_at` last said, and under what."""
+        """Last answer of `laws_at`, with the overlays that it holds for."""
         self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
@@ -293,7 +293,7 @@ class Targets:
         self._laws: dict[str, _Law] = {}
 
     def scripted_cuts(self, schedule: Cuts) -> ScriptedCuts:
-        """What is down by `schedule`, and whatever a script cuts."""
+        """Return the outages of `schedule`, with those of a script."""
         self.cuts = ScriptedCuts(schedule=schedule)
         return self.cuts
 
@@ -327,7 +327,7 @@ class Targets:
         self._laws[key].renewals.append(renew)
 
     def named(self, key: str) -> Target:
-        """What is at `key`; raises UserError."""
+        """Return the target at `key`; raises UserError."""
         if key not in self.all:
             raise UserError(f"{key!r}: there is nothing of that name that a script can change; {did_you_mean(key, self.all)}")
         return self.all[key]

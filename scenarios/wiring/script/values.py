@@ -1,4 +1,4 @@
-"""What a script gives and what is recorded of it, as plain data."""
+"""Values that a script gives, and their records, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script can wait for, and what it is told when it has come.
+"""Waits of a script, and the answers that end them.
 
 A wait is made by a method of `World` and yielded by the script; it counts from there. What it says of itself as plain data
 (`plain`) is compared when a run is resumed.
@@ -26,7 +26,7 @@ class Ended:
     outcome: str
     """delivered, lost, late or aborted."""
     cause: str | None
-    """What a lost one was lost to."""
+    """Cause of a loss."""
     channel: int | None
     """The sub-channel given to the client; None: the server has none with states."""
     latency_s: float
@@ -67,7 +67,7 @@ _TOLD: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared
 
 
 def _plain(value: Any) -> Any:
-    """What a script is told, as plain data."""
+    """Return the answer to a script as plain data."""
     for name, kind in _TOLD.items():
         if isinstance(value, kind):
             return [name, {field.name: getattr(value, field.name) for field in fields(value)}]
@@ -80,23 +80,23 @@ def _made(value: Any) -> Any:
 
 
 class Wait(ABC):
-    """What a script waits for: yield it. `a | b` waits for whichever comes first, and the yield then gives that one."""
+    """Wait of a script, to be yielded. `a | b` waits for the first of both, and the yield then gives that one."""
 
     due_s: float = _EVER
-    """When it will be over at the latest, as far as is known; inf: that is not known."""
+    """Latest time of its end, as far as is known; inf: unknown."""
     due_round: float = _EVER
     """The round at whose opening it will be over at the latest; inf: that is not known."""
     of_ends = False
-    """Whether it may be for the end of an attempt."""
+    """True if it may be for the end of an attempt."""
     value: Any = None
-    """What has come, once it has; a yield of this wait alone gives it."""
+    """Answer, once there is one; a yield of this wait alone gives it."""
 
     def begin(self) -> None:
         """A script waits for it from now on."""
         return
 
     def over(self, round: int, slot: int, time_s: float) -> bool:
-        """Whether it is over as a script begins to wait: what it is for has been already."""
+        """Return True if the wait is over as it begins, because its event has been already."""
         return False
 
     def take(self, event: Event) -> bool:
@@ -105,7 +105,7 @@ class Wait(ABC):
 
     @abstractmethod
     def plain(self) -> list[Any]:
-        """What it is, as plain data."""
+        """Return the wait as plain data."""
 
     def what_came(self) -> tuple[int, Any]:
         """Which of several has come (0: it alone), and what it was, as plain data."""
@@ -116,7 +116,7 @@ class Wait(ABC):
         self.value = _made(value)
 
     def state_dict(self) -> Any:
-        """How far it has come, as plain data."""
+        """Return the progress of the wait as plain data."""
         return None
 
     def load_state_dict(self, state: Any) -> None:
@@ -128,7 +128,7 @@ class Wait(ABC):
 
 
 Script: TypeAlias = Generator[Wait, Any, None]
-"""What a script's function returns: write `def script(world: netsim.World) -> netsim.Script:`."""
+"""Type that a script's function returns: write `def script(world: netsim.World) -> netsim.Script:`."""
 
 
 class UntilRound(Wait):

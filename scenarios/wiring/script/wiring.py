@@ -69,7 +69,7 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
 
 
 def _may_declare(group: str, scenario: Scenario) -> bool:
-    """Whether the scenario's policy, or scheduler, may declare changes: one with a detector, or of the user's own."""
+    """Return True if the policy, or scheduler, may declare changes: it has a detector, or is the user's own."""
     section = {"policy": scenario.policy, "scheduler": scenario.scheduler}[group]
     while section is not None:
         if is_own(group, section.kind):
@@ -91,7 +91,7 @@ def _jammers(server: Server) -> Jammers | None:
 
 
 def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
-    """What has a state and is changed as a whole: presence, and the jammers' laws."""
+    """Add the targets that have a state and change as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = Context(world.population, world.streams, world.rounds, scenario.time_limit_s)
     presence = Law.of(scenario.availability, "availability", "availability", context)

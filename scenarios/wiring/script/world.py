@@ -1,4 +1,4 @@
-"""What a script is given: the run as it stands, what can be waited for, and what can be done to it."""
+"""World of a script: the run as it stands, events to wait for, and acts on it."""
 
 from __future__ import annotations
 

@@ -75,6 +75,40 @@ def test_a_certain_change_is_declared_when_the_sum_gets_there() -> None:
     assert (row["at_s"], row["delay_s"], row["seconds"]) == (25.0, 3.0, 25.0)
 
 
+@pytest.mark.parametrize(("unit", "horizon"), [("rounds", 30.0), ("seconds", 25.0)])
+def test_changes_that_are_drawn_are_seen(unit: str, horizon: float) -> None:
+    drawn = {"count": 3, "unit": unit, "horizon": horizon, "parameter": "delay.value_s", "factor_low": 0.5, "factor_high": 2.0}
+    tables_of: dict[str, Any] = {
+        "name": "drawn",
+        "rounds": 30,
+        "clients": {"count": 4},
+        "server": {"per_round": 2},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "constant", "value_s": 1.0}, "random_changes": drawn},
+    }
+    run = netsim.run(tables_of)
+    lengths = (run.rounds["end_s"] - run.rounds["start_s"]).to_numpy()
+    firsts = true_changes(run)
+    assert len(firsts) == 3
+    # A round takes as long as training does as it begins: its length differs from the one before where the law changed.
+    differ = (np.flatnonzero(~np.isclose(lengths[1:], lengths[:-1])) + 2).tolist()
+    assert firsts == differ
+    assert len(change_table(run, window=2)) == 3
+
+
+def test_a_scheduler_with_its_default_detector_watches_for_changes() -> None:
+    world = jumps([[0.9], [0.6]], [51], 100)
+    default = netsim.run(world | {"scheduler": {"kind": "glr-cucb"}})
+    written = netsim.run(world | {"scheduler": {"kind": "glr-cucb", "detector": {"kind": "glr-exact"}}})
+    assert len(default.detections) == 0
+    for run in (default, written):
+        assert detects(run)
+    (one,), (other,) = answered({"a": [default]}), answered({"a": [written]})
+    assert (one.changes, one.declared, one.missed) == (other.changes, other.declared, other.missed) == (1, 0, 1)
+    assert one.false_alarms.mean == other.false_alarms.mean == 0.0
+    assert not detects(netsim.run(world | {"scheduler": {"kind": "cucb"}}))
+
+
 def test_the_mean_delay_is_that_of_a_plain_simulation_of_the_detector() -> None:
     seeds, first = 24, 121
     sweep = netsim.sweep(jumps([[0.9], [0.3]], [first], 200), seeds=range(1, seeds + 1), jobs=1)

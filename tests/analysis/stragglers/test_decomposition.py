@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,13 @@ def test_more_random_worlds_divide_their_time_without_rest(seed: int, tmp_path: 
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="by = 'phone': must be 'round', 'client' or 'group'"):
         totals(decompose(served(quietly(BY_TURNS))), "phone")  # type: ignore[arg-type]
+
+
+def test_causes_that_do_not_fit_together_are_refused() -> None:
+    run = served(quietly(BY_TURNS))
+    for changed, message in (
+        (run.rounds.assign(closed_after=99), "number 99.* is in no table"),
+        (run.rounds.assign(opened_by="end", opened_after=run.rounds["closed_after"]), "they lead in a circle"),
+    ):
+        with pytest.raises(ValueError, match=f"the recorded causes do not fit together.*{message}"):
+            critical_path(replace(run, rounds=changed))

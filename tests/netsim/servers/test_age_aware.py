@@ -89,7 +89,8 @@ def test_rounds_of_a_fixed_length_cut_what_is_not_finished() -> None:
     assert it.table("outcome") == [["delivered", "late"], ["delivered", "delivered"]] * 2
     second = [row for row in it.recorder.updates if row.client == 1]
     assert [(r.upload_start_s, r.upload_end_s) for r in second] == [(5, 5.5), (5.5, 8.5), (16, 16.5), (16.5, 19.5)]
-    assert it.scheduler.seen[0][2:] == ([0], [True])
+    # What was cut did not arrive in its round, and the scheduler is told so.
+    assert it.scheduler.seen[0][2:] == ([0, 2], [True, False])
 
 
 def test_who_arrives_exactly_as_a_round_of_fixed_length_ends_is_in_time() -> None:

@@ -46,7 +46,7 @@ def fails(parameters, data, steps, generator):
     raise RuntimeError("no luck")
 
 def counts(parameters, data, steps, generator):
-    return parameters, 3, []
+    return parameters, -3, []
 
 def shapes(parameters, data, steps, generator):
     return {name: value.flatten() for name, value in parameters.items()}, sum(map(len, data.batches)), []
@@ -154,7 +154,7 @@ def test_a_resume_after_an_edit_is_refused(tmp_path, functions):
         ({"local_training": "own_functions:fails"}, "learner.local_training = 'own_functions:fails': RuntimeError: no luck, "),
         (
             {"local_training": "own_functions:counts"},
-            "learner.local_training = 'own_functions:counts': returned 3; must be the 20 samples of data.batches, which time and",
+            "learner.local_training = 'own_functions:counts': returned -3; samples must be a whole number >= 0",
         ),
         (
             {"local_training": "own_functions:shapes"},

@@ -46,3 +46,11 @@ def test_a_scenario_in_which_nothing_takes_time_is_warned_of() -> None:
 @pytest.mark.parametrize("what", WITH_TIME)
 def test_a_scenario_with_time_is_not(what: str) -> None:
     assert "nothing-takes-time" not in names(WITH_TIME[what])
+
+
+def test_a_check_without_the_learner_does_not_take_its_work_for_none() -> None:
+    learner = {"network": {"kind": "linear"}, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}
+    study = parse(override(TIMELESS, {"learner": learner, "compute.seconds_per_sample": 0.01}))
+    assert "nothing-takes-time" not in [caution.name for caution in build(study, learner=False).cautions]
+    timeless = parse(override(TIMELESS, {"learner": learner}))
+    assert "nothing-takes-time" in [caution.name for caution in build(timeless, learner=False).cautions]

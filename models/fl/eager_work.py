@@ -1,0 +1,65 @@
+"""Work that only training itself tells, for the engine: what an eager trainer processes is asked for as an update begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+Amounts = tuple[Sequence[int | None], Sequence[int | None]]
+
+
+class Planned(Protocol):
+    """What is planned of each client's update (`netsim.core.protocols.WorkLaw`)."""
+
+    @property
+    def samples(self) -> IntArray | None: ...
+    @property
+    def drawn(self) -> IntArray | None: ...
+    @property
+    def a_pass(self) -> IntArray | None: ...
+    def asked(self, round: int, clients: IntArray) -> IntArray | None: ...
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts: ...
+
+
+class Beginner(Protocol):
+    """Trains updates as they begin (`models.fl.learner.FederatedLearner`)."""
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[Sequence[int], Sequence[int]]: ...
+
+
+class EagerWork:
+    """The amounts of `planned`, which expectations go by, and of each update what `learner` really processed."""
+
+    eager = True
+
+    def __init__(self, *, planned: Planned, learner: Beginner) -> None:
+        self._planned, self._learner = planned, learner
+
+    @property
+    def samples(self) -> IntArray | None:
+        return self._planned.samples
+
+    @property
+    def drawn(self) -> IntArray | None:
+        return self._planned.drawn
+
+    @property
+    def a_pass(self) -> IntArray | None:
+        return self._planned.a_pass
+
+    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+        return self._planned.asked(round, clients)
+
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
+        return self._planned.amounts(clients, steps)
+
+    def begin(
+        self, round: int, version: int, clients: IntArray, steps: IntArray | None
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        return self._learner.begin(round, version, clients, steps)

@@ -1,0 +1,49 @@
+"""Trees of bounded degree: the best of a Hamiltonian path and of delta-Prim (Marfoq et al. 2020, Algorithm 1)."""
+
+from __future__ import annotations
+
+import itertools
+
+from models.overlays.overlay import StaticOverlay
+from models.overlays.silos import Silos, both_ways
+from models.overlays.trees import Pairs, grown_tree
+
+
+class DeltaMbst(StaticOverlay):
+    """The tree of least cycle time among delta-Prim, delta = 2 .. n - 1, and a path in the cube of the minimum spanning tree.
+
+    The path is a 3-approximation of the bottleneck spanning tree of degree 2.
+    """
+
+    kind = "delta-mbst"
+
+    def __init__(self, silos: Silos) -> None:
+        weights = silos.path_ms
+        trees = [grown_tree(weights, most) for most in range(2, silos.count)]
+        trees.append(path_in_cube(grown_tree(weights), silos.count))
+        best = min((StaticOverlay(silos, both_ways(tree)) for tree in trees), key=lambda overlay: overlay.cycle_ms())
+        super().__init__(silos, best.arcs)
+
+
+def path_in_cube(tree: Pairs, count: int) -> Pairs:
+    """Return a Hamiltonian path of the cube of a tree: neighbours on it are at most three edges of the tree apart.
+
+    The cube of a tree has one between any two nodes (Karaganis 1968). Here it joins the ends of an edge: cut that edge, and in
+    each part go from its end, in the same way, to a node beside that end.
+    """
+    beside: list[list[int]] = [[] for _ in range(count)]
+    for a, b in tree:
+        beside[a].append(b)
+        beside[b].append(a)
+    a, b = tree[0]
+    order = _joining(a, b, beside)
+    return list(itertools.pairwise(order))
+
+
+def _joining(a: int, b: int, beside: list[list[int]]) -> list[int]:
+    """Return all nodes of the part of the tree that holds the edge (a, b), in an order from a to b; takes that edge out."""
+    beside[a].remove(b)
+    beside[b].remove(a)
+    first = _joining(a, beside[a][0], beside) if beside[a] else [a]
+    last = _joining(b, beside[b][0], beside) if beside[b] else [b]
+    return [*first, *reversed(last)]

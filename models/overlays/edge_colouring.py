@@ -1,0 +1,89 @@
+"""Matchings that together hold all edges of a graph (Misra and Gries 1992)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+Pair = tuple[int, int]
+
+
+def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
+    """Return matchings of a simple graph of `count` nodes that hold each edge once; at most one more than the greatest degree.
+
+    >>> matchings(3, [(0, 1), (1, 2), (0, 2)])
+    [[(0, 1)], [(1, 2)], [(0, 2)]]
+    """
+    degrees = [0] * count
+    for edge in edges:
+        for node in edge:
+            degrees[node] += 1
+    colours = max(degrees, default=0) + 1
+    at: list[dict[int, int]] = [{} for _ in range(count)]
+    """Neighbour of each node by the colour of the edge."""
+    for edge in edges:
+        _colour(edge, at, colours)
+    found: list[list[Pair]] = [[] for _ in range(colours)]
+    for a, b in edges:
+        found[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
+    return [matching for matching in found if matching]
+
+
+def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
+    return next(colour for colour in range(colours) if colour not in at[node])
+
+
+def _colour(edge: Pair, at: list[dict[int, int]], colours: int) -> None:
+    centre, first = edge
+    # A fan: neighbours of the centre, where the colour of each edge is free at the neighbour before it.
+    fan = [first]
+    coloured = dict(at[centre])
+    while True:
+        step = next((c for c, other in coloured.items() if c not in at[fan[-1]] and other not in fan), None)
+        if step is None:
+            break
+        fan.append(coloured[step])
+    of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
+    _invert(centre, of_last, of_centre, at)
+    # Up to the first neighbour at which `of_last` is free, the fan still is one.
+    for place, node in enumerate(fan):
+        if of_last not in at[node] and _is_fan(centre, fan[: place + 1], at):
+            _rotate(centre, fan[: place + 1], of_last, at)
+            return
+    raise AssertionError("a fan of Misra and Gries always has such a neighbour")
+
+
+def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> None:
+    """Swap two colours along the path from `start` that begins with an edge of colour `first`."""
+    path, colour = [start], first
+    while colour in at[path[-1]]:
+        path.append(at[path[-1]][colour])
+        colour = second if colour == first else first
+    swapped = {first: second, second: first}
+    edges = []
+    colour = first
+    for a, b in itertools.pairwise(path):
+        edges.append((a, b, colour))
+        del at[a][colour], at[b][colour]
+        colour = swapped[colour]
+    for a, b, colour in edges:
+        at[a][swapped[colour]], at[b][swapped[colour]] = b, a
+
+
+def _colour_of(centre: int, node: int, at: list[dict[int, int]]) -> int | None:
+    return next((colour for colour, other in at[centre].items() if other == node), None)
+
+
+def _is_fan(centre: int, fan: list[int], at: list[dict[int, int]]) -> bool:
+    return all(_colour_of(centre, b, at) not in at[a] for a, b in itertools.pairwise(fan))
+
+
+def _rotate(centre: int, fan: list[int], last: int, at: list[dict[int, int]]) -> None:
+    """Give each edge of the fan the colour of the next one, and the last one the colour `last`."""
+    shifted = [_colour_of(centre, node, at) for node in fan[1:]]
+    for node, colour in zip(fan[1:], shifted, strict=True):
+        assert colour is not None
+        del at[centre][colour], at[node][colour]
+    for node, colour in zip(fan, [*shifted, last], strict=True):
+        assert colour is not None
+        at[centre][colour], at[node][colour] = node, centre

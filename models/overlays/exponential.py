@@ -1,0 +1,50 @@
+"""Exponential graphs: silo i sends to i + 1, i + 2, i + 4, .. (modulo n), at once or one after the other (Ying et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from models.overlays.cycle_time import maximum_cycle_mean, product
+from models.overlays.overlay import StaticOverlay, waiting_matrix
+from models.overlays.silos import Arc, Silos
+
+
+def strides(count: int) -> list[int]:
+    """Return 1, 2, 4, .. below `count`."""
+    return [1 << power for power in range((count - 1).bit_length())]
+
+
+class Exponential(StaticOverlay):
+    """All strides in every round."""
+
+    kind = "exponential"
+
+    def __init__(self, silos: Silos) -> None:
+        count = silos.count
+        super().__init__(silos, [Arc(i, (i + stride) % count) for stride in strides(count) for i in range(count)])
+
+
+class OnePeerExponential:
+    """One stride in each round, in turn: after log2 n rounds every silo has heard of all, where n is a power of two."""
+
+    kind = "one-peer"
+    waiting = StaticOverlay.waiting
+
+    def __init__(self, silos: Silos) -> None:
+        count = silos.count
+        self.silos = silos
+        self._rounds = [[Arc(i, (i + stride) % count) for i in range(count)] for stride in strides(count)]
+        self.period = len(self._rounds)
+
+    @property
+    def arcs(self) -> Sequence[Arc]:
+        return [arc for arcs in self._rounds for arc in arcs]
+
+    def round_arcs(self, round: int) -> Sequence[Arc]:
+        return self._rounds[round % self.period]
+
+    def cycle_ms(self) -> float:
+        """Return the maximum cycle mean over a whole period, for one round of it."""
+        times = [waiting_matrix(self.silos, arcs) for arcs in self._rounds]
+        return maximum_cycle_mean(reduce(product, times)) / self.period

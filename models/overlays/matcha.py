@@ -1,0 +1,119 @@
+"""MATCHA: matchings of a graph are switched on at random, within a budget of communication (Wang et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from models.overlays.cycle_time import FloatArray
+from models.overlays.edge_colouring import Pair, matchings
+from models.overlays.overlay import Waiting
+from models.overlays.silos import Arc, IntArray, Silos, both_ways
+
+ROUNDS = 1000
+"""Rounds of which the mean is taken, as in the published table."""
+GAP = 1e-3
+"""Relative distance from the largest algebraic connectivity at which the search for probabilities ends."""
+
+
+class Matcha:
+    """Matchings of the underlay's own links; a round lasts until the slowest message on a link that is on has arrived.
+
+    `budget`: expected share of the matchings that are on. The probabilities maximise the algebraic connectivity of the expected
+    graph. Draws follow from `seed`.
+    """
+
+    kind = "matcha"
+    waiting: Waiting = "all"
+    period = 0
+
+    def __init__(self, silos: Silos, *, budget: float = 0.5, seed: int = 1) -> None:
+        self.silos = silos
+        self.groups = matchings(silos.count, self._pairs(silos))
+        self.probabilities = best_probabilities(silos.count, self.groups, budget)
+        self._on = np.random.default_rng(seed).random((ROUNDS, len(self.groups))) < self.probabilities
+
+    def _pairs(self, silos: Silos) -> list[Pair]:
+        return [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in silos.underlay.cables]
+
+    @property
+    def arcs(self) -> Sequence[Arc]:
+        return both_ways(pair for group in self.groups for pair in group)
+
+    def round_arcs(self, round: int) -> Sequence[Arc]:
+        on = self._on[round % ROUNDS]
+        return both_ways(pair for group, active in zip(self.groups, on, strict=True) if active for pair in group)
+
+    def cycle_ms(self) -> float:
+        """Return the mean over `ROUNDS` drawn rounds; a round without messages lasts s T_c."""
+        return float(np.mean([self._round_ms(round) for round in range(ROUNDS)]))
+
+    @cached_property
+    def _table(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
+        """Sources, targets, latencies and core times of all arcs, and the matching that each belongs to."""
+        arcs = self.arcs
+        latencies, cores = self.silos.route_ms(arcs)
+        owners = np.repeat(np.arange(len(self.groups)), [2 * len(group) for group in self.groups])
+        return np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs]), latencies, cores, owners
+
+    def _round_ms(self, round: int) -> float:
+        """Return what `Silos.message_ms` says of the arcs of a round, without an object for each of them."""
+        sources, targets, latencies, cores, owners = self._table
+        on = self._on[round % ROUNDS][owners]
+        if not on.any():
+            return self.silos.work_ms
+        outgoing = np.bincount(sources[on], minlength=self.silos.count)[sources[on]]
+        incoming = np.bincount(targets[on], minlength=self.silos.count)[targets[on]]
+        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), cores[on])
+        return float((latencies[on] + shares).max()) + self.silos.work_ms
+
+
+class MatchaPlus(Matcha):
+    """MATCHA on all pairs of silos, whatever links the underlay has."""
+
+    kind = "matcha+"
+
+    def _pairs(self, silos: Silos) -> list[Pair]:
+        return [(a, b) for a in range(silos.count) for b in range(a + 1, silos.count)]
+
+
+def best_probabilities(count: int, groups: Sequence[Sequence[Pair]], budget: float) -> FloatArray:
+    """Return probabilities (m,) of sum <= budget x m that maximise the second smallest eigenvalue of the expected Laplacian.
+
+    The eigenvalue is the least v' L v over unit vectors v that sum to 0: a concave function, maximised by cutting planes
+    (Kelley 1960), each a linear program, to within `GAP`.
+    """
+    return np.array(_best_probabilities(count, tuple(tuple(group) for group in groups), budget))
+
+
+@lru_cache(maxsize=16)
+def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget: float) -> tuple[float, ...]:
+    number = len(groups)
+    ends = [np.array(group).T for group in groups]
+    best, best_value = np.full(number, budget), -np.inf
+    chosen, cuts = best, []
+    for _ in range(200):
+        # Constant vectors are moved out of the way: where the graph falls apart, they share the eigenvalue 0 with others.
+        laplacian = np.full((count, count), 1.0)
+        for probability, (a, b) in zip(chosen, ends, strict=True):
+            laplacian[a, b] = laplacian[b, a] = 1.0 - probability
+        np.fill_diagonal(laplacian, laplacian.diagonal() + count - laplacian.sum(axis=1))
+        values, vectors = np.linalg.eigh(laplacian)
+        if values[0] > best_value:
+            best, best_value = chosen, float(values[0])
+        cuts.append([np.sum((vectors[a, 0] - vectors[b, 0]) ** 2) for a, b in ends])
+        found: Any = linprog(
+            np.append(np.zeros(number), -1.0),
+            A_ub=np.vstack([np.hstack([-np.array(cuts), np.ones((len(cuts), 1))]), np.append(np.ones(number), 0.0)]),
+            b_ub=np.append(np.zeros(len(cuts)), budget * number),
+            bounds=[(0.0, 1.0)] * number + [(None, None)],
+        )
+        if -found.fun <= best_value * (1 + GAP):
+            break
+        # Half-way to the best point so far: the bare vertices of the linear programs jump about.
+        chosen = 0.5 * (np.asarray(found.x[:number]) + best)
+    return tuple(best.tolist())

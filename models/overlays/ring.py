@@ -1,0 +1,50 @@
+"""Ring: a tour by Christofides' algorithm, in one direction (Marfoq et al. 2020, Proposition 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from models.overlays.cycle_time import FloatArray
+from models.overlays.overlay import StaticOverlay
+from models.overlays.silos import Arc, Silos
+from models.overlays.trees import grown_tree
+
+
+class Ring(StaticOverlay):
+    """A tour on s T_c + l + max(M / C_up, M / C_down, M / A). Local steps change the weights, and so the tour."""
+
+    kind = "ring"
+
+    def __init__(self, silos: Silos) -> None:
+        weights = silos.work_ms + silos.latency_ms + np.maximum(max(silos.up_ms, silos.down_ms), silos.core_ms)
+        self.tour = christofides(weights)
+        following = [*self.tour[1:], self.tour[0]]
+        super().__init__(silos, [Arc(a, b) for a, b in zip(self.tour, following, strict=True)])
+
+
+def christofides(weights: FloatArray) -> list[int]:
+    """Return a tour of all nodes that begins at node 0 (Christofides 1976); `weights` (n, n) is symmetric.
+
+    The edges of the minimum spanning tree and of a perfect matching of its nodes of odd degree form a closed walk; nodes that it
+    comes to again are left out.
+    """
+    import networkx as nx
+
+    count = len(weights)
+    tree = sorted((min(pair), max(pair)) for pair in grown_tree(weights))
+    degrees = np.bincount(np.array(tree).ravel(), minlength=count)
+    odd = np.flatnonzero(degrees % 2).tolist()
+    graph = nx.Graph()
+    graph.add_weighted_edges_from((a, b, -weights[a, b]) for place, a in enumerate(odd) for b in odd[place + 1 :])
+    walk = nx.MultiGraph()
+    walk.add_nodes_from(range(count))
+    walk.add_edges_from(tree)
+    walk.add_edges_from(_pairs(nx.max_weight_matching(graph, maxcardinality=True)))
+    return list(dict.fromkeys(source for source, _ in nx.eulerian_circuit(walk, source=0)))
+
+
+def _pairs(matching: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return pairs in an order that does not depend on that of a set."""
+    return sorted((min(pair), max(pair)) for pair in matching)

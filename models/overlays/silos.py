@@ -1,0 +1,131 @@
+"""Silos on an underlay, and the delay of an arc of an overlay where each path has fixed shares (`by-degree`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.errors import ParameterError
+from models.overlays.underlay import Underlay, Way
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A message of an overlay, from one silo to another. `via`: all silos that it passes, if others relay it."""
+
+    source: int
+    target: int
+    via: tuple[int, ...] = ()
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Silos in order, source and target among them."""
+        return self.via or (self.source, self.target)
+
+
+@dataclass(frozen=True)
+class Silos:
+    """Every site of `underlay` trains: `steps` local steps of `compute_ms` each on a model of `model_bits`.
+
+    `up_bits_per_s`, `down_bits_per_s`: access of every silo; `core_bits_per_s`: of every cable that names none. Raises
+    ParameterError for numbers out of bounds.
+    """
+
+    underlay: Underlay
+    model_bits: float
+    compute_ms: float
+    steps: int = 1
+    up_bits_per_s: float = 1e10
+    down_bits_per_s: float = 1e10
+    core_bits_per_s: float = 1e9
+
+    def __post_init__(self) -> None:
+        for name in ("model_bits", "up_bits_per_s", "down_bits_per_s", "core_bits_per_s"):
+            if not 0.0 < getattr(self, name) < _NEVER:
+                raise ParameterError(name, getattr(self, name), "must be > 0 and finite")
+        if not 0.0 <= self.compute_ms < _NEVER:
+            raise ParameterError("compute_ms", self.compute_ms, "must be >= 0 and finite")
+        if self.steps < 1:
+            raise ParameterError("steps", self.steps, "must be at least 1")
+
+    @property
+    def count(self) -> int:
+        """Number of silos."""
+        return len(self.underlay.sites)
+
+    @property
+    def work_ms(self) -> float:
+        """Local training of a round, s T_c."""
+        return self.steps * self.compute_ms
+
+    @property
+    def up_ms(self) -> float:
+        """Time of a model on the whole way up, M / C_up."""
+        return self.model_bits / self.up_bits_per_s * 1e3
+
+    @property
+    def down_ms(self) -> float:
+        """Time of a model on the whole way down, M / C_down."""
+        return self.model_bits / self.down_bits_per_s * 1e3
+
+    @cached_property
+    def latency_ms(self) -> FloatArray:
+        """(n, n) latencies of the shortest routes."""
+        return np.array([[way.latency_ms for way in row] for row in self.underlay.ways])
+
+    @cached_property
+    def core_ms(self) -> FloatArray:
+        """(n, n) time of a model on the cables of a route one after the other, M / A with A = C_core / hops.
+
+        Routes over the same cables make exact ties between tours of a ring, which the last digits decide. The order of operations
+        is that of the published table.
+        """
+        return np.array([[self.model_bits / self._path_bits_per_s(way) * 1e3 for way in row] for row in self.underlay.ways])
+
+    def _path_bits_per_s(self, way: Way) -> float:
+        capacities = [self.underlay.cables[cable].bits_per_s or self.core_bits_per_s for cable in way.cables]
+        if len(set(capacities)) == 1:
+            return capacities[0] / len(capacities)
+        return 1.0 / sum(1.0 / capacity for capacity in capacities) if capacities else _NEVER
+
+    @cached_property
+    def path_ms(self) -> FloatArray:
+        """(n, n) weights by which overlays are built: s T_c + l + M / A, A the bandwidth of the path."""
+        return self.work_ms + self.latency_ms + self.core_ms
+
+    def route_ms(self, arcs: Sequence[Arc]) -> tuple[FloatArray, FloatArray]:
+        """Return latencies and core times of arcs (m,); of a relayed arc all latencies, and the core time at the far end.
+
+        The far end is that of the silo which is not the first of the underlay's path (Marfoq's star keeps the bandwidth of the
+        last link from its centre).
+        """
+        latencies = [sum(float(self.latency_ms[a, b]) for a, b in zip(arc.stops, arc.stops[1:], strict=False)) for arc in arcs]
+        cores = [float(self.core_ms[arc.stops[-2], arc.stops[-1]]) for arc in arcs]
+        return np.array(latencies), np.array(cores)
+
+    def message_ms(self, arcs: Sequence[Arc]) -> FloatArray:
+        """Return the times of messages that are under way together (m,): latency, and bits at fixed shares.
+
+        d - s T_c of Marfoq et al. 2020, eq. 3: l + max(outdeg M / C_up, indeg M / C_down, M hops / C_core), with the degrees of
+        `arcs`. A path's share of the core is its own, whatever else crosses the same cables.
+        """
+        if not arcs:
+            return np.zeros(0)
+        sources, targets = np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs])
+        outgoing = np.bincount(sources, minlength=self.count)[sources]
+        incoming = np.bincount(targets, minlength=self.count)[targets]
+        latencies, cores = self.route_ms(arcs)
+        return np.asarray(latencies + np.maximum(np.maximum(outgoing * self.up_ms, incoming * self.down_ms), cores))
+
+
+def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[Arc, ...]:
+    """Return an arc in each direction for every pair."""
+    return tuple(arc for a, b in pairs for arc in (Arc(a, b), Arc(b, a)))

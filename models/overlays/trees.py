@@ -1,0 +1,28 @@
+"""Spanning trees on (n, n) weights."""
+
+from __future__ import annotations
+
+from models.overlays.cycle_time import FloatArray
+
+Pairs = list[tuple[int, int]]
+
+
+def grown_tree(weights: FloatArray, most: int | None = None) -> Pairs:
+    """Return a tree grown from node 0 by the lightest edge (Prim 1957); no node gets more than `most` edges.
+
+    With `most` = delta it is delta-Prim (Andrews and Zhang): a heuristic for trees of bounded degree.
+    """
+    count = len(weights)
+    degrees = [0] * count
+    inside, outside = [0], list(range(1, count))
+    pairs: Pairs = []
+    while outside:
+        able = [node for node in inside if most is None or degrees[node] < most]
+        part = weights[able][:, outside]
+        place, other = divmod(int(part.argmin()), len(outside))
+        pair = able[place], outside.pop(other)
+        pairs.append(pair)
+        inside.append(pair[1])
+        for node in pair:
+            degrees[node] += 1
+    return pairs

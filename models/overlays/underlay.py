@@ -1,0 +1,130 @@
+"""The network below an overlay: sites joined by links, and the shortest routes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+
+from models.errors import ParameterError
+
+MS_PER_KM = 0.0085
+ROUTE_MS = 4.0
+"""Latency of a route of d km: 0.0085 d + 4 ms (Marfoq et al. 2020, Section 4)."""
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A link between two sites, by their numbers; each direction has the capacity.
+
+    Either `km` or `delay_ms` is given. `bits_per_s`: None for the capacity that all links of the network have.
+    """
+
+    a: int
+    b: int
+    km: float | None = None
+    delay_ms: float | None = None
+    bits_per_s: float | None = None
+
+    @property
+    def length(self) -> float:
+        """What makes a route long: km, or ms where delays are given."""
+        return self.km if self.km is not None else self.delay_ms or 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The shortest route between two sites: sites and cables in order, and its latency."""
+
+    sites: tuple[int, ...]
+    cables: tuple[int, ...]
+    latency_ms: float
+
+
+@dataclass(frozen=True)
+class Underlay:
+    """Sites with names, and cables between them.
+
+    Raises ParameterError for fewer than two sites, names twice, a cable from a site to itself or to a site that does not exist,
+    two cables between the same sites, a length that is negative or infinite, and sites that no route joins.
+
+    >>> line = Underlay("line", ("Lyon", "Nice", "Turin"), (Cable(0, 1, km=300.0), Cable(1, 2, km=200.0)))
+    >>> line.ways[0][2].sites, line.ways[0][2].latency_ms
+    ((0, 1, 2), 8.25)
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    cables: tuple[Cable, ...]
+
+    def __post_init__(self) -> None:
+        count = len(self.sites)
+        for number, name in enumerate(self.sites):
+            if name in self.sites[:number]:
+                raise ParameterError("nodes", name, "stands twice; give each node a name of its own")
+        seen = set()
+        for cable in self.cables:
+            ends = (min(cable.a, cable.b), max(cable.a, cable.b))
+            shown = f" between {self._shown(cable.a)} and {self._shown(cable.b)}"
+            if not (ends[0] >= 0 and ends[1] < count):
+                raise ParameterError("link", ends, f"names a node that does not exist; there are {count}", shown=shown)
+            if cable.a == cable.b:
+                raise ParameterError("link", ends, "is a loop; leave it out", shown=shown)
+            if ends in seen:
+                raise ParameterError("link", ends, "stands twice; keep one", shown=shown)
+            seen.add(ends)
+            if not 0.0 <= cable.length < _NEVER:
+                raise ParameterError("link", cable.length, "must have a length or a delay >= 0", shown=shown)
+            if cable.bits_per_s is not None and not 0.0 < cable.bits_per_s <= 1e15:
+                reason = "must have a bandwidth > 0 and at most 1e15 bits/s; look at the units"
+                raise ParameterError("link", cable.bits_per_s, reason, shown=f"{shown} = {cable.bits_per_s / 8:g} bytes/s")
+        if count < 2:
+            raise ParameterError("nodes", count, "must be at least 2")
+        for site in range(1, count):
+            if self.ways[0][site].latency_ms == _NEVER:
+                reason = f"no route joins {self.sites[0]} and {self.sites[site]}; add a link"
+                raise ParameterError("links", len(self.cables), reason, shown="")
+
+    def _shown(self, site: int) -> str:
+        return self.sites[site] if 0 <= site < len(self.sites) else f"node {site}"
+
+    @cached_property
+    def ways(self) -> Sequence[Sequence[Way]]:
+        """Shortest routes, by source and target; ties by the order of the nodes."""
+        beside: list[list[tuple[int, int, float]]] = [[] for _ in self.sites]
+        for number, cable in enumerate(self.cables):
+            beside[cable.a].append((cable.b, number, cable.length))
+            beside[cable.b].append((cable.a, number, cable.length))
+        return [self._from(source, beside) for source in range(len(self.sites))]
+
+    def _from(self, source: int, beside: Sequence[Sequence[tuple[int, int, float]]]) -> list[Way]:
+        """Dijkstra's algorithm."""
+        lengths = {source: 0.0}
+        before: dict[int, tuple[int, int]] = {}
+        queue, settled = [(0.0, source)], set()
+        while queue:
+            length, site = heappop(queue)
+            if site in settled:
+                continue
+            settled.add(site)
+            for other, cable, more in beside[site]:
+                if length + more < lengths.get(other, _NEVER):
+                    lengths[other], before[other] = length + more, (site, cable)
+                    heappush(queue, (length + more, other))
+        return [self._way(source, target, before) for target in range(len(self.sites))]
+
+    def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:
+        sites, cables = [target], []
+        while sites[-1] != source:
+            if sites[-1] not in before:
+                return Way((), (), _NEVER)
+            site, cable = before[sites[-1]]
+            sites.append(site)
+            cables.append(cable)
+        used = [self.cables[cable] for cable in reversed(cables)]
+        km = sum(cable.km for cable in used if cable.km is not None)
+        delays_ms = sum(cable.delay_ms for cable in used if cable.delay_ms is not None)
+        measured = any(cable.km is not None for cable in used)
+        return Way(tuple(reversed(sites)), tuple(reversed(cables)), delays_ms + (MS_PER_KM * km + ROUTE_MS if measured else 0.0))

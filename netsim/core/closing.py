@@ -1,0 +1,94 @@
+"""When a round closes: a rule without a clock, and its fold over the ends of a round.
+
+A rule sees the state of a round after each end, in their order, and at the time at which it asked to look. It keeps nothing, and
+no field of a state is of the future. Ends that happen one by one are told to the rule as they do (`netsim.servers.close`); ends
+that are known together are folded here, in arrays, with the same result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
+
+_EVER = float("inf")
+
+
+@dataclass(slots=True)
+class RoundState:
+    """State of a round, right after an end or at a look.
+
+    `now_s`, `ended` and `delivered` are numbers, or arrays (n,) with an entry for each of n states of one round. A rule uses
+    comparisons, sums and the operators `&` and `|`, which do the same for both.
+    """
+
+    start_s: float
+    """Time at which the round opened."""
+    expected: int
+    """Attempts that were begun as it opened."""
+    now_s: float | FloatArray
+    """Present time."""
+    ended: int | IntArray = 0
+    """Attempts of the round that have ended."""
+    delivered: int | IntArray = 0
+    """Attempts of the round whose update arrived."""
+    looking: bool = False
+    """True at a look, after everything else of its instant; False right after an end."""
+
+
+class ClosingRule(Protocol):
+    """Says when a round closes.
+
+    Example: a round closes two seconds after it opened, or with its last attempt.
+
+        class TwoSeconds:
+            def closes(self, state):
+                return (state.ended == state.expected) | (state.now_s >= state.start_s + 2.0)
+
+            def next_look_s(self, state):
+                return state.start_s + 2.0
+    """
+
+    def closes(self, state: RoundState) -> bool | BoolArray:
+        """Return True if the round closes in `state`; an array (n,) for n states."""
+
+    def next_look_s(self, state: RoundState) -> float | FloatArray:
+        """Return the time of the next look, unless an end comes before; a time that has passed, or inf: there is none."""
+
+
+class Closing(Protocol):
+    """A rule in the round that has opened."""
+
+    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
+        """Return as `folded`."""
+
+
+def folded(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
+    """Fold `rule` over the ends of a round that opens at `start_s`; return when it closes, and by which end.
+
+    `ends_s` (n,): when its attempts end, ascending, all >= `start_s`; `delivered` (n,): True where the update arrives. The second
+    number is the place of the end that closes the round, or -1 if a look does. None: it never closes.
+    """
+    count = len(ends_s)
+    arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
+    after = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
+    closing = np.broadcast_to(rule.closes(after), count)
+    last = int(closing.argmax()) if count else 0
+    by_end = bool(count and closing[last])
+    states = last + 1 if by_end else count + 1
+    # State j is that after j ends; it lasts up to the next end, whose instant's look comes after it.
+    since_s, until_s = np.append(start_s, ends_s)[:states], np.append(ends_s, _EVER)[:states]
+    opened = RoundState(start_s, count, start_s)
+    looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after), count))[:states]
+    looked = np.flatnonzero((looks_s >= since_s) & (looks_s < until_s))
+    if len(looked):
+        seen: Any = np.append(0, arrived)[looked]
+        at_looks = RoundState(start_s, count, looks_s[looked], looked, seen, looking=True)
+        closing = np.broadcast_to(rule.closes(at_looks), len(looked))
+        if closing.any():
+            return looks_s.item(looked[closing.argmax()]), -1
+    return (ends_s.item(last), last) if by_end else None

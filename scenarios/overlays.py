@@ -1,0 +1,158 @@
+"""Overlays on an underlay: their cycle times exactly, and as simulated by events."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from models.overlays.complete import Complete
+from models.overlays.delta_mbst import DeltaMbst
+from models.overlays.exponential import Exponential, OnePeerExponential
+from models.overlays.matcha import ROUNDS, Matcha, MatchaPlus
+from models.overlays.mst import Mst
+from models.overlays.ring import Ring
+from models.overlays.silos import Arc, Silos
+from models.overlays.star import Star
+from netsim.core.clock import Clock
+from netsim.network.flows.transfers import LinkData, Transfers
+from netsim.peers.overlay_rounds import Carry, OverlayRounds, mean_round_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from models.overlays.overlay import Overlay
+
+OVERLAYS: dict[str, Callable[[Silos], Overlay]] = {
+    "star": Star,
+    "star-direct": partial(Star, direct=True),
+    "matcha": Matcha,
+    "matcha+": MatchaPlus,
+    "mst": Mst,
+    "delta-mbst": DeltaMbst,
+    "ring": Ring,
+    "exponential": Exponential,
+    "one-peer": OnePeerExponential,
+    "complete": Complete,
+}
+"""Overlays by name."""
+USUAL = ("star", "mst", "delta-mbst", "ring", "matcha", "matcha+")
+FLUID_ROUNDS = 40
+"""Rounds of `fluid` if they never repeat: the mean is that of the second half."""
+
+
+@dataclass(frozen=True, slots=True)
+class CycleTime:
+    """Mean time of a round of an overlay, ms: exact and simulated at fixed shares, and with flows (None: not asked for)."""
+
+    name: str
+    cycle_ms: float
+    simulated_ms: float
+    arcs: Sequence[tuple[str, str]]
+    fluid_ms: float | None = None
+
+    @property
+    def best_ms(self) -> float:
+        """Time by which overlays are compared: with flows where that was asked for."""
+        return self.cycle_ms if self.fluid_ms is None else self.fluid_ms
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as plain data."""
+        fluid = {} if self.fluid_ms is None else {"fluid_ms": self.fluid_ms}
+        return {"cycle_ms": self.cycle_ms, "simulated_ms": self.simulated_ms, **fluid, "arcs": [list(arc) for arc in self.arcs]}
+
+
+def cycle_times(silos: Silos, names: Sequence[str], *, fluid: bool = False) -> list[CycleTime]:
+    """Return the cycle times of overlays by their names in `OVERLAYS`; `fluid`: with flows that share all cables, too."""
+    found = []
+    for name in names:
+        overlay = OVERLAYS[name](silos)
+        pairs = [(silos.underlay.sites[arc.source], silos.underlay.sites[arc.target]) for arc in overlay.arcs]
+        fluid_ms = simulated_ms(silos, overlay, fluid=True) if fluid else None
+        found.append(CycleTime(name, overlay.cycle_ms(), simulated_ms(silos, overlay), pairs, fluid_ms))
+    return found
+
+
+def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> float:
+    """Return the mean time of a round in a run of events, ms.
+
+    Where the rounds repeat, it is that of the rounds that do. Otherwise (drawn arcs) it is the mean over all drawn rounds, and
+    with flows over the second half of `FLUID_ROUNDS`.
+    """
+    clock = Clock()
+    carry = _flows(silos, overlay, clock) if fluid else _fixed_shares(silos, overlay, clock)
+    rounds = OverlayRounds(
+        clock=clock,
+        count=silos.count,
+        work_s=silos.work_ms / 1e3,
+        arcs_of=lambda round: [(arc.source, arc.target) for arc in overlay.round_arcs(round)],
+        carry=carry,
+        waiting=overlay.waiting,
+    )
+    if not overlay.period:
+        most = FLUID_ROUNDS if fluid else ROUNDS
+        rounds.run(most + 1)
+        return float(rounds.begins[most].max()) / most * 1e3
+    most = FLUID_ROUNDS if fluid else 20 * silos.count * overlay.period
+    means: list[float | None] = []
+
+    def repeats() -> bool:
+        means.append(mean_round_s(rounds.begins, overlay.period))
+        return means[-1] is not None
+
+    rounds.run(most + 1, repeats)
+    if means[-1] is not None:
+        return means[-1] * 1e3
+    half = len(rounds.begins) // 2
+    return float((rounds.begins[-1] - rounds.begins[half]).mean()) / (len(rounds.begins) - 1 - half) * 1e3
+
+
+def _fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
+    """Return what brings messages over in the times of `Silos.message_ms`."""
+    times: dict[int, list[float]] = {}
+
+    def carry(round: int, place: int, arrived: Callable[[], None]) -> None:
+        key = round % overlay.period if overlay.period else round
+        if key not in times:
+            times[key] = (silos.message_ms(overlay.round_arcs(round)) / 1e3).tolist()
+        clock.call_in(times[key][place], lambda _: arrived())
+
+    return carry
+
+
+def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
+    """Return what brings messages over as flows: up, over each cable in its direction, and down; full duplex throughout."""
+    underlay = silos.underlay
+    links = [LinkData(name=f"up {silo}", bytes_per_s=silos.up_bits_per_s / 8) for silo in range(silos.count)]
+    links += [LinkData(name=f"down {silo}", bytes_per_s=silos.down_bits_per_s / 8) for silo in range(silos.count)]
+    for cable in underlay.cables:
+        capacity = (cable.bits_per_s or silos.core_bits_per_s) / 8
+        links += [LinkData(name=f"{a}>{b}", bytes_per_s=capacity) for a, b in ((cable.a, cable.b), (cable.b, cable.a))]
+    transfers = Transfers(clock=clock, links=links)
+    waiting: dict[int, Callable[[], None]] = {}
+    transfers.on_end = lambda transfer: waiting.pop(transfer)()
+    size = silos.model_bits / 8
+    arcs: dict[int, Sequence[Arc]] = {}
+
+    def carry(round: int, place: int, arrived: Callable[[], None]) -> None:
+        key = round % overlay.period if overlay.period else round
+        if key not in arcs:
+            arcs[key] = overlay.round_arcs(round)
+        arc = arcs[key][place]
+        sites = [arc.source]
+        latency_ms = 0.0
+        for a, b in zip(arc.stops, arc.stops[1:], strict=False):
+            way = underlay.ways[a][b]
+            sites += way.sites[1:]
+            latency_ms += way.latency_ms
+        core = [f"{a}>{b}" for a, b in itertools.pairwise(sites)]
+        route = transfers.route([f"up {arc.source}", *core, f"down {arc.target}"])
+
+        def begin(_: None) -> None:
+            waiting[transfers.send(route, size)] = arrived
+
+        clock.call_in(latency_ms / 1e3, begin)
+
+    return carry

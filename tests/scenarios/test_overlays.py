@@ -1,0 +1,180 @@
+"""Overlays of networks: the published table, runs of events beside exact means, files of links, and the command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.overlays.silos import Silos
+from scenarios.cli.main import main
+from scenarios.networks import read_network, shipped_networks
+from scenarios.overlays import OVERLAYS, cycle_times
+from scenarios.papers.overlays_table import COLUMNS, MODELS, PUBLISHED, Cell, cells
+
+CSV = "a,b,km,bytes_per_s\nParis,Lyon,400,125e6\nLyon,Nice,300,\nNice,Turin,150,\nTurin,Paris,600,\n"
+
+
+@pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
+def test_the_published_table(key: tuple[str, str]) -> None:
+    silos = Silos(read_network(key[1]), *MODELS[key[0]])
+    for name, value in zip(COLUMNS, PUBLISHED[key], strict=True):
+        cycle_ms = OVERLAYS[name](silos).cycle_ms()
+        assert Cell(*key, name, value, cycle_ms, cycle_ms).agrees, (name, cycle_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
+def test_the_published_table_by_events(key: tuple[str, str]) -> None:
+    found = cells({key: PUBLISHED[key]})
+    assert len(found) == 6
+    assert all(cell.agrees for cell in found), found
+
+
+def test_a_cell_that_differs() -> None:
+    assert Cell("m", "n", "ring", 10.0, 10.14, 10.14).agrees
+    assert not Cell("m", "n", "ring", 10.0, 10.16, 10.16).agrees
+    assert not Cell("m", "n", "ring", 10.0, 10.1, 10.1001).agrees
+    assert Cell("m", "n", "matcha", 10.0, 10.4, 10.4).agrees
+    assert not Cell("m", "n", "matcha", 10.0, 10.6, 10.6).agrees
+
+
+def test_the_worked_ring_of_gaia() -> None:
+    silos = Silos(read_network("gaia"), *MODELS["inaturalist"])
+    ring = OVERLAYS["ring"](silos)
+    tour = "Virginia, Sao Paulo, Dublin, Frankfurt, Mumbai, Singapore, Sydney, Seoul, Tokyo, Oregon, California"
+    assert ", ".join(silos.underlay.sites[arc.source] for arc in ring.arcs) == tour
+    delays = (silos.message_ms(ring.arcs) + silos.work_ms).round(3).tolist()
+    assert delays == [138.119, 153.977, 83.635, 130.276, 107.505, 127.921, 144.878, 84.232, 142.604, 81.378, 104.629]
+    assert ring.cycle_ms() == pytest.approx(118.10497622, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_a_run_of_events_has_the_exact_mean(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "towns.csv"
+    file.write_text(CSV)
+    for silos in (Silos(read_network(str(file)), 1e7, 20.0, 2, 1e9, 5e8), Silos(read_network("gaia"), 5e7, 5.0)):
+        (found,) = cycle_times(silos, [name])
+        assert found.simulated_ms == pytest.approx(found.cycle_ms, rel=1e-9)
+
+
+def test_flows_equal_fixed_shares_where_nothing_is_shared() -> None:
+    # On Gaia every pair has a cable of its own; a ring sends one message up and one down.
+    silos = Silos(read_network("gaia"), *MODELS["inaturalist"])
+    for one in cycle_times(silos, ["ring", "mst", "star"], fluid=True):
+        assert one.fluid_ms == pytest.approx(one.cycle_ms, rel=1e-9)
+
+
+def test_a_cable_that_is_shared_slows_a_star_down(tmp_path: Path) -> None:
+    # B, C and D hang on A by way of the hub H: four models cross the cable A - H in each direction, each of them 10 ms long.
+    file = tmp_path / "hub.csv"
+    file.write_text("a,b,delay_s\nA,H,0\nH,B,0\nH,C,0\nH,D,0\n")
+    silos = Silos(read_network(str(file)), 1e6, 5.0, 1, 1e12, 1e12, 1e8)
+    (star,) = cycle_times(silos, ["star-direct"], fluid=True)
+    assert star.cycle_ms == pytest.approx(5.0 + 2 * 20.0, rel=1e-4)
+    assert star.fluid_ms == pytest.approx(5.0 + 2 * 40.0, rel=1e-4)
+
+
+def run(monkeypatch: Any, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["netsim", "overlays", *words])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    return int(exit.value.code or 0)
+
+
+def test_json_of_the_command(monkeypatch: Any, capsys: Any) -> None:
+    femnist = ("--model-bits", "4843243", "--compute-ms", "4.6")
+    assert run(monkeypatch, "gaia", "--json", "--overlays", "ring,mst", "--sharing", "fluid", *femnist) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["network"] == "gaia"
+    assert set(content["overlays"]) == {"ring", "mst"}
+    assert set(content["overlays"]["ring"]) == {"cycle_ms", "simulated_ms", "fluid_ms", "arcs"}
+    assert content["overlays"]["ring"]["cycle_ms"] == pytest.approx(57.187, abs=1e-3)
+    assert content["overlays"]["ring"]["arcs"][0] == ["Virginia", "Sao Paulo"]
+
+
+def test_the_command_names_the_best(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
+    file = tmp_path / "towns.csv"
+    file.write_text(CSV)
+    assert run(monkeypatch, str(file), "--overlays", "star,ring", "--core-gbps", "0.5") == 0
+    assert "best: ring" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "gml"])
+def test_graphs_are_the_same_network_as_a_table(suffix: str, tmp_path: Path) -> None:
+    import networkx as nx
+
+    table, file = tmp_path / "towns.csv", tmp_path / f"towns.{suffix}"
+    table.write_text(CSV)
+    graph = nx.Graph()
+    graph.add_edge("Paris", "Lyon", km=400, bytes_per_s=125e6)
+    for a, b, km in (("Lyon", "Nice", 300), ("Nice", "Turin", 150), ("Turin", "Paris", 600)):
+        graph.add_edge(a, b, km=km)
+    (nx.write_graphml if suffix == "graphml" else nx.write_gml)(graph, file)
+    found, expected = read_network(str(file)), read_network(str(table))
+    assert found.sites == expected.sites
+    assert Silos(found, 1e6, 1.0).latency_ms.tolist() == Silos(expected, 1e6, 1.0).latency_ms.tolist()
+    assert Silos(found, 1e6, 1.0).core_ms.tolist() == Silos(expected, 1e6, 1.0).core_ms.tolist()
+
+
+def test_all_networks_that_come_along_are_read() -> None:
+    networks = {name: read_network(name) for name in shipped_networks()}
+    counts = {name: (len(network.sites), len(network.cables)) for name, network in networks.items()}
+    assert counts.pop("aws-north-america") == (22, 231)
+    assert counts == {"gaia": (11, 55), "geant": (40, 61), "exodus": (79, 147), "ebone": (87, 161)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "'nowhere': is no network that comes along"),
+        (["absent.csv"], "absent.csv: No such file or directory"),
+        (["gaia", "--overlays", "rign"], "--overlays 'rign': is no overlay; did you mean 'ring'"),
+        (["gaia", "--sharing", "fair"], "--sharing 'fair': must be by-degree or fluid"),
+        (["gaia", "--up-gbps", "0"], "--up-gbps 0: must be > 0"),
+        (["gaia", "--model-bits", "-1"], "--model-bits -1: must be > 0"),
+        (["gaia", "--steps", "0"], "--steps 0: must be at least 1"),
+    ],
+)
+def test_bad_options_are_refused(monkeypatch: Any, capsys: Any, words: list[str], message: str) -> None:
+    assert run(monkeypatch, *words) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        ("csv", "a;b;km\n", "name the columns a, b, and km or delay_s"),
+        ("csv", "a,b,km\nA,B,far\n", "line 2: km = 'far' is no number"),
+        ("csv", "a,b,km,delay_s\nA,B,1,1\n", "line 2: give either km or delay_s"),
+        ("csv", "a,b,km\nA,,1\n", "line 2: names no node"),
+        ("csv", "a,b,km\nA,A,1\n", "link between A and A: is a loop"),
+        ("csv", "a,b,km\nA,B,1\nC,D,1\n", "no route joins A and C"),
+        ("csv", "a,b,km,bytes_per_s\nA,B,1,0\n", "must have a bandwidth > 0"),
+        ("csv", "a,b,km,bytes_per_s\nA,B,1,1e15\n", "at most 1e15 bits/s; look at the units"),
+        ("csv", "a,b,km,delay_s\nA,B,1,\nB,C,,1\n", "some links have km and others delay_s"),
+        ("csv", "a,b,km\n", "must be at least 2"),
+        ("json", "[]", 'must be an object with "nodes"'),
+        ("json", '{"nodes": ["A", "B"], "links": [[0, "B", 1]]}', "must be two numbers of nodes and km"),
+        ("graphml", "<graphml>", "is no graphml"),
+        ("gml", "graph [ node [ id 0 ] node [ id 1 ] edge [ source 0 target 1 ] ]", "is no gml"),
+        (
+            "gml",
+            'graph [ node [ id 0 label "A" ] node [ id 1 label "B" ] edge [ source 0 target 1 ] ]',
+            "edge A - B has neither km nor delay_s",
+        ),
+    ],
+)
+def test_bad_files_are_refused(monkeypatch: Any, capsys: Any, tmp_path: Path, suffix: str, text: str, message: str) -> None:
+    file = tmp_path / f"net.{suffix}"
+    file.write_text(text)
+    assert run(monkeypatch, str(file)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert message in error
+    assert f"net.{suffix}" in error
+    assert "Traceback" not in error
