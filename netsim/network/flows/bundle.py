@@ -122,6 +122,22 @@ class Bundle:
         self._settled -= not group.free
         group.stamp += 1
 
+    def relimit(self, group: FlowClass, limit: float, now_s: float) -> None:
+        """Give a class of this bundle another limit."""
+        if len(self.order) > 1:
+            self.remove(group, now_s)
+            group.limit = limit
+            self.insert(group, now_s)
+            return
+        # Nothing has to be put in order.
+        self._advance(now_s)
+        group.served = self.served(group, now_s)
+        self._count(group, 0, group.count)
+        group.limit, self.order[0] = limit, (limit, group.number, group)
+        self._count(group, group.count, 0)
+        group.mark, group.front = self._served if group.free else now_s, None
+        self._refresh(group)
+
     def add(self, group: FlowClass, size: float, number: int, key: Any, now_s: float) -> None:
         """Begin a flow of `size` bytes in `group`, a class of this bundle."""
         self._advance(now_s)

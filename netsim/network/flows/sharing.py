@@ -209,8 +209,9 @@ class Sharing:
     def _counted(self, group: PathClass, now_s: float) -> None:
         assert group.bundle is not None
         self._dirty[group.bundle] = None
-        if group.own_limit() != group.limit:
-            self._rehome(group, now_s)
+        limit = group.own_limit()
+        if limit != group.limit:
+            group.bundle.relimit(group, limit, now_s)
 
     def _join(self, group: PathClass, now_s: float) -> None:
         bundle = self._bundle(group.path.penalty, _shared(group.path), now_s)
