@@ -80,15 +80,16 @@ class ClientPool(Tallies):
 
     @property
     def alive(self) -> dict[int, Update]:
-        """The update that each client has, if it has one."""
-        self.whole_rounds.release()
-        return self.alive_now
+        """The update that each client has, if it has one; copies of those that are worked out together."""
+        return self._with_copies(self.alive_now)
 
     @property
     def in_flight(self) -> dict[int, Update]:
-        """Those whose attempt has not ended."""
-        self.whole_rounds.release()
-        return self._in_flight
+        """Updates in flight, by client; copies of those that are worked out together."""
+        return self._with_copies(self._in_flight)
+
+    def _with_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
+        return updates | {one.client: one for one in self.whole_rounds.copies()} if self.whole_rounds.left else updates
 
     @property
     def under_way(self) -> int:
@@ -134,8 +135,7 @@ class ClientPool(Tallies):
     def selectable(self, *, busy_too: bool) -> BoolArray:
         """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
         self.advance()
-        if self.whole_rounds.left:
-            self.whole_rounds.settle(self.clock.now)
+        self.whole_rounds.settle(self.clock.now)
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
 
@@ -329,13 +329,14 @@ class ClientPool(Tallies):
 
     def abort(self, clients: Sequence[int]) -> None:
         """What `clients` are making or sending ends as aborted; what is finished and not under way they keep."""
-        gone = [self.alive[client] for client in clients if client in self.alive]
-        self._end_all([update for update in gone if update.client in self.in_flight], "aborted")
+        self.whole_rounds.release()
+        gone = [self.alive_now[client] for client in clients if client in self.alive_now]
+        self._end_all([update for update in gone if update.client in self._in_flight], "aborted")
         for update in gone:
             # Between two rounds an update goes on though its attempt is over, and the next is not begun.
             if update.phase in (DOWNLOAD, COMPUTE):
                 self.life.drop(update)
-                del self.alive[update.client]
+                del self.alive_now[update.client]
 
     def moved(self, clients: IntArray) -> None:
         """Clients (n,) came or went by an act from outside: whoever waits for some looks again, as the last of this instant."""
@@ -351,7 +352,8 @@ class ClientPool(Tallies):
     def renew(self, name: Drawn) -> None:
         """A phase's law, or that of a link's losses, was replaced: what has not begun is evaluated again at the same uniforms."""
         now = self.clock.now
-        renew(name, self.medium, self.alive.values(), now)
+        self.whole_rounds.release()
+        renew(name, self.medium, self.alive_now.values(), now)
         if self.probes is not None:
             renew(name, self.probes.medium, self.probes.under_way.values(), now)
 
@@ -361,13 +363,13 @@ class ClientPool(Tallies):
 
     def state_dict(self) -> State:
         """Presence, ages, counts and every update that is alive with what it does next."""
-        updates, precedes = updates_state(self.alive.values()), self.medium.access.precedes
+        alive, precedes = self.alive, self.medium.access.precedes
         return {
             **self.tallies_state(),
             **{name: getattr(self.life, name) for name in ("uploads", "bytes_down", "bytes_up")},
-            **updates,
-            "precede_access": sum(not precedes(update.order) for update in self.alive_now.values()),
-            "in_flight": list(self._in_flight),
+            **updates_state(alive.values()),
+            "precede_access": sum(not precedes(update.order) for update in alive.values()),
+            "in_flight": list(self.in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),
             "energy": None if self.energy is None else self.energy.state_dict(),

@@ -4,7 +4,8 @@ A strategy for the life of an update, not another life: what `UpdateLifecycle` d
 all attempts of a round as they begin. When each phase ends, who is lost, late or aborted, and when the round closes is then
 known; the close is the one event that is put on the clock. What is recorded is the same to the last bit, ties included.
 
-Whoever looks at single updates in between, such as a checkpoint, has them made of the columns; they then go on step by step.
+Looking at single updates in between, as a checkpoint does, copies them from the columns and changes nothing (`copies`); what acts
+on single updates makes them of the columns first, and they then go on step by step (`release`).
 """
 
 from __future__ import annotations
@@ -198,6 +199,8 @@ class WholeRounds:
             self.left = 0
             self._deliver(table)
             return
+        # What is counted here must not be counted once more as the whole table is delivered.
+        self._simple = False
         self._count(table, until_s)
         over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
         if over:
@@ -316,14 +319,26 @@ class WholeRounds:
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
         self._end(ended)
 
+    def copies(self) -> list[Update]:
+        """Return single updates as those that have not ended stand now, by round and place, numbered by their next steps."""
+        updates, order = self._released()
+        for number, place in enumerate(order.tolist()):
+            updates[place].order = number
+        if self._pool.energy is not None:
+            for update in updates:
+                self._pool.energy.go_on(update)
+        return updates
+
     def release(self) -> None:
         """Make single updates of those that have not ended: they go on step by step."""
-        if not self.left:
-            return
-        pool, now = self._pool, self._pool.clock.now
+        if self.left:
+            updates, order = self._released()
+            self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
+            if updates:
+                self._pool.add(updates, order)
+
+    def _released(self) -> tuple[list[Update], IntArray]:
+        now = self._pool.clock.now
         self.settle(now)
         self._meter(now)
-        rest, draws = self._rest(), self._draws
-        self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
-        if len(rest):
-            pool.add(*released(rest, now, draws))
+        return released(self._rest(), now, self._draws) if self.left else ([], np.zeros(0, np.int64))

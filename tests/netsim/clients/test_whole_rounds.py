@@ -128,3 +128,38 @@ def test_files_are_the_same_bytes(counts: list[int], tmp_path: Path, monkeypatch
         files.append([(folder / f"{name}.parquet").read_bytes() for name in ("clients", "rounds")])
         assert pq.ParquetFile(folder / "clients.parquet").num_row_groups > 1
     assert files[0] == files[1]
+
+
+def test_reading_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_rounds, "FROM", 1)
+    read = 0
+
+    def played(seed: int, *, reads: bool) -> tuple[str, Any]:
+        simulation, records = built(apart(seed, tmp_path))
+        pool = simulation.server.clients
+
+        def look(payload: None) -> None:
+            nonlocal read
+            together = pool.whole_rounds.left > 0
+            read += together
+            assert len(pool.in_flight) == len(pool.alive) == pool.under_way
+            assert all(not update.outcome and client == update.client for client, update in pool.in_flight.items())
+            # They go on together.
+            assert not (together and pool.alive_now)
+
+        if reads:
+            for quarter in range(1, 160):
+                simulation.clock.call_at(quarter / 4 + 0.1, look)
+            for number in range(1, ROUNDS):
+                simulation.run(until_round=number)
+                simulation.state_dict()
+                look(None)
+        simulation.run()
+        simulation.close()
+        return repr((records.rounds, records.updates)), simulation.state_dict()
+
+    for seed in range(0, 60, 5):
+        (rows, state), (expected_rows, expected) = played(seed, reads=True), played(seed, reads=False)
+        assert rows == expected_rows
+        assert same(state, expected)
+    assert read > 200
