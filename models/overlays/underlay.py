@@ -30,7 +30,7 @@ class Cable:
 
     @property
     def length(self) -> float:
-        """What makes a route long: km, or ms where delays are given."""
+        """Length by which routes are compared: km, or ms where delays are given."""
         return self.km if self.km is not None else self.delay_ms or 0.0
 
 
