@@ -185,10 +185,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
         training=training,
     )
     server = compose(world)
-    if trained is not None and trained.eager:
-        server.clients.follow(
-            lambda update: trained.arrived(update.client, update.begun_round) if update.outcome == "delivered" else None
-        )
+    _keep_results(server, trained)
     return Built(
         world=world,
         server=server,
@@ -210,6 +207,14 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
             *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),
     )
+
+
+def _keep_results(server: Server, trained: Any) -> None:
+    """Let the trainer keep what it trained ahead for updates that are delivered; only an eager trainer trains ahead."""
+    if trained is not None and trained.eager:
+        server.clients.follow(
+            lambda update: trained.arrived(update.client, update.begun_round) if update.outcome == "delivered" else None
+        )
 
 
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:

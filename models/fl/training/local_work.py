@@ -92,6 +92,13 @@ class Computed(NamedTuple):
     """What a trainer of the user's own made of the jobs, by client and round."""
 
 
+class Measured(NamedTuple):
+    """Losses that training adds up as it goes: of all steps, and of each client's first pass; None: not wanted."""
+
+    losses: LossTally | None
+    first: FirstPass | None
+
+
 class LocalWork:
     """Computes updates, all that are asked for in one call, from their addresses, the versions they started from and what their
     clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept".
@@ -113,22 +120,16 @@ class LocalWork:
         losses: LossTally | None,
         probing: Probing,
     ) -> None:
+        _check_options(options, trainer)
         self._augment = options.augmentation == "crop-flip"
-        if self._augment and len(trainer.input_shape) != 3:
-            raise ParameterError("augmentation", "crop-flip", f"needs images (C, H, W), the data are {trainer.input_shape}")
         self.local_statistics = options.batch_statistics == "local"
-        if self.local_statistics and not trainer.buffers:
-            raise ParameterError("batch_statistics", "local", "the network keeps no running statistics; leave it out")
         self.release = Release(
             layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
         )
-        kept = options.optimizer_state == "kept"
-        if kept and not trainer.moments:
-            raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
         self._own = self._own_training(methods, options, trainer)
         self.memory = ClientMemory(
             statistics=self.local_statistics,
-            optimizer=kept,
+            optimizer=options.optimizer_state == "kept",
             own=self._own is not None and methods.local_training is None,
             most_bytes=options.client_state_bytes,
         )
@@ -255,7 +256,7 @@ class LocalWork:
         results: dict[tuple[int, int], Result] = {}
         jobs = self._jobs(updates)
         train = self._train_from_memory if memory.keeps else partial(self._train, states=None)
-        trained = train(memory, results, jobs, batches, starts, losses=losses, first=first, shift=shift)
+        trained = train(memory, results, jobs, batches, starts, measured=Measured(losses, first), shift=shift)
         content = trained.sub_(starts)
         moved = content[:, self._trainer.layout.columns]
         after = None
@@ -353,11 +354,11 @@ class LocalWork:
         batches: list[IntArray],
         starts: Tensor,
         *,
-        losses: LossTally | None,
-        first: FirstPass | None,
+        measured: Measured,
         shift: Tensor | None,
     ) -> Tensor:
-        """As `_train`, where clients keep something: `memory` and `starts` are changed in place to what they go on from."""
+        """Train as `_train` does where clients keep state; `memory` and `starts` are changed in place to what they go on from."""
+        first = measured.first
         trained, width = torch.empty_like(starts), self._trainer.parameters
         for rows in ready_together(jobs):
             asked = [jobs[row] for row in rows]
@@ -373,8 +374,7 @@ class LocalWork:
                 [batches[row] for row in rows],
                 start,
                 states=states,
-                losses=losses,
-                first=first_of_rows,
+                measured=Measured(measured.losses, first_of_rows),
                 shift=None if shift is None else shift[rows],
             )
             starts[rows] = start
@@ -394,15 +394,14 @@ class LocalWork:
         starts: Tensor,
         *,
         states: OptimizerStates | None,
-        losses: LossTally | None,
-        first: FirstPass | None,
+        measured: Measured,
         shift: Tensor | None,
     ) -> Tensor:
         """Return the rows (n, d) after `jobs`; `results` receives what a trainer of the user's own made of them."""
         if self._own is not None:
             own = self._own_results(memory, jobs, batches, starts)
             results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}
-            return self._own.rows(own, losses, first)
+            return self._own.rows(own, *measured)
         # A network whose copies are trained at once draws nothing.
         seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
         return self._trainer.train(
@@ -411,8 +410,7 @@ class LocalWork:
             seeds,
             [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None,
             states,
-            losses,
-            first,
+            *measured,
             shift,
         )
 
@@ -459,6 +457,16 @@ class LocalWork:
     def _moves(self, job: Job, steps: int) -> IntArray:
         generator = self._streams.generator("augmentation", job.round, job.client)
         return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[job.client]))
+
+
+def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
+    """Raise ParameterError for an option that the data, the network or the optimizer leave without a meaning."""
+    if options.augmentation == "crop-flip" and len(trainer.input_shape) != 3:
+        raise ParameterError("augmentation", "crop-flip", f"needs images (C, H, W), the data are {trainer.input_shape}")
+    if options.batch_statistics == "local" and not trainer.buffers:
+        raise ParameterError("batch_statistics", "local", "the network keeps no running statistics; leave it out")
+    if options.optimizer_state == "kept" and not trainer.moments:
+        raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
 
 
 def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:
