@@ -136,7 +136,7 @@ def test_the_worlds_are_rough_enough(tmp_path: Path) -> None:
         def after_round(simulation: Any, carriers: dict[Any, type] = carriers) -> None:
             flying = simulation.server.clients.in_flight
             phases.update(update.phase for update in flying.values())
-            sharing.update((kind, sum(client in carrier for client in flying)) for carrier, kind in carriers.items())
+            sharing.update((kind, sum(("update", client) in carrier for client in flying)) for carrier, kind in carriers.items())
 
         simulation.run(after_round=after_round)
         causes.update(row.cause for row in records.updates if row.outcome == "lost")

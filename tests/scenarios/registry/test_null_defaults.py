@@ -53,7 +53,7 @@ def own(tmp_path, monkeypatch):
 
 
 def test_what_may_be_left_out():
-    assert defaults(ChannelScheduler) == {"contends": False, "declared": ()}
+    assert defaults(ChannelScheduler) == {"contends": False, "declared": (), "detects": ChannelScheduler.detects}
     assert defaults(DelayLaw) == {"constant": False}
     assert defaults(ChannelStates) == {"unit": "rounds", "starts": (), "segment_means": None, "fixed": False}
     assert set(defaults(OpinionPolicy)) == {"observe_opinions", "notes"}
