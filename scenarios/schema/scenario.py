@@ -13,7 +13,7 @@ from scenarios.schema.learning import Learner
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
-from scenarios.schema.section import Section, all_defaults, problem
+from scenarios.schema.section import NO_VALUE, Section, all_defaults, problem
 from scenarios.schema.servers import Jammer, by_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
 from scenarios.schema.work import Work
@@ -240,7 +240,11 @@ class Scenario(Section):
     def _with_slots(cls, value: Any) -> Any:
         # Tables that a server needs and that are all defaults are there; those of other servers are not.
         server = value.get("server") if isinstance(value, dict) else None
-        return {**{name: {} for name in SLOT_TABLES if name != "peers"}, **value} if by_slots(server) else value
+        if not by_slots(server):
+            return value
+        # Validators of the base class run later, so that a table left out by NO_VALUE is still there.
+        absent = [name for name in SLOT_TABLES if name != "peers" and value.get(name, NO_VALUE) in (None, NO_VALUE)]
+        return {**value, **{name: {} for name in absent}}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -22,6 +22,8 @@ Row = dict[str, Any]
 Tables = Mapping[str, Any]
 ENDS = ("delivered", "lost", "late", "aborted")
 CLOSE = 1e-9
+UNKNOWN = math.nan
+"""Stands for a number of a client that the accounts cannot tell, as one that runs over the clients of a group."""
 
 
 @dataclass
@@ -50,12 +52,24 @@ class Ledger:
             value = value.get(part) if isinstance(value, Mapping) else None
         return value
 
-    def number_of(self, name: str, client: int) -> float | None:
-        """Return a client's number of a key that holds a number or a list of them, None if it holds anything else."""
+    def number_of(self, name: str, row: Row) -> float | None:
+        """Return the number that a key holds for the client of a row: None if it is absent, UNKNOWN if it is neither a number,
+        nor a list of them, nor one for each group."""
         value = self.key(name)
+        if isinstance(value, Mapping):
+            value = value.get("by_group", {}).get(row.get("group"), UNKNOWN)
         if isinstance(value, list):
-            return float(value[client])
-        return float(value) if isinstance(value, int | float) else None
+            value = value[row["client"]]
+        if value is None:
+            return None
+        return float(value) if isinstance(value, int | float) else UNKNOWN
+
+    def bytes_of(self, way: str, row: Row) -> float:
+        """Return the bytes of a model or an update (`way` down, up) of the client of a row, UNKNOWN if the file does not say."""
+        payload = self.scenario["payload"]
+        encoded = payload[{"up": "compression", "down": "down_compression"}[way]]["kind"] != "none"
+        size = UNKNOWN if encoded or payload["trained_share"] != 1 else self.number_of(f"payload.{way}_bytes", row) or 0.0
+        return size if math.isnan(size) else math.ceil(size) + payload["header_bytes"]
 
 
 def ledger_of(folder: Path, scenario: Tables) -> Ledger:
@@ -101,10 +115,9 @@ def bytes_recounted(book: Ledger) -> Iterator[str]:
     if "learner" not in book.scenario:
         for row in book.clients:
             for way, step in (("down", "download_start_s"), ("up", "upload_start_s")):
-                size = book.number_of(f"payload.{way}_bytes", row["client"]) or 0.0
-                sent = row[f"bytes_{way}"]
+                size, sent = book.bytes_of(way, row), row[f"bytes_{way}"]
                 known = row[step] is not None or book.keeps_updates
-                if sent not in (0, math.ceil(size)) or (sent and not known):
+                if not (math.isnan(size) or sent in (0, size)) or (sent and not known):
                     yield f"{way}: {sent} bytes in {row}"
                 if row[step] is None and sent and not book.keeps_updates:
                     yield f"{way}: bytes, but nothing was sent in {row}"
@@ -297,12 +310,24 @@ def rounds_close_as_said(book: Ledger) -> Iterator[str]:
             if not math.isclose(row["end_s"], row["round"] * server["round_s"], rel_tol=CLOSE):
                 yield f"round {row['round']} ends at {row['end_s']}"
     if book.kind == "buffered" and server.get("pacing", "deliveries") == "deliveries" and "staleness_bound" not in server:
-        for row in rounds:
-            # Fewer where nobody is left at work.
-            if row["delivered"] > server["buffer"] or (row["delivered"] < server["buffer"] and row["in_flight"]):
-                yield f"round {row['round']} has {row['delivered']}"
+        yield from _closes_of_full_buffers(book)
     if book.kind == "synchronous":
         yield from _closes_of_single_rounds(book)
+
+
+def _closes_of_full_buffers(book: Ledger) -> Iterator[str]:
+    """A buffered round closes at the delivery that fills its buffer; later ones of the same instant count for the next rounds."""
+    buffer, left_over = book.scenario["server"]["buffer"], 0
+    times = [row["outcome_s"] for row in book.clients if row["outcome"] == "delivered"]
+    for row in book.rounds:
+        arrived = left_over + row["delivered"]
+        before = left_over + sum(row["start_s"] < time < row["end_s"] for time in times)
+        # Fewer where nobody is left at work.
+        if arrived < buffer and row["in_flight"]:
+            yield f"round {row['round']} has {arrived}"
+        if before >= buffer and row["start_s"] < row["end_s"]:
+            yield f"round {row['round']} has {before} before its end"
+        left_over = max(arrived - buffer, 0)
 
 
 def _closes_of_single_rounds(book: Ledger) -> Iterator[str]:
@@ -334,15 +359,15 @@ def joules_are_watts_times_seconds(book: Ledger) -> Iterator[str]:
     for row in book.clients:
         for column, step in steps.items():
             start, end = row[f"{step}_start_s"], row[f"{step}_end_s"]
-            power = book.number_of(f"energy.{column.removesuffix('_j')}_w", row["client"])
-            if power is None or (start is not None and end is None):
+            power = book.number_of(f"energy.{column.removesuffix('_j')}_w", row)
+            if power is None or math.isnan(power) or (start is not None and end is None):
                 continue
             expected = 0.0 if start is None else power * (end - start)
             if not math.isclose(row[column], expected, rel_tol=1e-6, abs_tol=1e-9):
                 yield f"{column} is not {expected}: {row}"
     still = "battery" not in energy and book.key("availability.kind") == "always" and "script" not in book.scenario
-    powers = {column: book.number_of(f"energy.{column.removesuffix('_j')}_w", 0) for column in (*steps, "idle_j")}
-    if still and book.rounds and all(powers.values()) and not any(isinstance(value, list) for value in energy.values()):
+    powers = {column: book.number_of(f"energy.{column.removesuffix('_j')}_w", {"client": 0}) for column in (*steps, "idle_j")}
+    if still and book.rounds and all(powers.values()) and not any(isinstance(value, list | dict) for value in energy.values()):
         seconds = sum(row[column] / power for row in book.rounds for column, power in powers.items() if power)
         expected = book.scenario["clients"]["count"] * book.rounds[-1]["end_s"]
         if not math.isclose(seconds, expected, rel_tol=1e-6):
@@ -363,9 +388,9 @@ def constant_links_take_their_time(book: Ledger) -> Iterator[str]:
             arrived = row["outcome"] in ("delivered", "late") if way == "up" else row["compute_start_s"] is not None
             if start is None or end is None or not arrived or (way == "up" and row["outcome"] == "late"):
                 continue
-            rate = book.number_of(f"{section}.bandwidth_bytes_per_s", row["client"])
-            delay = book.number_of(f"{section}.delay.value_s", row["client"])
-            if delay is None:
+            rate = book.number_of(f"{section}.bandwidth_bytes_per_s", row)
+            delay = book.number_of(f"{section}.delay.value_s", row)
+            if delay is None or math.isnan(delay + (rate or 0.0)):
                 continue
             takes = delay + (row[f"bytes_{way}"] / rate if rate else 0.0)
             if not math.isclose(end - start, takes, rel_tol=1e-6, abs_tol=1e-9) and row[f"bytes_{way}"]:

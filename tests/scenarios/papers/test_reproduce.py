@@ -95,7 +95,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data_files")
-@pytest.mark.parametrize("name", [name for name, one in REPRODUCTIONS.items() if not (one.solvers or one.cells)])
+@pytest.mark.parametrize("name", [name for name, one in REPRODUCTIONS.items() if not (one.solvers or one.cells or one.judge)])
 @pytest.mark.parametrize("size", [Size.LAPTOP, Size.PAPER])
 def test_all_sizes_can_be_planned(name: str, size: Size) -> None:
     assert planned(Asked(REPRODUCTIONS[name], size)).runs

@@ -12,6 +12,7 @@ from scenarios.runs.reading import parse, to_toml
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import NO_VALUE
 from scenarios.sweeps.plan import plan, with_grid
+from tests.helpers.servers import scenario_of
 from tests.helpers.small_scenario import small, small_tables
 
 
@@ -21,6 +22,13 @@ from tests.helpers.small_scenario import small, small_tables
 )
 def test_none_is_the_key_left_out(setting: str) -> None:
     assert to_toml(small(f"{setting}={NO_VALUE}")) == to_toml(parse(without(setting)))
+
+
+@pytest.mark.parametrize("table", ["slots", "belief", "gossip"])
+def test_none_is_a_table_of_slots_left_out(table: str) -> None:
+    tables = scenario_of("fl-da")
+    tables.pop(table, None)
+    assert to_toml(parse(tables | {table: NO_VALUE})) == to_toml(parse(tables))
 
 
 def without(setting: str) -> dict:
