@@ -25,7 +25,7 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
         self.reason = reason
         self.shown = f" = {value!r}" if shown is None else shown
 
-    def renamed(self, name: str) -> Self:
+    def rename(self, name: str) -> Self:
         """Return the same error about a parameter of another name, such as the path of a key in a file."""
         return type(self)(name, self.value, self.reason, shown=self.shown)
 

@@ -1,4 +1,4 @@
-"""Whether another `models`, `scenarios` or `analysis` would be imported in place of the one that belongs to netsim."""
+"""Check that no other `models`, `scenarios` or `analysis` is imported in place of the one that belongs to netsim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("models", "scenarios", "analysis")
-"""The packages beside `netsim`, whose names are short enough for others to have them, too."""
+"""Packages beside `netsim`, whose names are short enough that other projects use them, too."""
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -18,26 +18,26 @@ class NameCollisionError(ImportError):
 def refuse_collisions(root: Path = _ROOT) -> None:
     """Raise NameCollisionError where the packages that would be imported are not those below `root`."""
     for name in FOLDERS:
-        theirs = _found(name)
+        theirs = _origin(name)
         ours = root / name / "__init__.py"
         if theirs is not None and theirs != ours and theirs != ours.parent:
             raise NameCollisionError(collision(name, theirs, ours), name=name, path=str(theirs))
 
 
 def started_as_command() -> bool:
-    """Whether this process is the command `netsim`, which tells of a collision in its own way."""
+    """Return True if this process is the command `netsim`, which reports a collision in its own way."""
     return Path(sys.argv[0] if sys.argv else "").stem == "netsim"
 
 
 def collision(name: str, theirs: Path, ours: Path) -> str:
-    """What a collision is told by, with the ways out of it."""
+    """Return the message about a collision, with its remedies."""
     return (
         f"the name {name!r} belongs to two packages: netsim's own ({ours}) and {theirs}, which hides it; rename yours (such as "
         f"my_{name}), or start Python where it is not found: from another folder, with another PYTHONPATH"
     )
 
 
-def _found(name: str) -> Path | None:
+def _origin(name: str) -> Path | None:
     """The file, or the folder, that `import` of a name reads or has read."""
     loaded = sys.modules.get(name)
     spec = importlib.util.find_spec(name) if loaded is None else loaded.__spec__

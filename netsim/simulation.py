@@ -36,10 +36,10 @@ class Server(Stateful, Protocol):
         """Attempts that have not ended."""
 
     def run_round(self) -> Generator[Any, Any, None]:
-        """One round, as a process of the clock; raises NobodyLeftError where there can never be another."""
+        """Run one round as a process of the clock; raises NobodyLeftError if there can never be another."""
 
     def counts(self) -> dict[str, int]:
-        """What has begun and ended since the start of the run, the round under way included.
+        """Return the counts since the start of the run, the round under way included.
 
         The columns of `RoundRow` that add up over rounds, and `in_flight`: selected = delivered + lost + late + aborted +
         in_flight at every instant; with jammers `jam_dwells`; with messages between clients `messages` (sent),
@@ -47,7 +47,7 @@ class Server(Stateful, Protocol):
         """
 
     def notes(self) -> dict[str, Any]:
-        """What a summary says of it that no table does, as plain data."""
+        """Return entries of the summary that no table holds, as plain data."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -57,7 +57,7 @@ class Server(Stateful, Protocol):
 
 
 class Script(Stateful, Protocol):
-    """What acts on a run as it goes, such as a script of the user's."""
+    """Component that acts on a run as it goes, such as a user's script."""
 
     def begin(self) -> None:
         """The run begins: nothing has happened yet."""
@@ -119,7 +119,7 @@ class Simulation:
         self.script.record_to(recorder)
 
     def limit_events(self, most: int | None) -> None:
-        """End once `most` events have been scheduled, even in mid-round, whatever the clock says; None: there is no limit."""
+        """End the run once `most` events have been scheduled, even in mid-round; None: no limit."""
         self.clock.event_limit = float("inf") if most is None else most
 
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:

@@ -44,19 +44,19 @@ def compute_ranks(index: FloatArray, priority: FloatArray | None = None) -> IntA
 class Payload(Protocol[Known]):
     """Content of messages. Knowledge and messages are of the same kind, plain and immutable; an empty one is false."""
 
-    def own(self, rank: int) -> Known:
+    def item(self, rank: int) -> Known:
         """Return the first knowledge of a client of this rank: its own index."""
 
     def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
         """Return the knowledge after `got` arrived, and the part of `got` that was new (as far as it is kept)."""
 
-    def lacking(self, held: Known, got: Known) -> Known:
+    def difference(self, held: Known, got: Known) -> Known:
         """Return the part of `held` that the sender of `got` may not know: the answer to a push-pull."""
 
     def pairs(self, known: Known) -> int:
         """Return the number of (client, index) pairs."""
 
-    def named(self, held: Known, size: int) -> tuple[int, ...]:
+    def top_ranks(self, held: Known, size: int) -> tuple[int, ...]:
         """Return the ranks of the best `size` of `held`, ascending; fewer if fewer are known."""
 
     def knows_top(self, held: Known, size: int) -> bool:
@@ -66,19 +66,19 @@ class Payload(Protocol[Known]):
 class AllPairs:
     """Messages with all the pairs that the sender knows. Knowledge is a set of bits in one integer: bit r for rank r."""
 
-    def own(self, rank: int) -> int:
+    def item(self, rank: int) -> int:
         return 1 << rank
 
     def merge(self, held: int, got: int) -> tuple[int, int]:
         return held | got, got & ~held
 
-    def lacking(self, held: int, got: int) -> int:
+    def difference(self, held: int, got: int) -> int:
         return held & ~got
 
     def pairs(self, known: int) -> int:
         return known.bit_count()
 
-    def named(self, held: int, size: int) -> tuple[int, ...]:
+    def top_ranks(self, held: int, size: int) -> tuple[int, ...]:
         ranks: list[int] = []
         while held and len(ranks) < size:
             lowest = held & -held
@@ -103,7 +103,7 @@ class BestPairs:
             raise ParameterError("size", size, "must be >= 1 pair")
         self._size = size
 
-    def own(self, rank: int) -> tuple[int, ...]:
+    def item(self, rank: int) -> tuple[int, ...]:
         return (rank,)
 
     def merge(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -116,7 +116,7 @@ class BestPairs:
         kept = tuple(sorted(new.union(held))[: self._size])
         return kept, tuple(rank for rank in kept if rank in new)
 
-    def lacking(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...]:
+    def difference(self, held: tuple[int, ...], got: tuple[int, ...]) -> tuple[int, ...]:
         # Ranks worse than the last of a full message are of no use to its sender.
         worst = got[-1] if len(got) == self._size else math.inf
         return tuple(rank for rank in held if rank < worst and rank not in got)
@@ -124,7 +124,7 @@ class BestPairs:
     def pairs(self, known: tuple[int, ...]) -> int:
         return len(known)
 
-    def named(self, held: tuple[int, ...], size: int) -> tuple[int, ...]:
+    def top_ranks(self, held: tuple[int, ...], size: int) -> tuple[int, ...]:
         return held[:size]
 
     def knows_top(self, held: tuple[int, ...], size: int) -> bool:
@@ -141,7 +141,7 @@ def believers(payload: Payload[Known], held: Sequence[Known], ranks: IntArray, s
 
     Before agreement there may be more than `size` of them, never fewer: a client of the true top cannot doubt it.
     """
-    inside = [rank in payload.named(known, size) for known, rank in zip(held, ranks.tolist(), strict=True)]
+    inside = [rank in payload.top_ranks(known, size) for known, rank in zip(held, ranks.tolist(), strict=True)]
     return np.flatnonzero(inside)
 
 
@@ -218,7 +218,7 @@ def spread(
         raise ParameterError("size", size, f"must be between 1 and the number of clients, {graph.clients}")
     if max_repetitions < 1:
         raise ParameterError("max_repetitions", max_repetitions, "must be >= 1")
-    now = [payload.own(rank) for rank in ranks.tolist()] if held is None else list(held)
+    now = [payload.item(rank) for rank in ranks.tolist()] if held is None else list(held)
     source, target = graph.source.tolist(), graph.target.tolist()
     # What each client may still forward: (knowledge, sender).
     fresh: list[list[tuple[Known, int]]] = [[(known, -1)] for known in now]
@@ -238,7 +238,7 @@ def spread(
             for edge in draw_contacts(graph, uniforms(repetition + 1)).tolist():
                 sent.append((source[edge], target[edge], now[source[edge]]))
                 if forwarding == "push-pull":
-                    answer = payload.lacking(now[target[edge]], now[source[edge]])
+                    answer = payload.difference(now[target[edge]], now[source[edge]])
                     if answer:
                         sent.append((target[edge], source[edge], answer))
         fresh = [[] for _ in now]

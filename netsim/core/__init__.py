@@ -1,3 +1,3 @@
-"""What everything else in the engine stands on: the clock, addressed randomness, intervals of time, the Protocols that
+"""Ground floor of the engine: the clock, addressed randomness, intervals of time, the Protocols that
 models satisfy, and null objects.
 """

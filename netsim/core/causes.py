@@ -20,7 +20,7 @@ of the same update, which goes on (the attempt's); a time of the clock that does
 
 
 class Cause(NamedTuple):
-    """What came before: its kind and its number. Time that passes in between was set by a timer.
+    """Kind and number of the preceding event. Time that passes in between was set by a timer.
 
     >>> Cause(END, 7)
     Cause(kind='end', after=7)
@@ -41,7 +41,7 @@ AttemptT = TypeVar("AttemptT", bound=Numbered)
 
 
 class Causes:
-    """What happened last in a run: the source of the causes of all that follows."""
+    """Last event of a run: the source of the causes of all that follows."""
 
     def __init__(self, clock: Clock, inexact: Iterable[str] = ()) -> None:
         self._clock = clock

@@ -41,7 +41,7 @@ class Clock(Environment):
     def __init__(self, start_s: float = 0.0) -> None:
         super().__init__(initial_time=start_s)
         self.event_limit: float = float("inf")
-        """So many events may be scheduled since this object was made; the next one to happen raises EventLimitError instead."""
+        """Number of events that may be scheduled since the creation; the next one to happen raises EventLimitError."""
         self.calling = -1
         """The number of the call that is being made, or was last."""
 
@@ -105,7 +105,7 @@ class Clock(Environment):
         return event
 
     def step(self) -> None:
-        """What comes next: one call or one event."""
+        """Process the next call or event."""
         queue: Any = self._queue
         if queue and len(queue[0]) == _CALL:
             self._now, _, self.calling, fn, payload = heappop(queue)
@@ -151,14 +151,14 @@ class Clock(Environment):
         """
         # SimPy lets a process begin after the calls that are first in this instant, and the caller go on after all those that
         # were scheduled for the instant of its end by then.
-        self._up_to((self._now, FIRST, next(self._eid)))
+        self._run_before((self._now, FIRST, next(self._eid)))
         for event in process:
             if not self.run_until(event, limit_s):
                 return False
-        self._up_to((self._now, NORMAL, next(self._eid)))
+        self._run_before((self._now, NORMAL, next(self._eid)))
         return True
 
-    def _up_to(self, place: tuple[float, int, int]) -> None:
+    def _run_before(self, place: tuple[float, int, int]) -> None:
         """Everything that comes before an entry at `place` (time, priority, number)."""
         queue: Any = self._queue
         while queue and queue[0] < place:

@@ -1,7 +1,7 @@
-"""When a round closes: a rule without a clock, and its fold over the ends of a round.
+"""Close of a round: a rule without a clock, and its fold over the ends of a round.
 
 A rule sees the state of a round after each end, in their order, and at the time at which it asked to look. It keeps nothing, and
-no field of a state is of the future. Ends that happen one by one are told to the rule as they do (`netsim.servers.close`); ends
+no field of a state is of the future. Ends that happen one by one reach the rule as they happen (`netsim.servers.close`); ends
 that are known together are folded here, in arrays, with the same result.
 """
 
@@ -35,7 +35,7 @@ class RoundState:
     ended: int | IntArray = 0
     """Attempts of the round that have ended."""
     delivered: int | IntArray = 0
-    """Attempts of the round whose update arrived."""
+    """Number of attempts of the round whose update arrived."""
     looking: bool = False
     """True at a look, after everything else of its instant; False right after an end."""
 
@@ -64,10 +64,10 @@ class Closing(Protocol):
     """A rule in the round that has opened."""
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
-        """Return as `folded`."""
+        """Return as `fold_ends`."""
 
 
-def folded(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
+def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
     """Fold `rule` over the ends of a round that opens at `start_s`; return when it closes, and by which end.
 
     `ends_s` (n,): when its attempts end, ascending, all >= `start_s`; `delivered` (n,): True where the update arrives. The second

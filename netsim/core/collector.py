@@ -9,7 +9,7 @@ from contextlib import contextmanager
 _RARELY = 1000
 """After so many collections of the younger objects come the old ones."""
 _here = False
-"""Whether one of the blocks of this module has set aside what there was."""
+"""True while a block of this module has objects set aside."""
 
 
 @contextmanager
@@ -33,10 +33,10 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """Let the garbage collector pass over what there is at the beginning of the block: modules, laws, data sets.
+    """Exclude the objects that exist at the beginning of the block from garbage collection: modules, laws, data.
 
-    It stays to the end of a run in any case; to go over it again and again costs a run with many messages in flight a fourth of
-    its time. Where something was set aside already, it is left to whoever did so, and what has come since is gone over rarely.
+    They stay to the end of a run in any case; scanning them again and again costs a run with many messages in flight a fourth
+    of its time. Objects that an outer caller set aside stay so, and newer ones are scanned rarely.
     """
     if _is_set_aside():
         often = gc.get_threshold()

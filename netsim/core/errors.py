@@ -1,4 +1,4 @@
-"""What the engine says of a parameter, or of a component's answer: errors that know what they are about.
+"""Errors about a parameter, or about a component's answer.
 
 The classes about parameters are those of `models.errors`, which says why they are written in both packages.
 """
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
-    """What an error or a warning about one parameter has in common."""
+    """Common base of errors and warnings about one parameter."""
 
     def __init__(self, name: str, value: object, reason: str, *, shown: str | None = None) -> None:
         """Keep what is said.
@@ -23,7 +23,7 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
         self.reason = reason
         self.shown = f" = {value!r}" if shown is None else shown
 
-    def renamed(self, name: str) -> Self:
+    def rename(self, name: str) -> Self:
         """The same of a parameter that goes by another name, such as the path of a key in a file."""
         return type(self)(name, self.value, self.reason, shown=self.shown)
 

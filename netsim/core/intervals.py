@@ -43,22 +43,22 @@ class Intervals:
             del self._starts[-1], self._ends[-1]
 
     def forget(self, before_s: float) -> None:
-        """Drop what was over by `before_s`: nobody asks about earlier times any more."""
+        """Drop intervals that were over by `before_s`: earlier times are not asked for again."""
         past = bisect_right(self._ends, before_s)
         del self._starts[:past], self._ends[:past]
 
     def next_start(self, after_s: float) -> float:
-        """When one next begins; inf: none is known to."""
+        """Return the next start after `after_s`; inf if none is known."""
         i = bisect_right(self._starts, after_s)
         return self._starts[i] if i < len(self._starts) else _EVER
 
     def next_end(self, after_s: float) -> float:
-        """When one next ends; inf: none is known to."""
+        """Return the next end after `after_s`; inf if none is known."""
         i = bisect_right(self._ends, after_s)
         return self._ends[i] if i < len(self._ends) else _EVER
 
     def ends_at(self, time_s: float) -> bool:
-        """Whether one ends at exactly `time_s`."""
+        """Return True if an interval ends at exactly `time_s`."""
         i = bisect_left(self._ends, time_s)
         return i < len(self._ends) and self._ends[i] == time_s
 
@@ -69,7 +69,7 @@ class Intervals:
         return np.asarray(ends[np.where(ends_s > starts_s, before_end, by_start)] > starts_s)
 
     def overlap(self, start_s: float, end_s: float) -> bool:
-        """Whether it holds at any instant of [start_s, end_s), or at start_s if the two are equal."""
+        """Return True if an interval meets [start_s, end_s), or start_s if the two are equal."""
         starts = self._starts
         # The last interval that begins before the end (or at the one instant).
         i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1

@@ -1,4 +1,4 @@
-"""What the engine calls of jammers, and what they may know."""
+"""Protocols of jammers, and the view that a jammer has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netsim.core.protocols import BoolArray, IntArray, Stateful
 
 @dataclass(frozen=True, slots=True)
 class JamView:
-    """What a jammer may know as a dwell begins. Counts are of the time since its last dwell began."""
+    """View of a jammer as a dwell begins. Counts are of the time since its last dwell began."""
 
     dwell: int
     """Dwells count from 1."""
@@ -20,7 +20,7 @@ class JamView:
     reach: IntArray
     """(r,) the sub-channels it can jam, ascending."""
     allowed: int
-    """How many of them it may jam in this dwell, by its budget."""
+    """Number of sub-channels that it may jam in this dwell, by its budget."""
     used: IntArray
     """(N,) transmissions begun on each sub-channel."""
     delivered: IntArray

@@ -36,7 +36,7 @@ class NoLearner(_Stateless):
         return None
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """Nobody can know."""
+        """Return NaN for each client: without a learner losses are unknown."""
         return np.full(len(clients), np.nan)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
@@ -54,7 +54,7 @@ class NoLearner(_Stateless):
 
 
 class NoWork:
-    """Nobody knows how much local training takes: no samples and no steps are told, and time is `compute.delay` alone."""
+    """Unknown amount of local training: no samples and no steps are reported, and `compute.delay` is the whole time."""
 
     eager = False
     samples: IntArray | None = None

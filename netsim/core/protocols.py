@@ -1,11 +1,11 @@
-"""What the engine calls: Protocols that models satisfy, and the plain data that passes between them.
+"""Protocols that models satisfy and the engine calls, and the plain data that passes between them.
 
 Everything is an array over clients (or over the clients of one round); an object per client is not the normal form, so that a
 million clients fit. `K` is the number of clients, `n` the number of clients in one round, `m` the number a server asks for.
 Clients count from 0, rounds from 1, times are simulated seconds.
 
-A member that a Protocol here gives a value, or that is marked `@optional`, may be left out of a class of the user's own: what the
-Protocol gives is then the class's (`scenarios.registry.protocols`), so that the engine asks nobody what it can do.
+A member that a Protocol here gives a value, or that is marked `@optional`, may be left out of a class of the user's own: the
+Protocol's value is then the class's (`scenarios.registry.protocols`), so that the engine never asks what a component can do.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class DelayLaw(Protocol):
     """A law of durations in seconds, given by its quantile function, so that a draw is a uniform and nothing else."""
 
     constant: bool = False
-    """Whether durations do not depend on the draw, which is then spared in expectations."""
+    """True if durations do not depend on the draw, which is then spared in expectations."""
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         """Durations of `entities` (n,) at uniforms `u` (n,) in [0, 1); seconds, shape (n,), finite and >= 0."""
@@ -72,28 +72,28 @@ class DelayLaw(Protocol):
 
 
 class WorkLaw(Protocol):
-    """How much local training an update takes."""
+    """Amount of local training of an update."""
 
     eager: bool = False
     """True if only training itself tells: `begin` is then called for every update, and its answer holds."""
 
     @property
     def samples(self) -> IntArray | None:
-        """(K,) samples that an update of each client processes, as planned; None: nobody knows."""
+        """(K,) samples that an update of each client processes, as planned; None if unknown."""
 
     @property
     def drawn(self) -> IntArray | None:
-        """(K,) steps of an update of each client, as planned, those included that are left out; None: nobody knows."""
+        """(K,) steps of an update of each client, as planned, those included that are left out; None if unknown."""
 
     @property
     def a_pass(self) -> IntArray | None:
-        """(K,) steps of a pass over the samples of each client; None: nobody knows how many it holds."""
+        """(K,) steps of a pass over the samples of each client; None if the numbers of samples are unknown."""
 
     def asked(self, round: int, clients: IntArray) -> IntArray | None:
         """(n,) steps that updates of `clients` (n,) begun in `round` are asked for, where no policy says so; None: as planned."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
-        """Samples that updates of `clients` (n,) process, and steps that they take; None: nobody knows.
+        """Return the samples that updates of `clients` (n,) process, and the steps that they take; None if unknown.
 
         `steps` (n,): each is asked for so many; None: as planned.
         """
@@ -107,7 +107,7 @@ class BandwidthLaw(Protocol):
     """Bytes a second that each client's link carries over time, piecewise constant."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
-        """When transfers of `size_bytes` (n,) of `entities` (n,), begun at `start_s` (n,), are through; inf: never; shape (n,).
+        """Return the times at which transfers of `size_bytes` (n,), begun at `start_s` (n,), are through; inf: never; (n,).
 
         The first instants at which the integrals of the bandwidth from `start_s` on are `size_bytes`.
         """
@@ -119,14 +119,14 @@ class BandwidthLaw(Protocol):
         """Bytes a second at `time_s` and until the next change; shape (n,)."""
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
-        """When the rate of each of `entities` (n,) may next change, after `time_s`; inf: never; shape (n,)."""
+        """Return the next time after `time_s` at which the rate of each of `entities` may change; inf: never; (n,)."""
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         """Bytes a second in the long run, > 0; shape (n,)."""
 
     @optional
     def peak_rate(self, entities: IntArray) -> FloatArray:
-        """What no rate is above; shape (n,)."""
+        """Return the least upper bound known of the rates of `entities` (n,), bytes a second; (n,)."""
         return np.full(len(entities), np.inf)
 
     @optional
@@ -139,14 +139,14 @@ class Timeline(Protocol[LawT]):
     """A law that may be replaced by another at change points, in rounds or in seconds."""
 
     fixed: bool = False
-    """Whether it is the same law for ever, whatever happens: then it need not be asked round after round."""
+    """True if the law is the same for ever: then it is asked once."""
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
         """The law in force in `round` at `time_s`, and until when it stays so while the round lasts (inf: to its end)."""
 
 
 class ChannelLaw(Stateful, Protocol):
-    """Whether a transmission gets through: one sub-channel for each entity."""
+    """Loss of transmissions: one sub-channel for each entity."""
 
     memoryless: bool
     """True: `step` does nothing and need not be called."""
@@ -155,7 +155,7 @@ class ChannelLaw(Stateful, Protocol):
         """Advance every sub-channel by one round; `u` (K,) uniforms, one for each sub-channel."""
 
     def good(self, u: FloatArray, entities: IntArray) -> BoolArray:
-        """Whether a transmission of `entities` (n,) in this round survives, at uniforms `u` (n,); True is delivered."""
+        """Return True for each of `entities` (n,) whose transmission in this round survives, at uniforms `u` (n,)."""
 
     def success_probability(self, entities: IntArray) -> FloatArray:
         """Probability that a transmission survives, in the long run; shape (n,)."""
@@ -165,9 +165,9 @@ class ChannelStates(Timeline[ChannelLaw], Protocol):
     """The states of the sub-channels over a run, and what is known of them, for a summary."""
 
     unit: Literal["rounds", "seconds"] = "rounds"
-    """What `starts` are in."""
+    """Unit of `starts`."""
     starts: Sequence[float] = ()
-    """Where each segment after the first begins, ascending."""
+    """Starts of the segments after the first, ascending."""
     segment_means: FloatArray | None = None
     """(segments, N) the probabilities of the sub-channels to be Good; None: not known."""
 
@@ -180,16 +180,16 @@ class Availability(Stateful, Protocol):
     next_change_s: FloatArray
     """(K,) when each client next comes or goes; inf: never."""
     settles: bool = True
-    """Whether presence stays as it is for good once nobody will come or go by `next_change_s`."""
+    """True if presence is final once no client comes or goes by `next_change_s`."""
 
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s` (never earlier than before): changes at exactly `now_s` have happened."""
 
     @optional
     def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
-        """As `advance`, change by change: yields who (n,) came or went, and when (n,); `on` is then as it left them.
+        """Advance as `advance` does, change by change: yield the clients (n,) that came or went, and the times (n,).
 
-        Each client's changes come in order of time. What is left out takes a step for each time at which anybody comes or goes.
+        `on` is left as after each change; each client's changes come in order of time. This default advances time by time.
         """
         while (next_s := float(self.next_change_s.min())) <= now_s:
             due = np.flatnonzero(self.next_change_s == next_s)
@@ -199,7 +199,7 @@ class Availability(Stateful, Protocol):
 
     @optional
     def notes(self) -> dict[str, Any]:
-        """What a summary says of presence, beyond what the scenario says; plain data."""
+        """Return entries of the summary about presence, beyond the scenario's; plain data."""
         return {}
 
     @optional
@@ -213,7 +213,7 @@ class Availability(Stateful, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """What a selection policy may know as a round begins."""
+    """View of a selection policy as a round begins."""
 
     round: int
     time_s: float
@@ -224,7 +224,7 @@ class RoundView:
     rng: np.random.Generator
     """The policy's own stream of this round; not to be kept."""
     probed: Probed = NOBODY_PROBED
-    """What came of the probes that the policy asked for in this round."""
+    """Answers to the probes that the policy asked for in this round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,40 +242,40 @@ class SelectionPolicy(Stateful, Protocol):
 
     needs_updates: bool
     needs_losses: bool = False
-    """Whether it wants the losses of `RoundOutcome.reports`."""
+    """True if the policy reads the losses of `RoundOutcome.reports`."""
     probes: bool = False
-    """Whether it asks clients for their loss before it selects; of the class, asked before there is an object."""
+    """True if the policy asks clients for their loss before it selects. Read from the class, before there is an object."""
 
     question: Literal["loss", "request", "profile"] = "loss"
-    """What it asks when it `probes`, of the class likewise: the loss of the present model; a small answer to a small message; an
+    """Question of a probe: the loss of the present model; a small answer to a small message ("request"); an
     update that takes as long as any and is thrown away."""
     asks_again: bool = False
-    """Whether `probe` is called again in the same round once all have answered or failed, until it names nobody."""
+    """True if `probe` is called again in the same round once all have answered or failed, until it names no client."""
     may_select_nobody: bool = False
-    """Whether `select` may return no client; the round then passes with nobody. Of the class likewise."""
+    """True if `select` may return no client; the round then passes without updates. Read from the class."""
     counts_updates: bool = False
-    """Whether it goes by how many updates make a model (`per_model`), which the server must know then. Of the class likewise."""
+    """True if it depends on the number of updates of a model (`per_model`), which the server must know. Read from the class."""
     selects_everyone: bool = False
     """True if it selects all selectable clients, however many it is asked for. Of the class likewise."""
     probes_where: Mapping[str, tuple[str, ...]] = {}
-    """Parameters and those of their values with which it asks; of the class likewise. Empty: whatever they are."""
+    """Parameters, and the values of them with which the policy probes. Read from the class. Empty: with all values."""
 
     uses_late_where: Mapping[str, bool] = {}
     """Flags, and the value with which it counts on late updates to enter models; of the class likewise. Empty: it never does."""
     tests: bool = False
-    """Whether what `probe` has just asked for is not the `question`, but the accuracy of the present model on test data of the
+    """True if `probe` has just asked not for the `question`, but for the accuracy of the present model on test data of the
     client's own."""
     tests_where: Mapping[str, tuple[str, ...]] = {}
-    """Parameters and those of their values with which it may ask for that; of the class likewise. Empty: never."""
+    """Parameters, and the values of them with which `tests` may be true. Read from the class. Empty: never."""
 
     restarts: Sequence[tuple[int, int]] = ()
     """(round, client) of every change of a client's latency that it declared so far, in order."""
 
     @optional
     def probe(self, view: RoundView) -> IntArray:
-        """Distinct clients to ask for the loss of the present model before `select`; shape (d,), none: nobody is asked.
+        """Return distinct clients to ask for the loss of the present model before `select`; shape (d,), may be empty.
 
-        Asked once a round where the policy says that it `probes`; `view.selectable` marks who is present and not busy.
+        Called once a round if the policy `probes`; `view.selectable` marks the clients that are present and not busy.
         """
         return np.zeros(0, np.int64)
 
@@ -321,7 +321,7 @@ class Deliveries:
     held: BoolArray | None = None
     """(n,) which of them enter the model only at the next aggregation, where the server keeps a cache; None: none."""
     renewed: IntArray | None = None
-    """(j,) the clients whose entries in that cache are given up for the present model, before the aggregation; None: none."""
+    """(j,) clients whose entries in that cache are replaced by the present model before the aggregation; None: none."""
 
 
 class Evaluation(Protocol):
@@ -341,11 +341,11 @@ class Evaluation(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """What further metrics say, by their names."""
+        """Return the values of further metrics by name."""
 
 
 class Content(Protocol):
-    """What delivered updates hold, as far as it was wanted; an entry an update, in the order of the deliveries."""
+    """Content of delivered updates, as far as it was asked for; an entry for each update, in the order of deliveries."""
 
     @property
     def updates(self) -> FloatArray | None:
@@ -364,11 +364,11 @@ class Learner(Stateful, Protocol):
     """Computes the content of delivered updates, and only of those."""
 
     aggregates: bool = True
-    """Whether deliveries make a difference to it; a learner of which they make none is not told."""
+    """True if deliveries change it; a learner that they do not change gets no calls."""
     version: int
     """Counts the aggregations that changed the model, from 0."""
     records_losses: bool
-    """Whether the losses of delivered updates go to the record of attempts."""
+    """True if the losses of delivered updates go to the record of attempts."""
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered, all in one call, and fold it into the model; what is wanted of it, None: nothing is."""
@@ -386,7 +386,7 @@ class Learner(Stateful, Protocol):
         """All versions that updates under way started from, told after every round by a server that lets updates outlast it."""
 
     def contribution(self) -> FloatArray | None:
-        """(K,) the clients' marginal contributions to the model, each >= 0; None: nobody knows of any difference."""
+        """(K,) marginal contributions of the clients to the model, each >= 0; None if no difference is known."""
 
 
 class RewardMeter(Stateful, Protocol):

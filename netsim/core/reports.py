@@ -1,4 +1,4 @@
-"""What a server learns: of a round that has closed, with the updates that arrived, and from those whom it asked before."""
+"""Reports to the server: the outcome of a closed round, and answers to probes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """What came with the updates of a round: an entry for each of its clients, -1 or NaN where nothing arrived.
+    """Reports that came with the updates of a round: an entry for each client, -1 or NaN where no update arrived.
 
-    A client whose update is lost, late, aborted or under way has told nothing: the server knows only for how long it has waited
+    A client whose update is lost, late, aborted or under way has reported nothing: the server knows only how long it has waited
     (`RoundOutcome.latency_s` and `censored`).
     """
 
@@ -26,7 +26,7 @@ class Reports:
     """(n,) aggregations that changed the model from the version sent to the client up to this one, not included; where nothing is
     trained, the rounds that closed in between."""
     samples: IntArray
-    """(n,) samples that local training processed; -1 also where nobody knows (neither `[learner]` nor `[work]`)."""
+    """(n,) samples that local training processed; -1 also where the number is unknown (neither `[learner]` nor `[work]`)."""
     steps: IntArray
     """(n,) steps that it took; -1 likewise."""
     bytes_down: IntArray
@@ -62,7 +62,7 @@ _MEASURES = ("elapsed_s", "download_s", "compute_s", "upload_s", "loss", "loss_r
 
 @dataclass(frozen=True)
 class RoundOutcome:
-    """What the server tells its policy as a round closes."""
+    """Outcome of a round as its policy sees it."""
 
     round: int
     start_s: float
@@ -80,13 +80,13 @@ class RoundOutcome:
 
     @cached_property
     def reports(self) -> Reports:
-        """What came with the updates that arrived, put together when it is first asked for."""
+        """Reports of the updates that arrived, built when first read."""
         return Reports.nothing(len(self.clients)) if self.read is None else self.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What came of asking clients for their loss before a selection; each array has an entry a client, in the order asked."""
+    """Answers of clients that were asked before a selection; each array has an entry for each, in the order asked."""
 
     clients: IntArray
     """(d,) who was asked."""
@@ -102,7 +102,7 @@ class Probed:
 
     @classmethod
     def nobody(cls) -> Probed:
-        """Nobody was asked."""
+        """Return the answers of a round in which no client was asked."""
         none = np.zeros(0)
         return cls(clients=np.zeros(0, np.int64), answered=np.zeros(0, np.bool_), loss=none, elapsed_s=none)
 

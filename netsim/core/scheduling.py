@@ -1,4 +1,4 @@
-"""What the engine asks of a scheduler of sub-channels, of an oracle beside it, and of a measure of ages: structural types."""
+"""Protocols of a scheduler of sub-channels, of an oracle beside it, and of a measure of ages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netsim.core.protocols import BoolArray, FloatArray, IntArray, Stateful, opt
 
 
 class SlotView:
-    """What a channel scheduler may know as a round begins. `draws`: makes the generator of a round, where `rng` is not given."""
+    """View of a channel scheduler as a round begins. `draws`: makes the generator of a round, where `rng` is not given."""
 
     __slots__ = ("_draws", "_rng", "ages", "contribution", "round")
 
@@ -42,7 +42,7 @@ class ChannelScheduler(Stateful, Protocol):
     """Gives each of K clients one of N >= K sub-channels, round after round."""
 
     contends: bool = False
-    """Whether it may give two clients one sub-channel; of the class, asked before there is an object."""
+    """True if it may give two clients one sub-channel. Read from the class, before there is an object."""
     declared: Sequence[tuple[int, str, int]] = ()
     """The changes it declared in the last `observe`, each as (sub-channel, kind of detector, observations of the sub-channel
     since the last reset). They are recorded."""

@@ -1,8 +1,8 @@
-"""Addressed randomness: a draw belongs to (seed, what for, which round or message, which entity) and to nothing else.
+"""Addressed randomness: a draw depends on (seed, purpose, round or message, entity) and on nothing else.
 
 Every name has its own Philox key (Salmon et al. 2011), made from the seed and the name by BLAKE2b; the index (a round, a sojourn)
-occupies the upper words of the 256-bit counter, the entity a position in the sequence that starts there. So who else is asked
-for, and in which order, changes no draw, one more entity at the end changes nobody's, and there is no generator state to save.
+occupies the upper words of the 256-bit counter, the entity a position in the sequence that starts there. So a
+draw does not depend on other entities or on the order of calls, and there is no generator state to save.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Stream:
         return out
 
     def generator(self, index: int) -> Generator:
-        """A generator at `index`, for draws whose number is not known beforehand; valid until the next call of this stream."""
+        """Return a generator at `index`, for draws whose number is not known beforehand; valid until the next call."""
         self._position(index, _APART)
         return self._generator
 
@@ -87,14 +87,14 @@ class RepeatedStream(Stream):
     """A stream whose index is an address used several times, such as a round in which clients are asked again and again."""
 
     times = 0
-    """How often the address was used before."""
+    """Number of earlier uses of the address."""
 
     def _position(self, index: int, block: int) -> None:
         super()._position(index + (self.times << _REPEATS_FROM), block)
 
 
 class _Key(ISeedSequence):
-    """A key that is known. As its argument `key` Philox first asks the system for a seed that nobody uses."""
+    """Seed sequence of a known key. Given as its argument `key`, Philox would first ask the system for an unused seed."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = np.array(words, np.uint64)
@@ -115,14 +115,14 @@ class Streams:
     def __getitem__(self, name: str) -> Stream:
         stream = self._open.get(name)
         if stream is None:
-            stream = self._open[name] = self._opened(self.prefix + name)
+            stream = self._open[name] = self._make_stream(self.prefix + name)
         return stream
 
-    def _opened(self, name: str) -> Stream:
+    def _make_stream(self, name: str) -> Stream:
         return Stream(seed=self.seed, name=name)
 
     def generator(self, name: str, *index: int) -> Generator:
-        """A fresh generator at an address of up to three integers, for draws whose number is not known beforehand."""
+        """Return a fresh generator at an address of up to three integers, for draws whose number is not known beforehand."""
         if len(index) > 3:
             raise ParameterError("index", index, "at most 3 numbers are allowed")
         counter = [_APART, *(i & _WORD for i in index), *([0] * (3 - len(index)))]
@@ -144,7 +144,7 @@ class RepeatedStreams(Streams):
         super().__init__(seed, prefix)
         self._all: list[RepeatedStream] = []
 
-    def _opened(self, name: str) -> Stream:
+    def _make_stream(self, name: str) -> Stream:
         stream = RepeatedStream(seed=self.seed, name=name)
         self._all.append(stream)
         return stream

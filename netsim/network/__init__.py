@@ -1,4 +1,4 @@
-"""What transmissions go through: draws of time and loss, sub-channels, shared bandwidth, jamming, outages.
+"""Media of transmissions: draws of time and loss, sub-channels, shared bandwidth, jamming, outages.
 
 Nothing here knows what a client or a model is; who transmits is a Protocol.
 """

@@ -1,8 +1,8 @@
-"""What a phase takes and what a transmission loses, drawn at (round, client), and the one rule of which draws are left out.
+"""Durations of phases and losses of transmissions, drawn at (round, client), and the rule for draws that are left out.
 
-A draw is left out where it could change nothing: under a law of durations that takes no time for anyone, and under a law of
-channels without memory that loses nothing of anyone. A channel with memory is always asked: what it loses in the long run says
-nothing of the state that it is in. What a round will need of a law is drawn for all its clients in one call; a phase that begins
+A draw is left out where it could change nothing: under a law of durations that takes no time for any client, and under a law of
+channels without memory that loses nothing. A channel with memory is always asked: its losses in the long run say nothing of
+its present state. All draws of a round from a law are made in one call; a phase that begins
 after a change point of the law is evaluated again at the same uniforms.
 """
 
@@ -25,17 +25,17 @@ _EVER = float("inf")
 
 
 def takes_no_time(law: DelayLaw, entities: int) -> bool:
-    """Whether every duration of entities 0..`entities` - 1 is zero: no duration is negative, so that their means tell."""
+    """Return True if every duration of entities 0..`entities` - 1 is zero: none is negative, so that means decide."""
     return not law.mean_s(np.arange(entities)).any()
 
 
 def loses_nothing(law: ChannelLaw, entities: int) -> bool:
-    """Whether every transmission of entities 0..`entities` - 1 gets through, whatever came before."""
+    """Return True if every transmission of entities 0..`entities` - 1 gets through, at any time."""
     return law.memoryless and bool((law.success_probability(np.arange(entities)) >= 1.0).all())
 
 
 class Spared(Generic[LawT]):
-    """One of the rules above, asked once for each law that comes into force."""
+    """Verdict of one of the rules above, computed once for each law that comes into force."""
 
     def __init__(self, rule: Callable[[LawT, int], bool], entities: int) -> None:
         self._rule = rule
@@ -44,7 +44,7 @@ class Spared(Generic[LawT]):
         self._verdict = False
 
     def under(self, law: LawT) -> bool:
-        """Whether draws under `law` may be left out."""
+        """Return True if draws under `law` may be left out."""
         if law is not self._law:
             self._law, self._verdict = law, self._rule(law, self._entities)
         return self._verdict
@@ -55,7 +55,7 @@ class Draw(Protocol[ValueCo]):
 
     @property
     def certain(self) -> bool:
-        """Whether the value is the same for everyone, whatever the time: zero seconds, or no loss."""
+        """True if the value is the same for all clients at all times: zero seconds, or no loss."""
 
     def at(self, place: int, time_s: float) -> ValueCo:
         """The value of the client at `place` under the law in force at `time_s`."""
@@ -64,22 +64,25 @@ class Draw(Protocol[ValueCo]):
         """Return the seconds at `place` of a phase that begins at `time_s` and first takes `first_s` seconds."""
 
     def values_at(self, time_s: float, count: int) -> list[Any]:
-        """The values of all clients, of whom there are `count`; (count,)."""
+        """Return the values of all `count` clients, under the law in force at `time_s`; (count,)."""
 
     def each(self, times_s: FloatArray) -> NDArray[Any] | None:
-        """(n,) the value of each client at its time of `times_s` (n,), NaN: of no matter; None: another law holds by then."""
+        """Return the value of each client at its time of `times_s` (n,); None if another law is in force by then.
+
+        A time that is NaN does not matter: its value is arbitrary.
+        """
 
     def expire(self) -> bool:
-        """The law was replaced from outside: True where it is evaluated again by itself, False where it must be drawn again."""
+        """Note that the law was replaced: True if it is evaluated again by itself, False if it must be drawn again."""
 
     def foresee(self, starts_s: FloatArray) -> None:
-        """Each client will probably ask at its time of `starts_s` (n,): what can be worked out for all at once may be."""
+        """Announce that each client will probably ask at its time of `starts_s` (n,), for values computed together."""
 
     def state_dict(self) -> State: ...
 
 
 class Certain(Generic[ValueT]):
-    """What is the same for everyone as long as the round lasts, and so is not drawn."""
+    """Value that is the same for all clients as long as the round lasts, and so is not drawn."""
 
     certain = True
 
@@ -103,14 +106,14 @@ class Certain(Generic[ValueT]):
         return np.full(len(times_s), self._value)
 
     def expire(self) -> bool:
-        """It may be certain no more."""
+        """Return False: under the new law the value may differ."""
         return False
 
     def foresee(self, starts_s: FloatArray) -> None:
-        """It is the same at all times."""
+        """Do nothing: the value is the same at all times."""
 
     def state_dict(self) -> State:
-        """Nothing: there is nothing drawn to keep."""
+        """Return an empty state: nothing was drawn."""
         return {}
 
 
@@ -156,23 +159,23 @@ class RoundDraw(Generic[ValueT]):
         return first_s + self.at(place, time_s)
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
-        """(n,) the values of all clients, of whom there are `count`."""
+        """Return the values of all `count` clients, (n,), under the law in force at `time_s`."""
         if time_s >= self.until_s:
             self._renew(time_s)
         return self.values
 
     def each(self, times_s: FloatArray) -> NDArray[Any] | None:
-        """(n,) the values under the law in force as the round began."""
+        """Return the values (n,) under the law in force as the round began; None if it ends before one of `times_s`."""
         until_s = self._array_until_s
         return self._array if until_s == _EVER or not (times_s >= until_s).any() else None
 
     def expire(self) -> bool:
-        """It is evaluated again when it is needed next."""
+        """Return True: the values are evaluated again when they are needed next."""
         self.until_s = self._array_until_s = 0.0
         return True
 
     def foresee(self, starts_s: FloatArray) -> None:
-        """All are worked out together as it is."""
+        """Do nothing: all values are computed together as it is."""
 
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""
@@ -186,10 +189,10 @@ class RoundDraw(Generic[ValueT]):
 
 
 class Phases(Protocol):
-    """How long one phase of an update takes, for the clients of a round."""
+    """Durations of one phase of an update, for the clients of a round."""
 
     looks_ahead: bool
-    """Whether its draws gain by being told when they will be asked (`Draw.foresee`)."""
+    """True if its draws gain from knowing when they will be asked (`Draw.foresee`)."""
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
@@ -198,11 +201,11 @@ class Phases(Protocol):
         """A draw as it stood when `state` was taken."""
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
-        """(n,) what of the durations is not the time of bytes, under the law in force at `time_s`."""
+        """Return the part of each duration (n,) that is not the time of bytes, under the law in force at `time_s`."""
 
 
 class Durations:
-    """How long one phase (download, local training, upload) takes: a law over time, drawn at (round, client)."""
+    """Durations of one phase (download, local training, upload): a law over time, drawn at (round, client)."""
 
     looks_ahead = False
 
@@ -213,7 +216,7 @@ class Durations:
         self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
         self._no_time: Certain[float] = Certain(0.0)
         self._never = False
-        """Whether it is known that nothing will ever take time."""
+        """True once it is certain that the phase will never take time."""
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
@@ -241,7 +244,7 @@ class Durations:
         return self._draws.uniforms_at(round, clients, self.clients)
 
     def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
-        """Zero where the law in force takes no time for anyone, else None; and until when it is in force."""
+        """Return 0.0 if the law in force takes no time for any client, else None; and the time until which it is in force."""
         law, until_s = self.law.at(round, time_s)
         return (0.0 if self._spared.under(law) else None), until_s
 
@@ -252,7 +255,7 @@ class Durations:
 
 
 class Survivals:
-    """Whether one transmission of each client gets through: a channel law over time, with one sub-channel for each client."""
+    """Survival of one transmission of each client: a channel law over time, one sub-channel for each client."""
 
     def __init__(self, *, clients: int, law: Timeline[ChannelLaw], draws: Stream, state_draws: Stream) -> None:
         self.clients = clients
@@ -263,10 +266,10 @@ class Survivals:
         self._spared: Spared[ChannelLaw] = Spared(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
         self._never = self._still = False
-        """Whether it is known that nothing will ever be lost, and that no sub-channel will ever have a state."""
+        """`_never`: no transmission will ever be lost. `_still`: no sub-channel will ever have a state."""
 
-    def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
-        """The law in force in `round` at `time_s`, and until when it is."""
+    def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+        """Return the law in force in `round` at `time_s`, and the time until which it is."""
         law, until_s = self.law.at(round, time_s)
         if law is not self._current:
             # Parameters change, the states do not: the new law goes on from the states of the old.
@@ -276,23 +279,23 @@ class Survivals:
         return law, until_s
 
     def beside(self, draws: Stream) -> Survivals:
-        """The same sub-channels, in the same states, for transmissions with draws of their own."""
+        """Return the same sub-channels, in the same states, for transmissions with draws of their own."""
         return _Beside(self, draws, self._state_draws)
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Let every sub-channel move on to `round`."""
+        """Move every sub-channel on to `round`."""
         if self._still:
             return
-        law, _ = self.in_force(round, time_s)
+        law, _ = self.current_law(round, time_s)
         if not law.memoryless:
             law.step(self._state_draws.uniforms(round, self.clients))
         self._still = law.memoryless and self.law.fixed
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
-        """Whether the transmissions of `clients` (n,) in `round` survive."""
+        """Return the survival of the transmissions of `clients` (n,) in `round`."""
         if self._never:
             return self._no_loss
-        law, until_s = self.in_force(round, time_s)
+        law, until_s = self.current_law(round, time_s)
         if until_s < _EVER or not self._spared.under(law):
             return RoundDraw(self, round, clients, time_s)
         self._never = self.law.fixed
@@ -311,13 +314,13 @@ class Survivals:
         return self._draws.uniforms_at(round, clients, self.clients)
 
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
-        """True where the law in force loses nothing of anyone, else None; and until when it is in force."""
-        law, until_s = self.in_force(round, time_s)
+        """Return True if the law in force loses nothing, else None; and the time until which it is in force."""
+        law, until_s = self.current_law(round, time_s)
         return (True if self._spared.under(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
         """Survival at uniforms `u` under the law in force, and until when it is in force."""
-        law, until_s = self.in_force(round, time_s)
+        law, until_s = self.current_law(round, time_s)
         return law.good(u, clients), until_s
 
     def state_dict(self) -> State:
@@ -338,5 +341,5 @@ class _Beside(Survivals):
         super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws)
         self._of = of
 
-    def in_force(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
-        return self._of.in_force(round, time_s)
+    def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+        return self._of.current_law(round, time_s)

@@ -27,7 +27,7 @@ _NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dwells:
-    """When the dwells of a jammer begin: every so many rounds, or every so many seconds.
+    """Schedule of a jammer's dwells: one every so many rounds, or every so many seconds.
 
     Raises ValueError unless it is one of the two, and where the first of them is no such round or time.
     """
@@ -96,7 +96,7 @@ class Jammer:
         self.spent = 0
         """Sub-channels times dwells so far."""
         self.jams: list[Jam] = []
-        """What it jams at present."""
+        """Jams under way."""
         first = dwells.first
         self.next_round = None if first == _NEVER or self.dwell_s is not None else int(first)
         self.next_s = _NEVER if self.dwell_s is None else first
@@ -108,7 +108,7 @@ class Jammer:
 
     @property
     def allowed(self) -> int:
-        """How many sub-channels it may jam in the next dwell."""
+        """Return the number of sub-channels that the budget allows in the next dwell."""
         return self.at_once if self.budget is None else min(self.at_once, self.budget - self.spent)
 
     def decide(self, round: int, time_s: float, spectrum: Spectrum, recorder: Recorder) -> None:
@@ -137,7 +137,7 @@ class Jammer:
             rng=self._draws.generator(self.dwell),
         )
         self._begun, self._delivered = begun, delivered
-        for channel in self._checked(self.law.choose(view), allowed):
+        for channel in self._check_choice(self.law.choose(view), allowed):
             jam = Jam(jammer=self.name, channel=channel, round=round, start_s=time_s)
             self.jams.append(jam)
             self.spent += 1
@@ -156,7 +156,7 @@ class Jammer:
 
     @property
     def rests(self) -> bool:
-        """Whether no dwell of it is under way, and none will begin by itself."""
+        """True if no dwell is under way and none will begin by itself."""
         return not self.jams and self.next_round is None and self.next_s == _NEVER
 
     def begin(self, round: int, time_s: float) -> None:
@@ -171,7 +171,7 @@ class Jammer:
         self.stop(time_s, spectrum, recorder)
         self.next_round, self.next_s = None, _NEVER
 
-    def _checked(self, chosen: IntArray, allowed: int) -> list[int]:
+    def _check_choice(self, chosen: IntArray, allowed: int) -> list[int]:
         # A law may be the user's own: what it returns is checked before it can do harm.
         chosen = np.asarray(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
@@ -185,7 +185,7 @@ class Jammer:
         return channels
 
     def state_dict(self) -> State:
-        """What it has spent and seen, what it jams, and when it decides next."""
+        """Return the energy spent, the observations, the jams under way and the time of the next decision."""
         return {
             "law": self.law.state_dict(),
             "dwell": self.dwell,
@@ -234,7 +234,7 @@ class Jammers:
 
     @property
     def channels(self) -> int:
-        """How many there are to jam."""
+        """Number of sub-channels that can be jammed."""
         return self._spectrum.count
 
     @property
@@ -248,7 +248,7 @@ class Jammers:
         return self._number if self._clock.now < self.next_s < _NEVER else -1
 
     def open_round(self, round: int) -> None:
-        """Let those whose dwell begins with this round decide, after whoever's time has come."""
+        """Decide for jammers whose dwell begins with this round, after those whose time has come."""
         self._round = round
         if round == 1:
             self.arm()
@@ -258,7 +258,7 @@ class Jammers:
                 jammer.decide(round, self._clock.now, self._spectrum, self.recorder)
 
     def catch_up(self) -> None:
-        """Let everyone decide whose dwell begins at this instant: jamming comes before a transmission of the same instant."""
+        """Decide for jammers whose dwell begins at this instant: jamming precedes a transmission of the same instant."""
         now = self._clock.now
         while self.next_s <= now:
             for jammer in self.all:
@@ -266,7 +266,7 @@ class Jammers:
                     jammer.decide(self._round, self.next_s, self._spectrum, self.recorder)
             self.arm()
 
-    def named(self, name: str) -> Jammer:
+    def find(self, name: str) -> Jammer:
         """The jammer of that name; raises ValueError where there is none."""
         for jammer in self.all:
             if jammer.name == name:
@@ -275,7 +275,7 @@ class Jammers:
 
     def start(self, name: str) -> None:
         """Let a jammer begin: with the next round, or, with dwells in seconds, now. Raises ValueError unless it rests."""
-        jammer = self.named(name)
+        jammer = self.find(name)
         if not jammer.rests:
             raise ParameterError("name", name, "this jammer is at work already; stop it before it is started again")
         if not jammer.allowed:
@@ -287,7 +287,7 @@ class Jammers:
 
     def halt(self, name: str) -> None:
         """Let a jammer rest from now on. Raises ValueError where it does already."""
-        jammer = self.named(name)
+        jammer = self.find(name)
         if jammer.rests:
             raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
         jammer.rest(self._clock.now, self._spectrum, self.recorder)
@@ -317,6 +317,6 @@ class Jammers:
         self._round = round
         for jammer in self.all:
             jammer.load_state_dict(state[jammer.name], self._spectrum)
-        # Those who jam one sub-channel together stand there in the order in which they began.
+        # Jammers of one sub-channel are kept in the order in which they began.
         for jam in sorted((jam for jammer in self.all for jam in jammer.jams), key=lambda jam: jam.order):
             self._spectrum.jams[jam.channel].append(jam)

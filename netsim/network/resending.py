@@ -9,7 +9,7 @@ from netsim.core.errors import ParameterError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resending:
-    """How often a lost message is sent again, at most, and how long after it would have arrived.
+    """Rule for lost messages: how often one is sent again, at most, and how long after it would have arrived.
 
     Raises ValueError for a number that is not in 0..999, or a pause that is not finite and >= 0 seconds.
     """

@@ -1,4 +1,4 @@
-"""How many bytes the messages between server and clients have: one number for all clients, or one for each."""
+"""Sizes of the messages between server and clients, bytes: one number for all clients, or one for each."""
 
 from __future__ import annotations
 

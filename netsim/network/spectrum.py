@@ -1,7 +1,7 @@
 """The sub-channels as a medium: N of them, each Good or Bad in a round, held by transmissions from start to end, open to jamming.
 
-A transmission survives if its sub-channel is Good as it begins, nobody jams it at any instant of the transmission, and no other
-transmission holds it meanwhile. Jamming lasts over [start, end), a transmission over [start, end), one of no length over its one
+A transmission survives if its sub-channel is Good as it begins, and no jammer and no other transmission holds the sub-channel
+meanwhile. Jamming lasts over [start, end), a transmission over [start, end), one of no length over its one
 instant.
 """
 
@@ -23,14 +23,14 @@ _EVER = float("inf")
 
 
 class Struck(Protocol):
-    """What a jammer can hit."""
+    """Transmission, or message, that a jammer can hit."""
 
     jammed: bool | None
     good: bool | None
 
 
 class Transmission(Struck, Protocol):
-    """What holds a sub-channel."""
+    """Transmission that holds a sub-channel from its start to its end."""
 
     channel: Any
     """The sub-channel assigned; None where none is."""
@@ -55,7 +55,7 @@ class Jam:
         self.destroyed = 0
 
     def strike(self, sent: Struck) -> None:
-        """Spoil a transmission; whoever hit it first keeps the credit."""
+        """Spoil a transmission; the first jammer that hit it keeps the credit."""
         if not sent.jammed:
             sent.jammed = True
             self.hit += 1
@@ -99,7 +99,7 @@ class Spectrum:
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
         self.round_ends_s = _EVER
-        """When the present round will cut what is under way, if that is known."""
+        """Time at which the present round cuts what is under way, seconds; inf if unknown."""
         self.under_way: list[list[Transmission]] = [[] for _ in range(channels)]
         self.jams: list[list[Jam]] = [[] for _ in range(channels)]
         """The jamming of each sub-channel under way, in order of beginning."""
@@ -119,7 +119,7 @@ class Spectrum:
         """States and delays are those of `round`, under the laws in force."""
         self._round = round
         self._u = self._draws.uniforms(round, self.count)
-        law, self._until_s = self._states.in_force(round, time_s)
+        law, self._until_s = self._states.current_law(round, time_s)
         self.good = np.array(law.good(self._u, self.all), np.bool_)
         self._good = self.good.tolist()
         self._delay = self._delays.draw(round, time_s, self.all)
@@ -136,7 +136,7 @@ class Spectrum:
                 self._delay = self._delays.draw(self._round, time_s, self.all)
 
     def delay_s(self, channel: int, time_s: float) -> float:
-        """How long a transmission on `channel` that begins now is delayed by the channel."""
+        """Return the delay that the channel adds to a transmission that begins now, seconds."""
         return self._delay.at(channel, time_s)
 
     def open_to_all(self) -> BoolArray:
@@ -163,7 +163,7 @@ class Spectrum:
             self.jams[channel][0].strike(sent)
 
     def _still_there(self, sent: Transmission, time_s: float) -> bool:
-        # What ends or is cut in this very instant has left, but what has no length is there for its one instant.
+        # A transmission that ends or is cut at this instant has left; one of no length is there for its one instant.
         return sent.due_s > time_s < self.round_ends_s or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:
@@ -186,7 +186,7 @@ class Spectrum:
         self.jams[jam.channel].remove(jam)
 
     def state_dict(self) -> State:
-        """The laws' state, and what has passed over each sub-channel; who is under way is kept by whoever sent it."""
+        """Return the laws' state and the counts of each sub-channel; senders keep the transmissions under way."""
         return {
             "states": self._states.state_dict(),
             "begun": np.array(self.begun, np.int64),
@@ -205,6 +205,6 @@ class Spectrum:
         self._jams_begun = state["jams_begun"]
 
     def resume(self, under_way: Sequence[Transmission]) -> None:
-        """Who was under way as the state was saved."""
+        """Take back the transmissions that were under way as the state was saved."""
         for sent in under_way:
             self.under_way[sent.channel].append(sent)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.core.streams import Streams
     from netsim.network.transport.transport import Transport
-    from netsim.peers.belief.exchange import BeliefMath, BeliefRules, Settled
+    from netsim.peers.belief.exchange import BeliefMath, BeliefResult, BeliefRules
     from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
     from netsim.peers.protocol import PeerProtocol
 
@@ -38,7 +38,7 @@ _SLOT_SHIFT = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRule:
-    """When training starts.
+    """Rule for the start of training.
 
     `start` "agreement": as soon as all clients name the same top m, at the latest `deadline_s` after the slot's start (None: no
     latest), or when nothing is left to say; "deadline": `deadline_s` after the slot's start, whoever agrees or not.
@@ -58,7 +58,7 @@ class StartRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsensusRules:
-    """How a phase goes.
+    """Rules of a consensus phase.
 
     `per_round`: m. `engine` "events" simulates every message; "wave" uses the closed forms of synchronous belief propagation and
     of flooding, and raises ValueError in a slot where they do not hold (loss, jamming, cuts, asynchronous updates, push, a
@@ -83,10 +83,10 @@ class ConsensusRules:
 
 @dataclass(frozen=True, slots=True)
 class ConsensusOutcome:
-    """What came of one slot's phase. Durations are seconds from the slot's start; NaN: not reached when training started."""
+    """Outcome of one slot's phase. Durations are seconds from the slot's start; NaN: not reached when training started."""
 
     members: IntArray
-    """Who takes part, ascending."""
+    """Clients that take part, ascending."""
     beliefs: FloatArray
     """(K,) b_n as each client computed it (eq. 4)."""
     index: FloatArray
@@ -100,7 +100,7 @@ class ConsensusOutcome:
     """Share of clients that did not name the true top m when training started."""
 
     def rows(self, slot: int, opinions: FloatArray) -> Iterator[BeliefRow]:
-        """What each client thinks now, having begun with `opinions` (K,)."""
+        """Yield a row for each client: its opinion at the start of the phase, (K,), and its belief now."""
         member = np.zeros(opinions.size, bool)
         member[self.members] = True
         columns = (opinions.tolist(), self.beliefs.tolist(), self.index.tolist(), member.tolist())
@@ -164,9 +164,9 @@ class ConsensusPhase:
             draws.open_slot(slot, start_s)
 
         fields = self._belief.fields(opinions)
-        settled = yield from self._exchange_beliefs(fields, deadline_s)
-        converged_s = clock.now - start_s if settled.converged else _NAN
-        beliefs = self._belief.beliefs(opinions, settled.messages)
+        result = yield from self._exchange_beliefs(fields, deadline_s)
+        converged_s = clock.now - start_s if result.converged else _NAN
+        beliefs = self._belief.beliefs(opinions, result.messages)
         index = index_of(beliefs)
         priority = None if self._tie_draws is None else self._tie_draws.uniforms(slot, links.graph.clients)
         ranks = self._gossip.ranks(index, priority)
@@ -182,8 +182,8 @@ class ConsensusPhase:
             converged_s=converged_s,
             agreed_s=gossip.agreed_s - start_s,
             duration_s=clock.now - start_s,
-            exchanges=settled.exchanges,
-            residual=settled.residual,
+            exchanges=result.exchanges,
+            residual=result.residual,
             disagreement=self._gossip.disagreement(gossip.held),
         )
 
@@ -192,13 +192,13 @@ class ConsensusPhase:
         for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
             draws.renew()
 
-    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, Settled]:
+    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, BeliefResult]:
         kind = SynchronousBelief if self._belief_rules.update == "synchronous" else AsynchronousBelief
         protocol = kind(
             links=self.links, draws=self._belief_draws, maths=self._belief, rules=self._belief_rules, fields=fields
         )
         yield from self._complete(protocol, "belief propagation", deadline_s)
-        return protocol.settled()
+        return protocol.result()
 
     def _new_gossip(self, slot: int, ranks: IntArray) -> GossipProtocol:
         shared: dict[str, Any] = {

@@ -92,11 +92,11 @@ class OverlayRounds:
             self.begins.append(self._partial.pop(round))
             self._outgoing.pop(round - 1, None)
         if self.waiting != "centre":
-            self.clock.call_in(self.work_s, self._worked, node)
+            self.clock.call_in(self.work_s, self._finish_work, node)
         elif node == 0:
             self._send(node)
 
-    def _worked(self, node: int) -> None:
+    def _finish_work(self, node: int) -> None:
         # First the messages: if all others are there, the node goes on to its next round at once.
         round = self._round[node]
         self._send(node)

@@ -1,4 +1,4 @@
-"""What the protocols between clients have in common: each lives from its beginning until it is stopped, and is then over."""
+"""Common base of the protocols between clients: each begins once, handles its own messages, and ends when it is stopped."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """What becomes of a protocol that begins now, without an event for every message."""
+    """Outcome of a protocol that begins now, computed without an event for each message."""
 
     end_s: float
-    """When it is over."""
+    """Time at which the protocol is over, seconds."""
     take: Callable[[], None]
-    """Brings everything to where events would have brought it; the clock must stand at `end_s`."""
+    """Callback that sets the state that events would have left; the clock must stand at `end_s`."""
 
 
 class PeerProtocol(ABC):
-    """One protocol of one slot over `links`, a handler of its own messages. What arrives after the stop is not heeded."""
+    """One protocol of one slot over `links`, and the handler of its own messages.
+
+    Messages that arrive after the stop are ignored.
+    """
 
     def __init__(self, *, links: Transport, draws: EdgeDraws) -> None:
         self.links, self.draws = links, draws
         self.live = False
-        """Whether it has begun and was not stopped."""
+        """True from the beginning until the stop."""
         self.over: Event = links.clock.event()
-        """Fires when it is stopped."""
+        """Event that fires at the stop."""
 
     def begin(self) -> None:
-        """All clients begin now."""
+        """Begin, at all clients at once."""
         self.live = True
-        self.links.watchers.append(self.links_return)
+        self.links.watchers.append(self.on_links_return)
         self._begin()
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
-        """What becomes of it if it begins now and is stopped at `deadline_s`; None: that is not known without events."""
+        """Return the outcome if the protocol begins now and is stopped at `deadline_s`; None if only events can tell."""
         return None
 
     @abstractmethod
@@ -52,21 +55,21 @@ class PeerProtocol(ABC):
         """Send the first messages."""
 
     @abstractmethod
-    def arrived(self, message: Message) -> None:
-        """A message got through."""
+    def on_arrival(self, message: Message) -> None:
+        """Handle a message that got through."""
 
     @abstractmethod
-    def given_up(self, message: Message) -> None:
-        """A message was lost and will not be sent again."""
+    def on_loss(self, message: Message) -> None:
+        """Handle a message that was lost and will not be sent again."""
 
-    def links_return(self, links: set[int]) -> None:  # noqa: B027 (most protocols do not mind)
-        """Links have come back that nobody knew would."""
+    def on_links_return(self, links: set[int]) -> None:  # noqa: B027 (most protocols do not mind)
+        """Handle the return of `links` from an outage that was not known beforehand."""
 
     def stop(self, _: None = None) -> None:
-        """Nobody goes on from here."""
+        """Stop: later messages and timers are ignored."""
         if self.live:
             self.live = False
-            self.links.watchers.remove(self.links_return)
+            self.links.watchers.remove(self.on_links_return)
             self.over.succeed()
 
     def stop_at(self, time_s: float) -> None:

@@ -12,7 +12,7 @@ from simpy.events import Event
 from netsim.clients.attempts import Ended
 from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
-from netsim.core.closing import RoundState, folded
+from netsim.core.closing import RoundState, fold_ends
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class _OfOneRound:
         """None: what ends later is not counted for any round."""
         return ()
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def fold_ends(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 
@@ -141,9 +141,9 @@ class WhenEnded(_OfOneRound):
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
-        """As of `netsim.core.closing.folded`, in the round that has opened."""
+        """As of `netsim.core.closing.fold_ends`, in the round that has opened."""
         state = self._state
-        found = folded(self.rule, state.start_s, ends_s, delivered)
+        found = fold_ends(self.rule, state.start_s, ends_s, delivered)
         if found is not None:
             closes_s, last = found
             arrived = int(np.count_nonzero(delivered[: last + 1]))
@@ -336,7 +336,7 @@ class EndsOfRound:
         """Those that count for a later round."""
         return self.ends
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def fold_ends(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 

@@ -116,11 +116,11 @@ class _Upload(PeerProtocol):
         if self.live:
             self.links.send(self, clients, 0, self._size_bytes)
 
-    def arrived(self, message: Message) -> None:
+    def on_arrival(self, message: Message) -> None:
         self.arrived_from[message.edge] = True
-        self.given_up(message)
+        self.on_loss(message)
 
-    def given_up(self, message: Message) -> None:
+    def on_loss(self, message: Message) -> None:
         self._open -= 1
         if not self._open:
             self.stop_at(self.links.clock.now)

@@ -341,7 +341,7 @@ def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPP
     except PARAMETER_ERRORS as error:
         if error.name not in names:
             raise
-        raise UserError(str(error.renamed(key_at(path, error.name, keys)))) from error
+        raise UserError(str(error.rename(key_at(path, error.name, keys)))) from error
 
 
 def key_at(path: str, name: str, keys: Mapping[str, str] = _SUPPLIED_BY) -> str:

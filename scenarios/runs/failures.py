@@ -56,7 +56,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
             told = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
             raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
-            told = str(error.renamed(_FOUND_LATE[error.name]))
+            told = str(error.rename(_FOUND_LATE[error.name]))
             raise UserError(f"{told} ({_when(scenario, simulation)})") from error
         if own is None:
             error.add_note(_scene(scenario, simulation))

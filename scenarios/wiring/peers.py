@@ -143,6 +143,6 @@ def made_at(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str
     for warning in caught:
         message = warning.message
         if isinstance(message, PARAMETER_WARNINGS) and message.name in told:
-            message = message.renamed(key_at(path, message.name))
+            message = message.rename(key_at(path, message.name))
         warnings.warn(message, warning.category, stacklevel=2)
     return made

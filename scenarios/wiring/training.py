@@ -218,7 +218,7 @@ def learner_refusals(section: Learner) -> Iterator[None]:
             key = f"learner.{error.name}"
         else:
             raise
-        raise UserError(str(error.renamed(key))) from error
+        raise UserError(str(error.rename(key))) from error
     except AnswerError as error:
         key = _ELSEWHERE.get(error.role, f"learner.{error.role}")
         raise UserError(f"{key}: {error.told}; fix its {error.method}") from error

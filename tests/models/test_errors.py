@@ -18,15 +18,15 @@ def test_name_value_and_reason_are_attributes_and_make_the_message(room: Any, na
     assert isinstance(said, base)
     assert (said.name, said.value, said.reason) == ("rate", "fast", "must be a number")
     assert str(said) == "rate = 'fast': must be a number"
-    assert str(said.renamed("peers.rate")) == "peers.rate = 'fast': must be a number"
-    assert type(said.renamed("peers.rate")) is type(said)
+    assert str(said.rename("peers.rate")) == "peers.rate = 'fast': must be a number"
+    assert type(said.rename("peers.rate")) is type(said)
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_something_else_than_the_value_may_be_shown(room: Any) -> None:
     error = room.ParameterError("sizes", [1, 2, 3], "must be (4,)", shown=" has shape (3,)")
     assert str(error) == "sizes has shape (3,): must be (4,)"
-    assert str(error.renamed("clients.data_sizes")) == "clients.data_sizes has shape (3,): must be (4,)"
+    assert str(error.rename("clients.data_sizes")) == "clients.data_sizes has shape (3,): must be (4,)"
     assert str(room.ParameterError("schedule", None, "is empty", shown="")) == "schedule: is empty"
 
 

@@ -96,23 +96,23 @@ class Flows:
         number = self._number
         self._number += 1
         self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
-        self._changed()
+        self._on_change()
         return number
 
     def cancel(self, flow: int) -> None:
         """End a flow early, without a call of `on_end`; raises KeyError for a flow that is not under way."""
         self._sharing.drop(self._classes.pop(flow), flow, self.clock.now)
-        self._changed()
+        self._on_change()
 
     def change(self, link: str, capacity: float) -> None:
         """Set the capacity of a link from now on, bytes/s; raises ParameterError for one that is negative or infinite."""
         self._sharing.change(self.links[link], capacity, self.clock.now)
-        self._changed()
+        self._on_change()
 
     def reprice(self, path: Path, penalty: float, bound: float) -> None:
         """Set the penalty and the bound of a path from now on, for flows under way, too."""
         self._sharing.reprice(path, penalty, bound, self.clock.now)
-        self._changed()
+        self._on_change()
 
     def rate(self, flow: int) -> float:
         """Return the present rate of a flow, bytes/s."""
@@ -138,7 +138,7 @@ class Flows:
         end = next(end for end, number, _ in group.queue if number == flow)
         return max(end - group.bundle.served(group, self.clock.now), 0.0)
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         if not self._solving:
             self._solving = True
             self.clock.call_at(self.clock.now, self._solve, None, LAST)
@@ -183,9 +183,9 @@ class Flows:
                 ended.append(end[1])
             self._note_end(bundle)
         for group in dict.fromkeys([self._classes.pop(flow) for flow in ended]):
-            self._sharing.left(group, at_s)
+            self._sharing.leave(group, at_s)
         if ended:
-            self._changed()
+            self._on_change()
             for flow in sorted(ended):
                 self.on_end(flow)
         else:

@@ -147,19 +147,19 @@ class Sharing:
             self._enter(group, now_s)
         assert group.bundle is not None
         group.bundle.add(group, size, number, key, now_s)
-        self._counted(group, now_s)
+        self._count_flows(group, now_s)
         return group
 
     def drop(self, group: PathClass, number: int, now_s: float) -> None:
         """End a flow early."""
         assert group.bundle is not None
         group.bundle.drop(group, number, now_s)
-        self.left(group, now_s)
+        self.leave(group, now_s)
 
-    def left(self, group: PathClass, now_s: float) -> None:
+    def leave(self, group: PathClass, now_s: float) -> None:
         """Take note that a flow of `group` has ended."""
         if group.count:
-            self._counted(group, now_s)
+            self._count_flows(group, now_s)
             return
         del self.classes[group.path, group.bound]
         self._withdraw(group, now_s)
@@ -197,7 +197,7 @@ class Sharing:
         """Put a class where it belongs by now, with the limit that it has there."""
         bundle = group.bundle
         assert bundle is not None
-        if bundle.penalty == group.path.penalty and bundle.shared == _shared(group.path):
+        if bundle.penalty == group.path.penalty and bundle.shared == _shared_links(group.path):
             bundle.remove(group, now_s)
             group.limit = group.own_limit()
             bundle.insert(group, now_s)
@@ -206,7 +206,7 @@ class Sharing:
             self._withdraw(group, now_s)
             self._join(group, now_s)
 
-    def _counted(self, group: PathClass, now_s: float) -> None:
+    def _count_flows(self, group: PathClass, now_s: float) -> None:
         assert group.bundle is not None
         self._dirty[group.bundle] = None
         limit = group.own_limit()
@@ -214,7 +214,7 @@ class Sharing:
             group.bundle.relimit(group, limit, now_s)
 
     def _join(self, group: PathClass, now_s: float) -> None:
-        bundle = self._bundle(group.path.penalty, _shared(group.path), now_s)
+        bundle = self._bundle(group.path.penalty, _shared_links(group.path), now_s)
         group.bundle, group.limit = bundle, group.own_limit()
         bundle.insert(group, now_s)
         self._dirty[bundle] = None
@@ -308,7 +308,7 @@ class Sharing:
         return self._bundles.values()
 
 
-def _shared(path: Path) -> tuple[tuple[Link, float], ...]:
+def _shared_links(path: Path) -> tuple[tuple[Link, float], ...]:
     """Return the links of a path that limit several classes together."""
     return tuple((link, weight) for link, weight in path.uses if not link.fat_pipe and len(link.classes) > 1)
 

@@ -1,4 +1,4 @@
-"""Links between clients that are down because one of the two is cut off from everybody by an outage of its own."""
+"""Links between clients that are down because an outage cuts one of the two clients off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CutOff:
         self._schedule, self._clients = schedule, clients
         ends = np.zeros((link_count(graph), 2), np.int64)
         link = graph.address >> 1
-        # Of the two edges of a link either will do: what is asked for is who is at its ends.
+        # Either edge of a link will do: only the clients at its ends are needed.
         ends[link] = np.stack((np.minimum(graph.source, graph.target), np.maximum(graph.source, graph.target)), axis=1)
         self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
         self._links_of: list[tuple[ClientOutage, list[int]]] = [
@@ -35,7 +35,7 @@ class CutOff:
         return True
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
-        """As of `Cuts`: "cut", or the outage's name."""
+        """Return "cut" or the outage's name if the link is down within [start_s, end_s); None otherwise."""
         cut = self._schedule.cause(link, start_s, end_s)
         if cut is not None:
             return cut
@@ -43,26 +43,23 @@ class CutOff:
         return self._clients.cause(a, start_s, end_s) or self._clients.cause(b, start_s, end_s)
 
     def quiet_until(self, time_s: float) -> float:
-        """As of `Cuts`."""
         if not self._clients.foreseeable:
             return -math.inf
         quiet_s = self._schedule.quiet_until(time_s)
         return min((quiet_s, *(outage.quiet_until(time_s) for outage, links in self._links_of if links)))
 
     def next_return_s(self, time_s: float) -> float:
-        """As of `Cuts`."""
         following = self._schedule.next_return_s(time_s)
         return min((following, *(outage.next_return_s(time_s) for outage, links in self._links_of if links)))
 
     def state_dict(self) -> State:
-        """The schedule's; outages of clients are kept by whoever owns them."""
+        """Return the state of the schedule; the owner of the clients' outages keeps theirs."""
         return self._schedule.state_dict()
 
     def load_state_dict(self, state: State) -> None:
         self._schedule.load_state_dict(state)
 
     def returning(self, time_s: float) -> list[int]:
-        """As of `Cuts`."""
         back = set(self._schedule.returning(time_s))
         for outage, links in self._links_of:
             if outage.when.intervals.ends_at(time_s):
@@ -70,7 +67,6 @@ class CutOff:
         return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
 
     def lost(self, time_s: float) -> set[int]:
-        """As of `Cuts`."""
         clients = self._clients.lost(time_s)
         return self._schedule.lost(time_s) | {
             link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)

@@ -50,7 +50,7 @@ class EdgeDraws:
         self._drawn: dict[int, tuple[FloatArray | None, bytes | None]] = {}
         """Delays and survivals of all edges, by address."""
         self._reads: dict[int, int] = {}
-        """What single reads at an address have cost so far."""
+        """Cost of the single reads at each address so far, in edges of a whole evaluation."""
         self._until_s = -_EVER
         self._spared_delay: Spared[DelayLaw] = Spared(takes_no_time, links.graph.clients)
         self._spared_loss: Spared[ChannelLaw] = Spared(loses_nothing, links.graph.clients)
@@ -85,7 +85,7 @@ class EdgeDraws:
         return self._until_s if self._no_loss else -_EVER
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """What the first sendings of `key` take over each edge, seconds (E,), with the laws in force."""
+        """Return the time that the first sendings of `key` take over each edge, seconds (E,), under the laws in force."""
         links = self.links
         flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
         return flight if self._no_delay else np.asarray(flight + self._draw_delays(self._index(key, 0)))
@@ -132,7 +132,7 @@ class EdgeDraws:
             delays = self._draw_delays(index)
         if not self._no_loss:
             u = self._loss_stream.uniforms(index, graph.edges)[self._places]
-            law, _ = self.links.survivals.in_force(self.label[1], time_s)
+            law, _ = self.links.survivals.current_law(self.label[1], time_s)
             goods = np.asarray(law.good(u, graph.source), np.bool_).tobytes()
         self._drawn[index] = delays, goods
         return delays, goods

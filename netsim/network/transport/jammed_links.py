@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JammedLinks:
-    """What `netsim.network.jamming.Jammers` takes for a spectrum: every link is a sub-channel, in both directions at once."""
+    """Spectrum for `netsim.network.jamming.Jammers`: every link is a sub-channel, in both directions at once."""
 
     def __init__(self, *, graph: PeerGraph) -> None:
         self.count = link_count(graph)
@@ -30,7 +30,7 @@ class JammedLinks:
         """Messages that a jammer hit so far."""
         self._jams_begun = 0
         self.catch_up: Callable[[], None] = lambda: None
-        """Lets jammers decide whose dwell begins now: jamming ends and begins before a message of the same instant."""
+        """Callback that lets jammers decide: jamming ends and begins before a message of the same instant."""
 
     def _strike(self, jam: Jam, message: Message) -> None:
         self.hit += not message.jammed
@@ -62,7 +62,7 @@ class JammedLinks:
         self.jams[jam.channel].remove(jam)
 
     def state_dict(self) -> State:
-        """What has passed over each link."""
+        """Return the counts of transmissions over each link."""
         counts = {"hit": self.hit, "jams_begun": self._jams_begun}
         return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), **counts}
 

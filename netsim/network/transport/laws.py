@@ -1,4 +1,4 @@
-"""What the links between clients are like: how long a message takes, whether it gets through, and what disturbs it."""
+"""Laws of the links between clients: delay, bandwidth, loss, and what disturbs messages."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class LinkLaws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbances:
-    """What keeps messages from getting through, beside the channel."""
+    """Causes of loss beside the channel."""
 
     outages: Cuts | None = None
-    """When which link is down; None: never."""
+    """Outages of links; None: no link is ever down."""
     clients: ClientOutages | None = None
-    """When which client is cut off; None: never."""
+    """Outages of clients; None: no client is ever cut off."""
     jammed: JammedLinks | None = None
     """Links that jammers can jam; None: there are no jammers."""
     jammers: Jammers | None = None

@@ -52,10 +52,10 @@ class Outage:
 
 
 class Cuts(Protocol):
-    """When which link between clients is down."""
+    """Outages of links between clients."""
 
     def __bool__(self) -> bool:
-        """Whether one ever is."""
+        """True if a link is ever down."""
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """Why a message over `link` is lost that is under way over [start_s, end_s), or at the one instant; None: it is not."""
@@ -64,16 +64,16 @@ class Cuts(Protocol):
         """Until when no link is down, while no round opens; -inf: one is down now."""
 
     def next_return_s(self, time_s: float) -> float:
-        """When, after `time_s`, a link next comes back; inf: never, or not before a round opens."""
+        """Return the next time after `time_s` at which a link comes back; inf: never, or not before a round opens."""
 
     def returning(self, time_s: float) -> list[int]:
         """The links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
 
     def lost(self, time_s: float) -> set[int]:
-        """The links that are down at `time_s`, and of which nobody knows that they come back while no round opens."""
+        """Return the links that are down at `time_s` without a known end before the next round opens."""
 
     def state_dict(self) -> State:
-        """What is not known beforehand."""
+        """Return the part of the schedule that is not known beforehand."""
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
@@ -98,7 +98,7 @@ def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
 
 
 class Outages:
-    """When which link of a graph is down. Raises ValueError for a link that the graph does not have, or a client named twice."""
+    """Outages of the links of a graph. Raises ValueError for an unknown link, or a client named twice."""
 
     def __init__(self, *, graph: PeerGraph, outages: Sequence[Outage] = ()) -> None:
         intervals: dict[int, list[tuple[float, float]]] = {}
@@ -118,12 +118,10 @@ class Outages:
         return bool(self._intervals)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
-        """As of `Cuts`."""
         intervals = self._intervals.get(link)
         return "cut" if intervals is not None and intervals.overlap(start_s, end_s) else None
 
     def quiet_until(self, time_s: float) -> float:
-        """As of `Cuts`."""
         following = math.inf
         for start, end in self._all:
             if start <= time_s < end:
@@ -133,16 +131,13 @@ class Outages:
         return following
 
     def next_return_s(self, time_s: float) -> float:
-        """As of `Cuts`."""
         following = bisect_right(self._times, time_s)
         return self._times[following] if following < len(self._times) else math.inf
 
     def returning(self, time_s: float) -> list[int]:
-        """As of `Cuts`."""
         return self._returns.get(time_s, [])
 
     def lost(self, time_s: float) -> set[int]:
-        """As of `Cuts`."""
         those = self._intervals.items()
         return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
 

@@ -30,7 +30,7 @@ class Stage(IntEnum):
 
 
 class PeerGraph(Protocol):
-    """Who is whose neighbour: an undirected graph of K clients as E directed edges, sorted by (target, source)."""
+    """Undirected graph of K clients as E directed edges, sorted by (target, source)."""
 
     @property
     def clients(self) -> int: ...
@@ -69,7 +69,7 @@ class Star:
 
 
 class MessageDraws(Protocol):
-    """What is drawn for the messages of one protocol."""
+    """Draws for the messages of one protocol."""
 
     @property
     def label(self) -> tuple[str, int]:
@@ -83,17 +83,17 @@ class MessageDraws(Protocol):
 
 
 class MessageHandler(Protocol):
-    """Who sends messages and is told what became of them. While it is not `live`, nothing reaches it."""
+    """Sender of messages, called with the end of each. While it is not `live`, it gets no calls."""
 
     @property
     def draws(self) -> MessageDraws: ...
     @property
     def live(self) -> bool: ...
 
-    def arrived(self, message: Message) -> None:
+    def on_arrival(self, message: Message) -> None:
         """A message got through."""
 
-    def given_up(self, message: Message) -> None:
+    def on_loss(self, message: Message) -> None:
         """A message was lost and will not be sent again."""
 
 
@@ -102,21 +102,21 @@ class Message:
     """One sending of one message over one directed edge."""
 
     handler: MessageHandler | None
-    """Who is told how it ended; None: nobody waits for it."""
+    """Handler that is called at the end; None: no handler waits."""
     label: tuple[str, int]
     """The protocol's name, and the slot."""
     edge: int
     key: int
-    """What of the protocol it is: with the slot, the attempt and the edge the address of its draws."""
+    """Key within the protocol; with the slot, the attempt and the edge it is the address of the draws."""
     attempt: int
     tries: int
-    """How often this message was sent before."""
+    """Number of earlier sendings of this message."""
     size_bytes: int
     content: Any
     sent_s: float
     due_s: float
     good: bool | None
-    """Whether it gets through, if nothing happens to it on the way; None: no, since the bandwidth ended."""
+    """True if it gets through unless something happens on the way; None: lost, since the bandwidth ended."""
     number: int
     jammed: bool | None = False
     stage: int = Stage.FLIGHT
@@ -131,7 +131,7 @@ KEPT = tuple(field.name for field in fields(Message) if field.name not in ("hand
 
 
 Sent = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
-"""What the messages of a batch have in common: handler, label, key, attempt, tries, size in bytes, content."""
+"""Common part of the messages of a batch: handler, label, key, attempt, tries, size in bytes, content."""
 
 
 class Batch:

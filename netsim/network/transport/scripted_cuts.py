@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class ScriptedCuts:
-    """`Cuts` of `schedule`, and of links that somebody cuts and heals, each until it is healed as often as it was cut.
+    """`Cuts` of `schedule`, and of links that a script cuts: each is down until it was healed as often as cut.
 
-    Nobody waits for such a link: whoever would, does not know whether it will ever be healed. Once it is, `on_return` tells.
+    Protocols do not wait for such a link, since its healing is not known beforehand; `on_return` is called when it is healed.
     """
 
     def __init__(self, *, schedule: Cuts) -> None:
@@ -47,26 +47,22 @@ class ScriptedCuts:
         self.on_return(back)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
-        """As of `Cuts`."""
         intervals = self._intervals.get(link)
         if intervals is not None and intervals.overlap(start_s, end_s):
             return "cut"
         return self._schedule.cause(link, start_s, end_s)
 
     def quiet_until(self, time_s: float) -> float:
-        """As of `Cuts`: a link may be cut, and a law may change, at any time."""
+        """Return `time_s`: a script may cut a link, or change a law, at any time."""
         return -math.inf
 
     def next_return_s(self, time_s: float) -> float:
-        """As of `Cuts`."""
         return self._schedule.next_return_s(time_s)
 
     def returning(self, time_s: float) -> list[int]:
-        """As of `Cuts`."""
         return [link for link in self._schedule.returning(time_s) if not self._times.get(link)]
 
     def lost(self, time_s: float) -> set[int]:
-        """As of `Cuts`."""
         return self._schedule.lost(time_s) | {link for link, times in self._times.items() if times}
 
     def state_dict(self) -> State:

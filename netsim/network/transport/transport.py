@@ -344,13 +344,13 @@ class Transport:
         if good:
             self.delivered += 1
             if handler is not None and handler.live:
-                handler.arrived(message)
+                handler.on_arrival(message)
             return
         self.lost += 1
         if handler is None or not handler.live:
             return
         if message.tries >= self.max_resends:
-            handler.given_up(message)
+            handler.on_loss(message)
         elif self.resend_after_s > 0:
             self.clock.call_in(self.resend_after_s, self._resend, message)
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefRules, Settled
+from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefResult, BeliefRules
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class AsynchronousBelief(BeliefProtocol):
-    """A client updates when something arrives, and tells a neighbour only what has changed by more than the tolerance.
+    """A client updates when a message arrives, and tells a neighbour only changes above the tolerance.
 
-    Where nothing gathers arrivals (`work_s` 0), each is answered at once by a message to every neighbour, so that their number
-    grows with every hop until changes fall below the tolerance. It ends when nothing is under way and nobody has anything to say.
-    A message that was overtaken by a later one of the same edge is not heeded. What was given up is said again when the link
-    comes back from an outage.
+    With `work_s` 0 each arrival is answered at once by a message to every neighbour: the number of messages grows with every hop
+    until changes fall below the tolerance. The exchange ends when no message is under way and no client has a change to send.
+    A message that was overtaken by a later one of the same edge is ignored. A lost message is sent again when its link comes
+    back from an outage.
     """
 
     def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
@@ -88,8 +88,8 @@ class AsynchronousBelief(BeliefProtocol):
             self._update(client)
             self._check()
 
-    def arrived(self, message: Message) -> None:
-        """The receiver takes note, unless it has heard a later message."""
+    def on_arrival(self, message: Message) -> None:
+        """Take the message to its receiver, unless a later message of the same edge came before it."""
         self._outstanding -= 1
         edge = message.edge
         if message.key > self._heard[edge]:
@@ -98,8 +98,8 @@ class AsynchronousBelief(BeliefProtocol):
             self._wake(self.links.targets[edge])
         self._check()
 
-    def given_up(self, message: Message) -> None:
-        """The receiver does not hear it, unless the link comes back from an outage, or has come back meanwhile."""
+    def on_loss(self, message: Message) -> None:
+        """Note the loss; send the message again if its link has come back meanwhile."""
         self._outstanding -= 1
         edge, links = message.edge, self.links
         if message.key == self._number[edge]:
@@ -112,9 +112,9 @@ class AsynchronousBelief(BeliefProtocol):
         if self._outstanding or not self.live:
             return
         cuts, address, now = self.links.cuts, self.links.graph.address, self.links.clock.now
-        # What an edge has no message left for is never told.
+        # An edge that has used up its `max_exchanges` messages is not waited for.
         waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
-        # An outage that is yet to come is nothing to wait for.
+        # Only an outage of this instant is waited for, not one that is yet to come.
         if all(cuts.cause(link, now, now) is None for link in waiting - cuts.lost(now)):
             self.complete = True
             self.stop_at(now)
@@ -127,11 +127,11 @@ class AsynchronousBelief(BeliefProtocol):
     def _back(self, _: None) -> None:
         if not self.live:
             return
-        self.links_return(set(self.links.cuts.returning(self.links.clock.now)))
+        self.on_links_return(set(self.links.cuts.returning(self.links.clock.now)))
         self._watch()
 
-    def links_return(self, links: set[int]) -> None:
-        """What was not heard over them is said again."""
+    def on_links_return(self, links: set[int]) -> None:
+        """Send every message again that was not heard over `links`."""
         address = self.links.graph.address
         for edge in sorted(self._unheard):
             if int(address[edge]) >> 1 in links:
@@ -142,9 +142,9 @@ class AsynchronousBelief(BeliefProtocol):
         if self._number[edge] < self.rules.max_exchanges:
             self._say(edge)
 
-    def settled(self) -> Settled:
-        """What the clients have heard so far."""
+    def result(self) -> BeliefResult:
+        """Return the messages heard so far."""
         messages = np.array(self._received)
         residual = float(np.abs(self._maths.step(self._fields, messages) - messages).max(initial=0.0))
         converged = self.complete and not self._cut_short and not self._unheard
-        return Settled(messages, max(self._number, default=0), residual, converged)
+        return BeliefResult(messages, max(self._number, default=0), residual, converged)

@@ -36,18 +36,18 @@ class BeliefMath(Protocol):
 
     @property
     def convergence_constant(self) -> float:
-        """Below 1: one fixed point, reached from any start."""
+        """Convergence constant: below 1 there is one fixed point, reached from any start."""
 
     def fields(self, opinions: FloatArray) -> FloatArray:
-        """What each client (K,) thinks before it has heard anything, from the opinions (K,)."""
+        """Return the field of each client (K,) before any message, from the opinions (K,)."""
 
     def step(self, fields: FloatArray, messages: FloatArray) -> FloatArray:
-        """The messages of an exchange from those of the one before."""
+        """Return the messages of an exchange, from those of the one before; log-odds (E,)."""
 
     def node_messages(
         self, field: float, received: Sequence[float], couplings: Sequence[float], sent: Sequence[float], damping: float
     ) -> list[float]:
-        """What one client would now tell each neighbour, given what it received of and last sent to each."""
+        """Return the message that a client would now send to each neighbour, by what it received from and sent to each."""
 
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
         """(K,) beliefs from the messages that arrived."""
@@ -58,12 +58,12 @@ class BeliefMath(Protocol):
     def exchange_times(
         self, *, exchanges: int, start_s: float, latency_s: Callable[[int], FloatArray], work_s: float
     ) -> FloatArray:
-        """When each client finishes each exchange if nothing is lost; (exchanges + 1, K)."""
+        """Return the time at which each client finishes each exchange if nothing is lost; seconds (exchanges + 1, K)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeliefRules:
-    """How clients exchange beliefs.
+    """Rules for the exchange of beliefs.
 
     `update` "synchronous": a client sends exchange k+1 `work_s` after it has all of exchange k. A message that was given up
     counts as the last one from that neighbour. "asynchronous": `work_s` after something arrived, a client tells each neighbour
@@ -105,8 +105,8 @@ class BeliefRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Where belief propagation came to."""
+class BeliefResult:
+    """Result of belief propagation."""
 
     messages: FloatArray
     """(E,) the last messages that arrived, as log-odds."""
@@ -118,7 +118,7 @@ class Settled:
 
 
 class BeliefProtocol(PeerProtocol):
-    """What both ways of exchanging beliefs share."""
+    """Common base of the two ways of exchanging beliefs."""
 
     def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
         super().__init__(links=links, draws=draws)
@@ -126,12 +126,12 @@ class BeliefProtocol(PeerProtocol):
         self._maths, self._fields = maths, fields
 
     @abstractmethod
-    def settled(self) -> Settled:
-        """What the clients know by now."""
+    def result(self) -> BeliefResult:
+        """Return the messages that the clients have heard by now."""
 
 
 def warn_of_storms(*, rules: BeliefRules, maths: BeliefMath) -> None:
-    """MessageStormWarning where asynchronous updates without `work_s` may take an edge to `max_exchanges`."""
+    """Warn with MessageStormWarning where asynchronous updates without `work_s` may take an edge to `max_exchanges`."""
     if rules.update == "synchronous" or rules.work_s > 0:
         return
     if maths.answers_until_quiet(rules.tolerance, rules.max_exchanges) >= rules.max_exchanges:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefRules, Settled
+from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefResult, BeliefRules
 from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Iterates:
-    """The messages of one exchange after the other: at first nobody has said anything (all 0)."""
+    """Messages of one exchange after the other, log-odds (E,); all 0 before the first."""
 
     def __init__(self, maths: BeliefMath, fields: FloatArray, damping: float, edges: int) -> None:
         self._maths, self._fields, self._damping = maths, fields, damping
@@ -33,7 +33,7 @@ class Iterates:
         return self.residual if self.done else math.nan
 
     def advance(self, missing: Sequence[int] = ()) -> None:
-        """One exchange; over the edges in `missing` nothing arrived, and the receiver keeps what it had."""
+        """Make one exchange; over the edges in `missing` nothing arrived, and the receiver keeps the last message."""
         old = self.messages
         new = self._maths.step(self._fields, old)
         if self._damping:
@@ -50,9 +50,9 @@ class Iterates:
 class SynchronousBelief(BeliefProtocol):
     """A client sends exchange k+1 when it has all of exchange k.
 
-    Which messages arrive decides what they say, when they arrive does not: so values are computed an exchange at a time, for all
-    edges in one call, and only the times are events. How many exchanges it takes without loss is computed beforehand; where
-    messages were given up and the last exchange still changed something, all go on for another one.
+    The content of messages depends on which messages arrive, not on when. So values are computed an exchange at a time, for all
+    edges in one call, and only times are events. The number of exchanges without loss is computed beforehand; where messages
+    were lost and the last exchange still changed a value, all clients go on for another one.
     """
 
     def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
@@ -78,7 +78,7 @@ class SynchronousBelief(BeliefProtocol):
         return ideal
 
     def times(self) -> FloatArray:
-        """When each client finishes each exchange if all begin now and nothing is disturbed; seconds (goal + 1, K)."""
+        """Return the time at which each client finishes each exchange without disturbance; seconds (goal + 1, K)."""
 
         def latency_s(exchange: int) -> FloatArray:
             return self.draws.latency_s(exchange, self.rules.message_bytes)
@@ -88,7 +88,7 @@ class SynchronousBelief(BeliefProtocol):
         )
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
-        """As of `PeerProtocol`: while nothing disturbs the links, and the deadline does not cut it."""
+        """Return the outcome while nothing disturbs the links and the deadline does not cut the exchange; None otherwise."""
         now = self.links.clock.now
         quiet_s = self.links.quiet_until(self.draws, now)
         if quiet_s <= now:
@@ -102,7 +102,7 @@ class SynchronousBelief(BeliefProtocol):
 
     def _begin(self) -> None:
         self._degree = np.diff(self.links.graph.starts).tolist()
-        # Messages of at most two exchanges can be under way to a client: of the one it is in, and of the next.
+        # At most two exchanges can have messages under way to a client: the one it is in, and the next.
         self._missing = (self._degree.copy(), self._degree.copy())
         for client in range(self.links.graph.clients):
             self._next(client)
@@ -120,7 +120,7 @@ class SynchronousBelief(BeliefProtocol):
             self._count(client)
         self._left -= 1
         if self._left == 0:
-            self._all_done()
+            self._finish()
 
     def _count(self, client: int) -> None:
         self._done[client] += 1
@@ -131,8 +131,8 @@ class SynchronousBelief(BeliefProtocol):
             self._count(client)
             self._next(client)
 
-    def arrived(self, message: Message) -> None:
-        """One message less that its receiver waits for."""
+    def on_arrival(self, message: Message) -> None:
+        """Count the message; the receiver of the last one of an exchange goes on to the next."""
         client, exchange = self.links.targets[message.edge], message.key
         missing = self._missing[exchange & 1]
         missing[client] -= 1
@@ -143,12 +143,12 @@ class SynchronousBelief(BeliefProtocol):
                 self._count(client)
                 self._next(client)
 
-    def given_up(self, message: Message) -> None:
-        """The receiver goes on with what it had."""
+    def on_loss(self, message: Message) -> None:
+        """Go on with the last message of that neighbour."""
         self._given_up.setdefault(message.key, []).append(message.edge)
-        self.arrived(message)
+        self.on_arrival(message)
 
-    def _all_done(self) -> None:
+    def _finish(self) -> None:
         rules = self.rules
         if self._given_up:
             now = self._catch_up(self.goal)
@@ -169,13 +169,13 @@ class SynchronousBelief(BeliefProtocol):
 
     @property
     def complete(self) -> bool:
-        """Whether all clients have finished all exchanges."""
+        """True if all clients have finished all exchanges."""
         return self._left == 0
 
-    def settled(self) -> Settled:
-        """What the clients know now: each what arrived up to the last exchange that it has finished."""
+    def result(self) -> BeliefResult:
+        """Return the messages that each client has heard up to the last exchange that it has finished."""
         if self.complete:
-            return self._settled(self._catch_up(self.goal) if self._given_up else self._ideal)
+            return self._result_from(self._catch_up(self.goal) if self._given_up else self._ideal)
         stage = np.array(self._done)[self.links.graph.target]
         iterates = Iterates(self._maths, self._fields, self.rules.damping, self.links.graph.edges)
         messages = iterates.messages.copy()
@@ -183,7 +183,7 @@ class SynchronousBelief(BeliefProtocol):
             iterates.advance(self._given_up.get(exchange, ()))
             there = stage >= exchange
             messages[there] = iterates.messages[there]
-        return Settled(messages, min(self._done), iterates.last_change, False)
+        return BeliefResult(messages, min(self._done), iterates.last_change, False)
 
-    def _settled(self, iterates: Iterates) -> Settled:
-        return Settled(iterates.messages, iterates.done, iterates.last_change, iterates.residual <= self.rules.tolerance)
+    def _result_from(self, iterates: Iterates) -> BeliefResult:
+        return BeliefResult(iterates.messages, iterates.done, iterates.last_change, iterates.residual <= self.rules.tolerance)

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from netsim.network.transport.transport import Transport
 
 Known = Any
-"""What a client knows, or a message holds: plain, immutable, false if empty; made and read by a `Payload` alone."""
+"""Knowledge of a client, or content of a message: plain, immutable, false if empty; made and read by a `Payload` alone."""
 
 
 class Payload(Protocol):
-    """What messages hold."""
+    """Algebra of the knowledge that messages carry: pairs (client, index), by rank."""
 
-    def own(self, rank: int) -> Known: ...
+    def item(self, rank: int) -> Known: ...
     def merge(self, held: Known, got: Known) -> tuple[Known, Known]: ...
-    def lacking(self, held: Known, got: Known) -> Known: ...
+    def difference(self, held: Known, got: Known) -> Known: ...
     def pairs(self, known: Known) -> int: ...
-    def named(self, held: Known, size: int) -> tuple[int, ...]: ...
+    def top_ranks(self, held: Known, size: int) -> tuple[int, ...]: ...
     def knows_top(self, held: Known, size: int) -> bool: ...
 
 
@@ -44,7 +44,7 @@ class GossipMath(Protocol):
     def payload(self) -> Payload: ...
     @property
     def keeps_all(self) -> bool:
-        """Whether clients pass on everything they hear, so that an item's spread depends on no other item."""
+        """True if clients pass on everything they hear, so that an item's spread depends on no other item."""
 
     def ranks(self, index: FloatArray, priority: FloatArray | None) -> IntArray:
         """(K,) each client's place in the decreasing order of `index`; of equals the lower `priority` first."""
@@ -59,12 +59,12 @@ class GossipMath(Protocol):
         """Share of clients that do not name the true top m."""
 
     def flooding_times(self, *, origins: IntArray, start_s: float, latency_s: FloatArray, work_s: float) -> FloatArray:
-        """When each client knows the item of each origin if all flood; (origins, K)."""
+        """Return the time at which each client knows the item of each origin if all flood; seconds (origins, K)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GossipRules:
-    """How clients spread their indices.
+    """Rules for the spread of indices.
 
     `forwarding` "flooding": `work_s` after its arrival a client tells all its neighbours what is new to it, but for the one
     it has it from; when a link comes back from an outage, its two ends tell each other all they know. "push": every
@@ -93,7 +93,7 @@ class GossipRules:
 
 
 class GossipProtocol(PeerProtocol):
-    """What all ways of forwarding share: who knows what, and whether all agree."""
+    """Common base of all ways of forwarding: the knowledge of each client, and the time of agreement."""
 
     def __init__(
         self, *, links: Transport, draws: EdgeDraws, maths: GossipMath, rules: GossipRules, ranks: IntArray, size: int
@@ -101,11 +101,11 @@ class GossipProtocol(PeerProtocol):
         super().__init__(links=links, draws=draws)
         self.rules = rules
         self.agreed_s = math.nan
-        """When all clients first named the same top m; NaN: they do not yet."""
+        """Time at which all clients first named the same top m; NaN before."""
         self.until_agreement = True
-        """Whether to stop at agreement, or where there can be none any more; otherwise only `stop` ends it."""
+        """True: stop at agreement, or once it has become impossible. False: only `stop` ends the protocol."""
         self.payload = maths.payload
-        self.held: list[Known] = [maths.payload.own(rank) for rank in ranks.tolist()]
+        self.held: list[Known] = [maths.payload.item(rank) for rank in ranks.tolist()]
         self._maths, self._size, self._ranks = maths, size, ranks
         self._client_of = np.argsort(ranks).tolist()
         self._informed = [self.payload.knows_top(held, size) for held in self.held]
@@ -113,13 +113,13 @@ class GossipProtocol(PeerProtocol):
         self._outstanding = 0
 
     def _merge(self, client: int, got: Known) -> None:
-        """`client` hears `got`."""
+        """Add the content `got` of a message to the knowledge of `client`."""
         held, new = self.payload.merge(self.held[client], got)
         if new:
-            self._learnt(client, held)
+            self._update_knowledge(client, held)
 
-    def _learnt(self, client: int, held: Known) -> None:
-        """`client` now knows `held`."""
+    def _update_knowledge(self, client: int, held: Known) -> None:
+        """Set the knowledge of `client` to `held`; the last client to know the top m makes agreement."""
         self.held[client] = held
         if not self._informed[client] and self.payload.knows_top(held, self._size):
             self._informed[client] = True

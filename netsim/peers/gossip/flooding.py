@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Flooding(GossipProtocol):
-    """Each client forwards what is new to it. The draws of a message are addressed by the best client it tells of."""
+    """Each client forwards what is new to it. The draws of a message are addressed by the best client that it names."""
 
     def _begin(self) -> None:
         self._eras: dict[int, int] = {}
@@ -41,32 +41,32 @@ class Flooding(GossipProtocol):
             links.send(self, edges, key, size, news)
 
     def _key(self, news: Known) -> int:
-        best: int = self._client_of[self.payload.named(news, 1)[0]]
+        best: int = self._client_of[self.payload.top_ranks(news, 1)[0]]
         return best
 
-    def arrived(self, message: Message) -> None:
-        """The receiver learns, and forwards what is new to it."""
+    def on_arrival(self, message: Message) -> None:
+        """Merge the message; its receiver forwards what is new to it."""
         links, edge = self.links, message.edge
         client = links.targets[edge]
         held, new = self.payload.merge(self.held[client], message.content)
         if new:
-            self._learnt(client, held)
+            self._update_knowledge(client, held)
             if self.rules.work_s > 0:
-                links.clock.call_in(self.rules.work_s, self._worked, (client, new, links.sources[edge]))
+                links.clock.call_in(self.rules.work_s, self._finish_work, (client, new, links.sources[edge]))
                 return
             self._forward(client, new, links.sources[edge])
         self._outstanding -= 1
         if not self._outstanding:
             self._check()
 
-    def _worked(self, what: tuple[int, Known, int]) -> None:
+    def _finish_work(self, what: tuple[int, Known, int]) -> None:
         if self.live:
             self._forward(*what)
             self._outstanding -= 1
             self._check()
 
-    def given_up(self, message: Message) -> None:
-        """The receiver does not hear it, unless the link comes back from an outage."""
+    def on_loss(self, message: Message) -> None:
+        """Count the message as lost; if the link comes back from an outage, its two ends tell each other all they know."""
         self._given_up.add(message.edge)
         self._outstanding -= 1
         self._check()
@@ -74,14 +74,14 @@ class Flooding(GossipProtocol):
     def _check(self) -> None:
         if self._outstanding or not self.live or not self.until_agreement or self._uninformed == 0:
             return
-        if self._settled():
+        if self._nothing_to_learn():
             self.stop_at(self.links.clock.now)
 
-    def _settled(self, back: Collection[int] = ()) -> bool:
-        """Whether nobody can learn anything any more, the links `back` coming back now.
+    def _nothing_to_learn(self, back: Collection[int] = ()) -> bool:
+        """True if no client can learn anything more, the links `back` coming back now.
 
-        An outage that is yet to come is nothing to wait for, though the links tell each other all they know after it: what was
-        given up over a link that is not down is not said again.
+        An outage that is yet to come is not waited for, although its end would make both ends of the link talk again: a message
+        that was lost over a link that is not down is not sent again.
         """
         links, held = self.links, self.held
         cuts, now = links.cuts, links.clock.now
@@ -103,13 +103,13 @@ class Flooding(GossipProtocol):
         if not self.live:
             return
         back = set(self.links.cuts.returning(self.links.clock.now))
-        # Of links that return again and again there would always be messages under way, and no end.
-        if not (self.until_agreement and self._settled(back)):
-            self.links_return(back)
+        # Links that return again and again would always have messages under way: the protocol would never end.
+        if not (self.until_agreement and self._nothing_to_learn(back)):
+            self.on_links_return(back)
         self._watch()
 
-    def links_return(self, links: set[int]) -> None:
-        """Both ends of each tell each other all they know."""
+    def on_links_return(self, links: set[int]) -> None:
+        """Send all that both ends of each of `links` know over it."""
         for edge, address in enumerate(self.links.graph.address.tolist()):
             if address >> 1 in links:
                 # The same news may cross the link once more: other draws, above those of all resends so far.
@@ -120,43 +120,43 @@ class Flooding(GossipProtocol):
                 self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
-        """As of `PeerProtocol`: while nothing disturbs the links and everyone passes on everything at once."""
+        """Return the outcome while nothing disturbs the links and everything is passed on at once; None otherwise."""
         stop_s = math.inf if self.until_agreement else deadline_s
         times = self._wave(stop_s)
         if times is None:
             return None
-        end_s = min(self.agreement_of(times), deadline_s) if self.until_agreement else deadline_s
+        end_s = min(self.agreement_s(times), deadline_s) if self.until_agreement else deadline_s
         return ClosedForm(end_s, lambda: self._take(times, end_s))
 
     def _wave(self, stop_s: float) -> FloatArray | None:
-        """When each client knows each item, seconds (K, K), row = origin, where the closed form holds up to the stop.
+        """Return the time at which each client knows each item, seconds (K, K), row = origin; None if unknown.
 
-        `stop_s`: when the slot starts; inf: at agreement. None: there is no agreement, or the closed form does not hold so long.
+        `stop_s`: start of the slot; inf: stop at agreement. None: no agreement, or the closed form does not hold so long.
         """
         links, clients = self.links, self.links.graph.clients
         quiet_s = links.quiet_until(self.draws, links.clock.now)
         if not self._maths.keeps_all or self.rules.work_s > 0 or quiet_s == -math.inf:
             return None
-        size = self._size_bytes(self.payload.own(0))
+        size = self._size_bytes(self.payload.item(0))
         times = np.empty((clients, clients))
         for client in range(clients):
             latency_s = self.draws.latency_s(client, size)
             times[client] = self._maths.flooding_times(
                 origins=np.array([client]), start_s=links.clock.now, latency_s=latency_s, work_s=0.0
             )[0]
-        end_s = stop_s if stop_s < math.inf else self.agreement_of(times)
+        end_s = stop_s if stop_s < math.inf else self.agreement_s(times)
         return times if end_s < quiet_s else None
 
-    def agreement_of(self, times: FloatArray) -> float:
-        """When all clients know the true top m; inf: never."""
+    def agreement_s(self, times: FloatArray) -> float:
+        """Return the time at which all clients know the true top m, seconds; inf: never."""
         return float(times[self._client_of[: self._size]].max())
 
     def _take(self, times: FloatArray, end_s: float) -> None:
-        """Bring everything to where events would have brought it at `end_s`; the clock must stand there."""
+        """Set the state that events would have left at `end_s`; the clock must stand there."""
         links, graph = self.links, self.links.graph
-        agreed_s = self.agreement_of(times)
+        agreed_s = self.agreement_s(times)
         self.agreed_s = agreed_s if agreed_s <= end_s else math.nan
-        size = self._size_bytes(self.payload.own(0))
+        size = self._size_bytes(self.payload.item(0))
         arrived = np.zeros(graph.edges, np.int64)
         for client, known_s in enumerate(times):
             latency_s = self.draws.latency_s(client, size)
@@ -165,7 +165,7 @@ class Flooding(GossipProtocol):
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
             sends[graph.reverse[self._givers(first, known_s, client)]] = False
             arrived += sends & (arrival_s <= end_s)
-            news = self.payload.own(int(self._ranks[client]))
+            news = self.payload.item(int(self._ranks[client]))
             for edge in np.flatnonzero(sends & (arrival_s > end_s)).tolist():
                 sent_s = float(known_s[graph.source[edge]])
                 links.put_in_flight(self.draws, edge, client, size, news, sent_s, float(arrival_s[edge]))
@@ -173,9 +173,9 @@ class Flooding(GossipProtocol):
         self._learn(times <= end_s)
 
     def _givers(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
-        """Of the edges `first`, ascending, over which clients hear of the item of `origin` when they first do, the first of each.
+        """Return the edge, among `first` (ascending), over which each client first hears of the item of `origin`.
 
-        Of messages of one instant that comes first which was sent first, and a client sends in the order of its neighbours.
+        Messages of one instant arrive in the order in which they were sent; a client sends in the order of its neighbours.
         """
         graph = self.links.graph
         source, target = graph.source[first], graph.target[first]
@@ -184,12 +184,12 @@ class Flooding(GossipProtocol):
             return first
         givers: IntArray = first[place]
         order = np.full(graph.clients, -1)
-        """Of each client who knows it, its place among those who forward."""
+        """Place of each client in the order of forwarding; -1: it does not know the item yet."""
         order[origin] = 0
         for time_s in np.unique(known_s[told]).tolist():
             here = np.flatnonzero(known_s[target] == time_s)
             while here.size:
-                # Where messages take no time, those who forward at this instant come after those who did before.
+                # Where messages take no time, clients that forward at this instant come after those that forwarded before.
                 by_sender = here[order[source[here]] >= 0]
                 by_sender = by_sender[np.lexsort((order[source[by_sender]], target[by_sender]))]
                 clients, at = np.unique(target[by_sender], return_index=True)
@@ -205,4 +205,4 @@ class Flooding(GossipProtocol):
         by_rank = knows[self._client_of].T
         for client, bits in enumerate(by_rank):
             for rank in np.flatnonzero(bits).tolist():
-                self.held[client], _ = self.payload.merge(self.held[client], self.payload.own(rank))
+                self.held[client], _ = self.payload.merge(self.held[client], self.payload.item(rank))

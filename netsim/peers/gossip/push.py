@@ -48,7 +48,7 @@ class Push(GossipProtocol):
             return
         rules, clock = self.rules, self.links.clock
         if self.repetitions >= rules.max_repetitions:
-            self._ended()
+            self._stop_if_done()
             return
         self.repetitions += 1
         for edge in self._maths.contacts(self._contacts(self.repetitions)).tolist():
@@ -59,31 +59,31 @@ class Push(GossipProtocol):
         due_s = max(clock.now, self._start_s + self.repetitions * rules.interval_s)
         clock.call_at(due_s, self._repeat, priority=LAST)
 
-    def arrived(self, message: Message) -> None:
-        """The receiver learns, and answers if that is the way."""
+    def on_arrival(self, message: Message) -> None:
+        """Merge the message; in push-pull, answer it."""
         client = self.links.targets[message.edge]
-        answer = self.payload.lacking(self.held[client], message.content) if self._answer is not None else None
+        answer = self.payload.difference(self.held[client], message.content) if self._answer is not None else None
         self._merge(client, message.content)
         if answer and self._answer is not None:
             self._answer.outstanding += 1
             self.links.send(self._answer, [self._reverse[message.edge]], message.key, self._size_bytes(answer), answer)
-        self.given_up(message)
+        self.on_loss(message)
 
-    def given_up(self, message: Message) -> None:
-        """One message less under way."""
+    def on_loss(self, message: Message) -> None:
+        """Count one message less under way."""
         self._outstanding -= 1
-        self._ended()
+        self._stop_if_done()
 
-    def _ended(self) -> None:
+    def _stop_if_done(self) -> None:
         under_way = self._outstanding + (self._answer.outstanding if self._answer is not None else 0)
         if under_way or self.repetitions < self.rules.max_repetitions or not self.until_agreement or self._uninformed == 0:
             return
         self.stop_at(self.links.clock.now)
 
-    def answered(self, message: Message) -> None:
-        """Who pushed hears what the neighbour knew."""
+    def on_answer(self, message: Message) -> None:
+        """Merge the neighbour's answer to a push-pull."""
         self._merge(self.links.targets[message.edge], message.content)
-        self._ended()
+        self._stop_if_done()
 
 
 class _Answers:
@@ -98,10 +98,10 @@ class _Answers:
     def live(self) -> bool:
         return self._push.live
 
-    def arrived(self, message: Message) -> None:
+    def on_arrival(self, message: Message) -> None:
         self.outstanding -= 1
-        self._push.answered(message)
+        self._push.on_answer(message)
 
-    def given_up(self, message: Message) -> None:
+    def on_loss(self, message: Message) -> None:
         self.outstanding -= 1
-        self._push._ended()
+        self._push._stop_if_done()

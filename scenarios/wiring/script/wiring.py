@@ -102,7 +102,7 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
         return
     reached = Context(Population(Clients(count=jammers.channels)), world.streams, world.rounds, scenario.time_limit_s)
     for i, section in enumerate(scenario.jammers):
-        jammer, key = jammers.named(section.name), f"jammers.{section.name}"
+        jammer, key = jammers.find(section.name), f"jammers.{section.name}"
         law = Law.of(section.law, "jammer", f"jammers.{i}.law", reached)
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 

@@ -60,13 +60,13 @@ def test_all_pairs_by_hand() -> None:
     assert held == bits({0, 4, 7})
     assert new == bits({7})
     assert payload.merge(held, bits({0, 7})) == (held, 0)
-    assert payload.lacking(held, bits({0, 2})) == bits({4, 7})
+    assert payload.difference(held, bits({0, 2})) == bits({4, 7})
     assert payload.pairs(held) == 3
-    assert payload.named(held, 2) == (0, 4)
-    assert payload.named(held, 9) == (0, 4, 7)
+    assert payload.top_ranks(held, 2) == (0, 4)
+    assert payload.top_ranks(held, 9) == (0, 4, 7)
     assert payload.knows_top(held, 1)
     assert not payload.knows_top(held, 2)
-    assert payload.own(5) == bits({5})
+    assert payload.item(5) == bits({5})
 
 
 def test_best_pairs_by_hand() -> None:
@@ -77,12 +77,12 @@ def test_best_pairs_by_hand() -> None:
     assert payload.merge(held, (2, 7)) == ((0, 1, 2), (2,))
     assert payload.merge(held, (9,)) == (held, ())
     # Its sender showed 2, 4, 9: it lacks 0 and 5, and 11 would be of no use to it. A message that is not full leaves room.
-    assert payload.lacking((0, 5, 11), (2, 4, 9)) == (0, 5)
-    assert payload.lacking((0, 5, 11), (2, 4)) == (0, 5, 11)
+    assert payload.difference((0, 5, 11), (2, 4, 9)) == (0, 5)
+    assert payload.difference((0, 5, 11), (2, 4)) == (0, 5, 11)
     assert payload.knows_top((0, 1, 5), 2)
     assert not payload.knows_top((0, 1, 5), 3)
     assert not payload.knows_top((0,), 2)
-    assert payload.named((0, 1, 5), 2) == (0, 1)
+    assert payload.top_ranks((0, 1, 5), 2) == (0, 1)
     with pytest.raises(ValueError, match=r"^size = 0: must be >= 1"):
         BestPairs(size=0)
 
@@ -98,12 +98,12 @@ def test_both_payloads_are_sets(a: set[int], b: set[int], size: int) -> None:
     assert whole.pairs(bits(a)) + whole.pairs(new) == whole.pairs(held)
     x, y = tuple(sorted(a))[:size], tuple(sorted(b))[:size]
     kept, fresh = best.merge(x, y)
-    assert kept == tuple(sorted(a | b))[:size] == whole.named(held, size)
+    assert kept == tuple(sorted(a | b))[:size] == whole.top_ranks(held, size)
     assert set(fresh) == set(kept) - set(x)
     assert best.merge(kept, y) == (kept, ())
     # Push-pull: after the answer, the one who asked holds what both held.
-    assert best.merge(x, best.lacking(y, x))[0] == kept
-    assert whole.merge(bits(a), whole.lacking(bits(b), bits(a)))[0] == held
+    assert best.merge(x, best.difference(y, x))[0] == kept
+    assert whole.merge(bits(a), whole.difference(bits(b), bits(a)))[0] == held
     assert best.knows_top(kept, size) == whole.knows_top(held, size)
 
 
@@ -131,7 +131,7 @@ def test_agreement_is_everyone_knowing_the_true_top(data: st.DataObject) -> None
     ranks = np.array(data.draw(st.permutations(range(clients))))
     heard = [data.draw(st.sets(st.integers(0, clients - 1))) for _ in range(clients)]
     held = [bits(h | {int(r)}) for h, r in zip(heard, ranks, strict=True)]
-    names = [payload.named(h, size) for h in held]
+    names = [payload.top_ranks(h, size) for h in held]
     agree = len(set(names)) == 1 and len(names[0]) == size
     assert agree == all(payload.knows_top(h, size) for h in held)
     assert agree == (disagreement(payload, held, size) == 0)
@@ -174,7 +174,7 @@ def test_random_contacts_agree(forwarding: Any, payload: Any) -> None:
     assert done.agreed
     # A single rumour needs at least log2(64) = 6 pushes; with 6 * 64 pushes on average everyone is told by many.
     assert 4 <= done.repetitions <= 25
-    assert {payload.named(held, 5) for held in done.held} == {(0, 1, 2, 3, 4)}
+    assert {payload.top_ranks(held, 5) for held in done.held} == {(0, 1, 2, 3, 4)}
     sent = 64 * done.repetitions
     assert done.messages == sent if forwarding == "push" else sent <= done.messages <= 2 * sent
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.core.closing import ClosingRule, RoundState, folded
+from netsim.core.closing import ClosingRule, RoundState, fold_ends
 from netsim.core.errors import ParameterError
 from netsim.servers.close import WaitRule
 
@@ -69,24 +69,24 @@ def test_so_it_is_with_a_look_that_moves(ends: list[tuple[float, bool]], grace_s
 
 def check(rule: ClosingRule, ends: list[tuple[float, bool]]) -> None:
     ends_s, delivered = [end_s for end_s, _ in ends], [arrived for _, arrived in ends]
-    found = folded(rule, 2.0, np.array(ends_s, np.float64), np.array(delivered, np.bool_))
+    found = fold_ends(rule, 2.0, np.array(ends_s, np.float64), np.array(delivered, np.bool_))
     assert found == told_one_by_one(rule, 2.0, ends_s, delivered)
 
 
 def test_rounds_by_hand() -> None:
     ends_s, delivered = np.array([1.0, 2.0, 4.0, 7.0]), np.array([True, False, True, True])
-    assert folded(WaitRule(), 0.0, ends_s, delivered) == (7.0, 3)
-    assert folded(WaitRule(first=2), 0.0, ends_s, delivered) == (4.0, 2)
-    assert folded(WaitRule(deadline_s=3.0), 0.0, ends_s, delivered) == (3.0, -1)
+    assert fold_ends(WaitRule(), 0.0, ends_s, delivered) == (7.0, 3)
+    assert fold_ends(WaitRule(first=2), 0.0, ends_s, delivered) == (4.0, 2)
+    assert fold_ends(WaitRule(deadline_s=3.0), 0.0, ends_s, delivered) == (3.0, -1)
     # An end in the instant of the deadline is in time.
-    assert folded(WaitRule(deadline_s=4.0), 0.0, ends_s, delivered) == (4.0, -1)
+    assert fold_ends(WaitRule(deadline_s=4.0), 0.0, ends_s, delivered) == (4.0, -1)
     # Two are waited for past the deadline; one is there by then; four can no longer arrive.
-    assert folded(WaitRule(deadline_s=3.0, at_least=2), 0.0, ends_s, delivered) == (4.0, 2)
-    assert folded(WaitRule(deadline_s=3.0, at_least=1), 0.0, ends_s, delivered) == (3.0, -1)
-    assert folded(WaitRule(deadline_s=3.0, at_least=4), 0.0, ends_s, delivered) == (3.0, -1)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=2), 0.0, ends_s, delivered) == (4.0, 2)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=1), 0.0, ends_s, delivered) == (3.0, -1)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, ends_s, delivered) == (3.0, -1)
     # A loss after the deadline makes three impossible.
     later = np.array([1.0, 4.0, 5.0, 7.0])
-    assert folded(WaitRule(deadline_s=3.0, at_least=4), 0.0, later, delivered) == (4.0, 1)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, later, delivered) == (4.0, 1)
 
 
 @pytest.mark.parametrize(

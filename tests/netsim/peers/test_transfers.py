@@ -100,10 +100,10 @@ class Hears:
         self.clock, self.draws = links.clock, EdgeDraws(links, "gossip", streams)
         self.heard: list[tuple[int, Any, float]] = []
 
-    def arrived(self, message: Message) -> None:
+    def on_arrival(self, message: Message) -> None:
         self.heard.append((message.edge, message.content, self.clock.now))
 
-    def given_up(self, message: Message) -> None:
+    def on_loss(self, message: Message) -> None:
         """No message is lost."""
 
 
