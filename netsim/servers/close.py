@@ -98,7 +98,7 @@ class _OfOneRound:
         """None: what ends later is not counted for any round."""
         return ()
 
-    def fold_ends(self, deliveries: Deliveries) -> Deliveries:
+    def folded(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 
@@ -336,7 +336,7 @@ class EndsOfRound:
         """Those that count for a later round."""
         return self.ends
 
-    def fold_ends(self, deliveries: Deliveries) -> Deliveries:
+    def folded(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 
