@@ -1,4 +1,4 @@
-"""The asynchronous server with ages: every round, every client that is present gets a sub-channel and sends what it has.
+"""Asynchronous server with ages: in every round each client that is present gets a sub-channel and sends its update.
 
 Clients whose update was delivered are sent the new model and train; the others keep theirs and send it again. A round lasts a
 fixed time, or until nothing is being sent any more. Where no phase takes time, the clock stands still and round t is round t of
@@ -28,10 +28,10 @@ _EVER = float("inf")
 
 
 class Everyone:
-    """Everyone present takes part in every round.
+    """Dispatch of a round in which every client that is present takes part.
 
-    Who has an update that was not delivered sends it again; the others are sent the model. `round_s`: a round of fixed length
-    passes whoever is there.
+    A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
+    even if no client is present.
     """
 
     needs_updates = needs_losses = False
@@ -44,7 +44,7 @@ class Everyone:
         self.attempts: Attempts = Single()
         self._chosen: IntArray
         self._for_good = False
-        """Whether nobody will come or go any more, so that `_chosen` stays, as long as everybody has budget."""
+        """True if no client will come or go any more: `_chosen` then stays while all clients have budget."""
 
     def _present(self) -> BoolArray:
         pool = self.pool
@@ -54,11 +54,10 @@ class Everyone:
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return self._chosen
 
     def wait(self, number: int) -> Iterable[Any]:
-        """Until somebody is present; a round of fixed length does not wait past its end."""
+        """Wait until a client is present; a round of fixed length does not wait past its end."""
         if self._for_good and True not in self.pool.accountant.exhausted.tolist():
             return ()
         return self._wait(number)
@@ -79,7 +78,6 @@ class Everyone:
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
     def prepare(self, number: int) -> Iterable[Any]:
-        """Nobody is asked for anything."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -93,7 +91,7 @@ class Everyone:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else Single()
 
     def tell(self, closed: ClosedRound) -> None:
-        """Nobody decides who takes part."""
+        """Do nothing."""
 
     def state_dict(self) -> State:
         """Nothing lasts from round to round."""
@@ -147,7 +145,7 @@ def age_aware_server(
     round_s: float | None = None,
     wait_for_compute: bool = False,
 ) -> RoundServer:
-    """Rounds one after the other; `round_s`: the length of each, None: as of `NothingOnTheAir`, with `wait_for_compute`.
+    """Return the server: `round_s` is the length of a round; None: it ends as `NothingOnTheAir` says.
 
     Raises ValueError for a length that is not > 0.
     """

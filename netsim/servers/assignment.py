@@ -1,7 +1,7 @@
-"""Who transmits on which sub-channel: a scheduler assigns them as a round opens, and learns what became of the transmissions.
+"""Assignment of sub-channels: a scheduler assigns them as a round opens, and observes the outcomes of transmissions.
 
-A round has places, and the scheduler gives each a sub-channel; to the scheduler a place is a client. Where everyone takes part,
-the place of a client is its number. Where a policy chooses, the clients take the places in the order in which they are chosen.
+A round has places, and the scheduler gives each a sub-channel; to the scheduler a place is a client. Without a policy
+the place of a client is its number. With one, clients take the places in the order in which they are chosen.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class NoAssignment:
 
 
 class ScheduledAssignment:
-    """What a scheduler assigns. `places`: how many; None: one for each client, which is its number.
+    """Assignment by a scheduler. `places`: their number; None: one for each client, which is its number.
 
-    `refill`: places are taken and left in mid-round; otherwise a round's clients take the places from the first on, whoever still
-    transmits from an earlier round, and wait where their sub-channel is held. Raises ValueError for fewer sub-channels than
+    `refill`: places are taken and left in mid-round; otherwise a round's clients take the places from the first on, and wait
+    where their sub-channel is still held from an earlier round. Raises ValueError for fewer sub-channels than
     places without contention.
     """
 
@@ -94,7 +94,7 @@ class ScheduledAssignment:
         self.scheduler = scheduler
         self.count = count
         self.view: SlotView
-        """What the scheduler saw as the present round began."""
+        """View of the scheduler as the present round began."""
         self._by_client = places is None
         self._refill = refill
         self._learner = learner
@@ -104,7 +104,7 @@ class ScheduledAssignment:
         self._place_of: dict[int, int] = {}
         self._taken = 0
         self._tried: list[tuple[int, int, bool]] = []
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def open(self, number: int, chosen: IntArray) -> None:
         """The scheduler assigns the sub-channels of the round's places."""
@@ -115,7 +115,7 @@ class ScheduledAssignment:
         self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
 
     def _ages(self, number: int, chosen: IntArray) -> IntArray:
-        """The age after the last round: 1 if delivered in it, and at the start (Li et al. eq. 8), and of a place with nobody."""
+        """Return ages after the last round: 1 if delivered in it, at the start (Li et al. eq. 8), and for an empty place."""
         last = self.pool.last_delivery
         if self._by_client:
             return number - last
@@ -140,7 +140,7 @@ class ScheduledAssignment:
         return placed
 
     def channels(self, clients: IntArray) -> list[int]:
-        """Those of the clients' places."""
+        """Return the sub-channel of each client's place."""
         listed = clients.tolist()
         if self._by_client:
             return [self._channels[client] for client in listed]
@@ -154,7 +154,7 @@ class ScheduledAssignment:
         self._place_of |= dict(zip(listed, free, strict=False))
         return [self._channels[self._place_of[client]] for client in listed]
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         """Free the place of an attempt, and note for the close if its transmission arrived, was lost, or was too late.
 
         A sub-channel that was played and brought nothing within the round was observed to bring nothing (Li et al., Algorithms 1

@@ -1,6 +1,6 @@
-"""The buffered asynchronous server: so many clients are at work at all times, and every b deliveries make a new model.
+"""Buffered asynchronous server: a fixed number of clients is at work, and every b deliveries make a new model.
 
-Whoever ends is followed by another client, sent the model of that moment; nobody waits for anybody. With b > 1 it is FedBuff
+A client whose update ends is followed by another, which is sent the present model; no client waits. With b > 1 it is FedBuff
 (Nguyen et al. 2022, Algorithm 1), with b = 1 FedAsync (Xie, Koyejo and Gupta 2019). In place of their number it may go by the
 latencies of those at work, as Pisces does. A round is the time from one new model to the next; no update is late, it
 may only have started from an old version.
@@ -22,7 +22,7 @@ from netsim.servers.checks import check_selection
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import ClosedRound, NobodyLeftError, RoundLoop
 from netsim.servers.pacing import ByLatency, Deliveries, LatencyPacing, Pacing
-from netsim.servers.reports import told
+from netsim.servers.reports import round_outcome
 from netsim.servers.rounds import RoundServer
 from netsim.servers.staleness_bound import NoBound, StalenessRule
 from netsim.servers.waking import Waking
@@ -60,24 +60,20 @@ class KeepAtWork:
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
         self._draws = streams["policy"]
         self._rng: np.random.Generator
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
-        """Those of the policy."""
         return self.policy.restarts
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return _NOBODY
 
     def wait(self, number: int) -> Iterable[Any]:
-        """Nobody is waited for."""
         return ()
 
     def prepare(self, number: int) -> Iterable[Any]:
-        """Nobody is asked for anything."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -93,15 +89,15 @@ class KeepAtWork:
         self._asked[client] = True
 
     def leave_out(self, client: int) -> None:
-        """Where it is at work, or the policy chooses it in this round, nobody is at work in its place until the round closes."""
+        """Leave the place of `client` empty until the round closes, if it is at work or chosen in this round."""
         self._left_out = client
         self._empty = int(client in self.pool.in_flight)
 
     def send(self, number: int) -> None:
-        """Those at work go on; the close rule asks for more."""
+        """Send nothing at the opening: clients at work go on, and the close rule asks for more."""
 
     def refill(self) -> None:
-        """Have the policy choose until enough are at work, or nobody is left to choose."""
+        """Let the policy choose until enough clients are at work, or none is left to choose."""
         pool = self.pool
         while (free := self.concurrency - len(pool.in_flight) - self._empty) > 0:
             able = pool.selectable(busy_too=False) & ~self._asked
@@ -111,20 +107,20 @@ class KeepAtWork:
             chosen, steps = check_selection(self.policy.select(view), able, at_most=free)
             self._asked[chosen] = True
             if self._left_out in chosen:
-                pool.life.serving.channels(chosen[chosen == self._left_out])  # its place is taken, by nobody
+                pool.life.serving.channels(chosen[chosen == self._left_out])  # keeps its place empty
                 self._empty += 1
                 stays = chosen != self._left_out
                 chosen, steps = chosen[stays], None if steps is None else steps[stays]
             if len(chosen):
                 self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         self._asked[update.client] = True
 
     def tell(self, closed: ClosedRound) -> None:
         outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
         censored = np.asarray(closed.attempts.column("censored"), np.bool_)
-        self.policy.observe(told(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
+        self.policy.observe(round_outcome(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
 
     def state_dict(self) -> State:
         """The policy's."""
@@ -136,9 +132,9 @@ class KeepAtWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRule:
-    """When a new model is made: of every `buffer` deliveries, or as `pacing` has it (None: by deliveries).
+    """Rule for a new model: after every `buffer` deliveries, or as `pacing` says (None: by deliveries).
 
-    `staleness`: what is done about updates that grow too old; None: nothing.
+    `staleness`: rule for updates that grow too old; None: there is none.
     """
 
     buffer: int = 1
@@ -147,9 +143,9 @@ class ModelRule:
 
 
 class BufferFull(EndsOfRound):
-    """A round closes as `rule` has it; also when nobody is at work and everybody who could be asked has been.
+    """Close as `rule` says, or once no client is at work and none is left to ask.
 
-    Whoever ends is followed by another client, as `dispatch` says. Raises ValueError for a buffer below 1.
+    A client whose update ends is followed by another, as `dispatch` says. Raises ValueError for a buffer below 1.
     """
 
     def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, rule: ModelRule) -> None:
@@ -163,11 +159,11 @@ class BufferFull(EndsOfRound):
         if rule.pacing is not None:
             self.pacing = ByLatency(pool=pool, concurrency=dispatch.concurrency, wake=waking.wake, parameters=rule.pacing)
         pool.watchers.append(self._waking.wake)
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._number = number
-        self.pacing.opened(start_s)
+        self.pacing.on_open(start_s)
         for end in self.ends:
             self.dispatch.exclude(end.client)
 
@@ -181,30 +177,30 @@ class BufferFull(EndsOfRound):
                     return
                 if not self.ends and not pool.ever_selectable().any():
                     raise NobodyLeftError
-            # With everyone at work nobody is looked for.
+            # With all places taken no client is looked for.
             if len(pool.in_flight) < self.dispatch.concurrency:
-                self._waking.at(float(pool.availability.next_change_s.min()))
+                self._waking.wake_at(float(pool.availability.next_change_s.min()))
             yield self._waking.event()
         pool.causes.close_now(self.pacing.name)
 
     def _full(self) -> bool:
         return self.pacing.due(self.ends) and self.rule.may_close(self._number)
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         self.ends.append(update)
-        self.pacing.ended(update)
-        # Who ends in one instant may be followed, and counted, together.
-        self._waking.at_end_of_instant()
+        self.pacing.on_end(update)
+        # Clients that end at one instant are followed, and counted, together.
+        self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Those of the ends that the pacing takes; all, where the rule wants more."""
-        self.rule.closed(self._number)
-        taken = len(self.ends) if self.rule.takes_more else self.pacing.taken(self.ends)
+        """Return the ends that the pacing takes; all ends if the rule takes more."""
+        self.rule.on_close(self._number)
+        taken = len(self.ends) if self.rule.takes_more else self.pacing.count_taken(self.ends)
         now, self.ends = self.ends[:taken], self.ends[taken:]
         return Ended(now)
 
     def state_dict(self) -> State:
-        """What the rule and the pacing need, too."""
+        """Return the state of the close, of the rule and of the pacing."""
         return {**super().state_dict(), "rule": self.rule.state_dict(), "pacing": self.pacing.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
@@ -223,7 +219,7 @@ def buffered_server(
     rule: ModelRule,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. `concurrency` as of `KeepAtWork`, `rule` as of `BufferFull`."""
+    """Return the server. `concurrency` as in `KeepAtWork`, `rule` as in `BufferFull`."""
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(

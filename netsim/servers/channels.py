@@ -32,7 +32,7 @@ class OwnLinks:
 
 
 class ScheduledChannels(OwnLinks):
-    """The sub-channels of `access`, which `scheduler` assigns; `places` and `refill` as of `ScheduledAssignment`."""
+    """Sub-channels of `access`, assigned by `scheduler`; `places` and `refill` as in `ScheduledAssignment`."""
 
     access: AssignedAccess[Update]
 

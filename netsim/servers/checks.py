@@ -1,4 +1,4 @@
-"""What a policy or a scheduler may return: it may be the user's own."""
+"""Checks of the answers of policies and schedulers, which may be the user's own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def check_selection(
     answer: IntArray | Selection, selectable: BoolArray, *, nobody: bool = False, at_most: int | None = None
 ) -> tuple[IntArray, IntArray | None]:
-    """The clients a policy chose and the steps it asks each for (None: it does not say), as int64; `nobody`: it may choose none.
+    """Return the clients that a policy chose, and the steps that it asks of each (None: no steps), as int64.
 
-    `at_most`: as many as may begin now; None: any number.
+    `nobody`: the choice may be empty. `at_most`: the number of clients that may begin now; None: any number.
 
     Raises AnswerError for what no policy may return (it may be the user's own).
     """

@@ -129,7 +129,7 @@ class WhenEnded(_OfOneRound):
         """The round so far; and right after the end that will close it, where that was found by `fold`."""
         self._alarm_s = _EVER
         self._at_once = at_once
-        pool.follow(self._ended, self._ended_together)
+        pool.follow(self._on_end, self._on_ends)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self.open_round = number
@@ -171,7 +171,7 @@ class WhenEnded(_OfOneRound):
         self._set_alarm()
         yield self._event
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         if update.begun_round != self.open_round:
             return
         state = self._state
@@ -183,7 +183,7 @@ class WhenEnded(_OfOneRound):
         else:
             self._set_alarm()
 
-    def _ended_together(self, ended: Columns) -> None:
+    def _on_ends(self, ended: Columns) -> None:
         mine, state = ended.counts[ROUND] == self.open_round, self._state
         state.ended += int(np.count_nonzero(mine))
         state.delivered += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
@@ -261,7 +261,7 @@ class NothingOnTheAir(_OfOneRound):
         self._sent_before = 0
         self._closing: Event | None = None
         self._called = False
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._sent_before = self.pool.life.uploads
@@ -279,7 +279,7 @@ class NothingOnTheAir(_OfOneRound):
             return False
         return (not self.wait_for_compute and pool.life.uploads > self._sent_before) or not pool.in_flight
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         # Not at once: who becomes ready in this very instant still belongs to the round.
         if self._closing is not None and not self._called:
             self._called = True
@@ -358,7 +358,7 @@ class FixedLengthCarryOver(EndsOfRound):
     def __init__(self, *, pool: ClientPool, round_s: float) -> None:
         super().__init__()
         self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None)
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._length.open(number, start_s, expected)
@@ -366,5 +366,5 @@ class FixedLengthCarryOver(EndsOfRound):
     def wait(self) -> Generator[Any, Any, None]:
         return self._length.wait()
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         self.ends.append(update)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BySteps:
-    """Everyone present is at work, each with the steps that it is given, but for those whose update waits for their group.
+    """Dispatch in which every client that is present works the steps that it is given, unless its update waits for its group.
 
     A client begins at most once a round: (round, client) is the address of its draws.
     """
@@ -53,15 +53,12 @@ class BySteps:
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return self._chosen
 
     def wait(self, number: int) -> Iterable[Any]:
-        """Nobody is waited for."""
         return ()
 
     def prepare(self, number: int) -> Iterable[Any]:
-        """Nobody is asked for anything."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -80,7 +77,7 @@ class BySteps:
         self._start(self._chosen)
 
     def refill(self) -> None:
-        """Whoever is idle, and has not begun in this round, begins."""
+        """Begin an update at each idle client that has not begun one in this round."""
         self._start(self._able())
 
     def _able(self) -> IntArray:
@@ -94,7 +91,7 @@ class BySteps:
         now, scheduler = self.pool.clock.now, self.scheduler
         self._begun[clients] = True
         steps = dict.fromkeys(clients.tolist(), 0)
-        # The fastest first; those of whom nothing is known are asked for all steps.
+        # The fastest first; clients of unknown speed are asked for all steps.
         for client in clients[np.argsort(scheduler.step_s[clients], kind="stable")].tolist():
             scheduler.group_of.pop(client, None)
             steps[client], made = scheduler.assign(client, now)
@@ -116,10 +113,10 @@ class BySteps:
 
 
 class GroupComplete(EndsOfRound):
-    """A round closes as a group is complete, or at its latest time with at least one in.
+    """Close as a group is complete, or at its latest time with at least one update in.
 
-    It also closes as a client arrives that has no group yet, whose update is applied alone. What arrives later than its group
-    enters the next model of a group, or one of its own, where nobody is at work any more.
+    It also closes as an update arrives from a client without a group, which is applied alone. An update that arrives later than
+    its group enters the next model of a group, or a model of its own if no client is at work any more.
     """
 
     def __init__(self, *, pool: ClientPool, dispatch: BySteps) -> None:
@@ -129,15 +126,15 @@ class GroupComplete(EndsOfRound):
         self._late: list[tuple[int, int]] = []
         """(client, round it was begun in) of what has arrived later than its group."""
         self._ready: list[list[tuple[int, int]]] = []
-        """What makes the next models, likewise."""
+        """Updates of the next models, likewise."""
         self._waking = Waking(pool.clock)
         self._open = False
         dispatch.on_group = self._set_alarm
         pool.watchers.append(self._waking.wake)
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        """What ended before it opened is counted for it."""
+        """Open the round; attempts that ended before it count for it."""
 
     def wait(self) -> Generator[Any, Any, None]:
         yield from self._wait()
@@ -159,7 +156,7 @@ class GroupComplete(EndsOfRound):
                     return
                 if not pool.ever_selectable().any():
                     raise NobodyLeftError
-            self._waking.at(float(pool.availability.next_change_s.min()))
+            self._waking.wake_at(float(pool.availability.next_change_s.min()))
             yield self._waking.event()
 
     def _set_alarm(self, number: int) -> None:
@@ -171,12 +168,12 @@ class GroupComplete(EndsOfRound):
         if number in scheduler.groups:
             self._over(scheduler.close(number))
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         client, scheduler, dispatch = update.client, self.dispatch.scheduler, self.dispatch
         self.ends.append(update)
         if update.censored:
             self._over(scheduler.leave(client) or [])
-            self._waking.at_end_of_instant()
+            self._waking.wake_at_end_of_instant()
             return
         scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
         group = scheduler.group_of.get(client)
@@ -189,17 +186,17 @@ class GroupComplete(EndsOfRound):
         else:
             dispatch.waiting[client] = update.begun_round
             self._over(scheduler.arrive(client) or [])
-        self._waking.at_end_of_instant()
+        self._waking.wake_at_end_of_instant()
 
     def _over(self, arrived: list[int]) -> None:
         """A group is over, of which these have arrived; none: it leaves nothing."""
         if arrived:
             self._ready.append([*((client, self.dispatch.waiting[client]) for client in arrived), *self._late])
             self._late = []
-            self._waking.at_end_of_instant()
+            self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """What makes the model, and what was lost since the last close."""
+        """Return the attempts of this model, and those lost since the last close."""
         batch = set(self._ready.pop(0)) if self._ready else set()
         now: list[Attempt] = []
         later: list[Attempt] = []
@@ -213,7 +210,7 @@ class GroupComplete(EndsOfRound):
         return Ended(now)
 
     def state_dict(self) -> State:
-        """What is ready, and what came late, too."""
+        """Return the state of the close, with the updates that are ready and those that came late."""
         return {**super().state_dict(), "late": list(self._late), "ready": [list(batch) for batch in self._ready]}
 
     def load_state_dict(self, state: State) -> None:
@@ -225,7 +222,7 @@ class GroupComplete(EndsOfRound):
 
 
 class OpenGroups(Instrument):
-    """How many groups are under way as a round closes."""
+    """Column with the number of groups under way as a round closes."""
 
     def __init__(self, *, scheduler: StepScheduler) -> None:
         self.scheduler = scheduler
@@ -244,7 +241,7 @@ def compass_server(
     slack: float = 1.5,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. Steps and `slack` as of `StepScheduler`."""
+    """Return the server. Steps and `slack` as in `StepScheduler`."""
     channels = channels or OwnLinks()
     scheduler = StepScheduler(clients=pool.count, least=min_steps, most=max_steps, slack=slack)
     dispatch = BySteps(pool=pool, learner=learner, scheduler=scheduler)

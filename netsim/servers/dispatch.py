@@ -88,7 +88,7 @@ class PolicyDispatch:
     def wait(self, number: int) -> Generator[Any, Any, None]:
         """Until `need` clients are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
-        self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), None, self.need)
+        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), None, self.need)
         if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
@@ -196,7 +196,7 @@ class MembersDispatch:
         among = np.zeros(pool.count, np.bool_)
         among[self.members] = True
         need = len(self.members) if self.whole else 1
-        self._selectable = yield from self._presence.until(lambda: pool.selectable(busy_too=busy_too), among, need)
+        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), among, need)
 
     def prepare(self, number: int) -> Iterable[Any]:
         """Nobody is asked for anything."""

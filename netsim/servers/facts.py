@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What readers of the tables must know of the coordinator that ran the rounds."""
+    """Properties of the coordinator that readers of the tables must know."""
 
     carries_over: bool
     """True if a round is about the attempts that end in it, whenever they began."""

@@ -1,4 +1,4 @@
-"""What is measured from outside, in columns of the record of a round: rewards, jamming, detections."""
+"""Measurements from outside, in columns of the record of a round: rewards, jamming, detections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reward(Instrument):
 
 
 class Jamming(Instrument):
-    """What jammers and collisions did to a round's transmissions, and what the jamming cost."""
+    """Columns for the effect of jammers and collisions on a round's transmissions, and for the cost of jamming."""
 
     reads_ends = True
 
@@ -90,7 +90,7 @@ class Restarts(Instrument):
         self._told = 0
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
-        """No column: whoever follows is told of the round and of the clients."""
+        """Return no column: the follower is called with the round and its clients."""
         restarts = self.dispatch.restarts
         if len(restarts) > self._told:
             self.on_declared(closed.number, sorted({client for _, client in restarts[self._told :]}))

@@ -104,7 +104,7 @@ class _Upload(PeerProtocol):
         self.arrived_from: BoolArray = np.zeros(len(ready_s), np.bool_)
 
     def _begin(self) -> None:
-        # Those that set out together are one batch.
+        # Opinions that set out together are one batch.
         for time_s in np.unique(self._ready_s).tolist():
             clients = np.flatnonzero(self._ready_s == time_s).tolist()
             if time_s == self.links.clock.now:

@@ -1,4 +1,4 @@
-"""When a buffered server makes a new model: by the number of deliveries, or by the time since the last model.
+"""Pacing of a buffered server: a new model by the number of deliveries, or by the time since the last model.
 
 By time is Pisces' rule (Jiang, Wang, Li and Li, SoCC 2022): once max L_k / b seconds have passed since the last model, L_k the
 last latency of client k among those at work now, b how many may be at work at once. So no update of a client as fast as it last
@@ -35,24 +35,24 @@ class Pacing(Stateful, Protocol):
     name: str
     """Of the rule, as rounds state it."""
 
-    def opened(self, start_s: float) -> None:
+    def on_open(self, start_s: float) -> None:
         """A round has opened: the last model was made at `start_s`."""
 
-    def ended(self, update: Update) -> None:
+    def on_end(self, update: Update) -> None:
         """The attempt of `update` has ended."""
 
     def due(self, ends: Sequence[Attempt]) -> bool:
-        """Whether a model may be made now of `ends`, what has ended; asked whenever something may have changed."""
+        """Return True if a model may be made now of `ends`; called whenever the answer may have changed."""
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Whether a round closes now with `ends`, n >= 1, as nobody is at work and nobody else can be asked in it."""
+        """Return True if a round closes now with `ends`, n >= 1, as no client is at work and none is left to ask."""
 
-    def taken(self, ends: Sequence[Attempt]) -> int:
-        """How many of `ends`, from the first on, the round is about that closes now."""
+    def count_taken(self, ends: Sequence[Attempt]) -> int:
+        """Return the number of `ends`, from the first on, that the closing round is about."""
 
 
 def arrivals(ends: Sequence[Attempt]) -> int:
-    """How many of `ends` were delivered."""
+    """Return the number of `ends` that were delivered."""
     return sum(not end.censored for end in ends)
 
 
@@ -66,10 +66,10 @@ class Deliveries:
             raise ParameterError("buffer", buffer, "must be at least 1 delivery")
         self.buffer = buffer
 
-    def opened(self, start_s: float) -> None:
+    def on_open(self, start_s: float) -> None:
         return None
 
-    def ended(self, update: Update) -> None:
+    def on_end(self, update: Update) -> None:
         return None
 
     def due(self, ends: Sequence[Attempt]) -> bool:
@@ -79,8 +79,8 @@ class Deliveries:
         """Always: no more can arrive."""
         return True
 
-    def taken(self, ends: Sequence[Attempt]) -> int:
-        """Those up to the delivery that fills the buffer; those of the same instant that came after it count for the next."""
+    def count_taken(self, ends: Sequence[Attempt]) -> int:
+        """Return the number up to the delivery that fills the buffer; later ones of the same instant count for the next model."""
         arrived = 0
         for i, end in enumerate(ends):
             arrived += not end.censored
@@ -114,7 +114,7 @@ class LatencyPacing:
 class ByLatency:
     """A model of all that has arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
 
-    L_k is the time from the selection of client k to its last delivery. Nothing is made of nothing: where nothing has arrived by
+    L_k is the time from the selection of client k to its last delivery. No model is made of no update: where none has arrived by
     then, the first that does is waited for. `wake` has `due` asked again.
     """
 
@@ -133,13 +133,13 @@ class ByLatency:
         self._slowest: Update | None = None
         """That of the greatest L_k as it was last looked for."""
         self._due_s = _NEVER
-        """When a model is due, by that one; _NEVER: it has to be looked for."""
+        """Time at which a model is due; _NEVER: it must be computed again."""
         self._alarm_s = _NEVER
 
-    def opened(self, start_s: float) -> None:
+    def on_open(self, start_s: float) -> None:
         self._start_s, self._due_s = start_s, _NEVER
 
-    def ended(self, update: Update) -> None:
+    def on_end(self, update: Update) -> None:
         if not update.censored:
             self.latency_s[update.client] = update.outcome_s - update.selected_s
         if update is self._slowest:
@@ -180,15 +180,15 @@ class ByLatency:
         return before_s if before_s >= time_s else (math.floor(time_s / every_s) + 1) * every_s
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Where nothing has arrived; otherwise a model is due, as soon as the server looks."""
+        """Return True if nothing has arrived; otherwise a model is due as soon as the server looks."""
         return not arrivals(ends)
 
-    def taken(self, ends: Sequence[Attempt]) -> int:
+    def count_taken(self, ends: Sequence[Attempt]) -> int:
         """All."""
         return len(ends)
 
     def state_dict(self) -> State:
-        """What is known of latencies."""
+        """Return the last latencies."""
         return {"latency_s": self.latency_s.copy()}
 
     def load_state_dict(self, state: State) -> None:

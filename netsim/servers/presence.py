@@ -24,18 +24,18 @@ class Presence:
         self._pool = pool
         self._waking = Waking(pool.clock)
 
-    def until(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
-        """Until `need` clients of `among` (K,; None: all) are `able` () -> (K,), which is returned; raises NobodyLeftError."""
+    def wait_for(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
+        """Wait until `need` clients of `among` (K,; None: all) are `able` () -> (K,); return that. Raises NobodyLeftError."""
         pool, waking, before = self._pool, self._waking, None
-        while int(np.count_nonzero(now_able := _those(able(), among))) < need:
+        while int(np.count_nonzero(now_able := _restrict(able(), among))) < need:
             before = now_able
             next_s = float(pool.availability.next_change_s.min())
             nothing_moves = next_s == _EVER and not pool.under_way
-            if nothing_moves or int(np.count_nonzero(_those(pool.ever_selectable(), among))) < need:
+            if nothing_moves or int(np.count_nonzero(_restrict(pool.ever_selectable(), among))) < need:
                 raise NobodyLeftError
-            # Whoever waits for somebody is told of each attempt at its time.
+            # A waiting server needs a call for each attempt at its time.
             pool.whole_rounds.release()
-            waking.at(next_s)
+            waking.wake_at(next_s)
             # Somebody comes or goes, or an attempt ends.
             pool.followers.append(waking.wake)
             pool.watchers.append(waking.wake)
@@ -48,5 +48,5 @@ class Presence:
         return now_able
 
 
-def _those(able: BoolArray, among: BoolArray | None) -> BoolArray:
+def _restrict(able: BoolArray, among: BoolArray | None) -> BoolArray:
     return able if among is None else able & among

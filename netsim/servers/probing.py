@@ -23,11 +23,11 @@ _NAN = float("nan")
 
 
 class Probing(Instrument, ABC):
-    """Asks, records each probe, and counts: columns `probes`, `probes_answered` and `probe_s` of a round.
+    """Probes of clients: asks, records each probe, and fills the columns `probes`, `probes_answered` and `probe_s`.
 
     `samples`: a client evaluates the model on so many of its samples (None: on all). The losses are those of the learner, and
-    only of the clients that answered. `evaluated` (K,): how many those are; None: nobody knows. `losses`: whether it is the loss
-    that is asked for; otherwise there is none in the answers.
+    only of the clients that answered. `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if
+    the loss is asked for; otherwise the answers have none.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Probing(Instrument, ABC):
         self.asked = 0
         """Probes so far."""
         self.answered = 0
-        """Those of them that were answered."""
+        """Number of probes that were answered."""
         self._spent_s = 0.0
         self._before = (0, 0)
 
@@ -71,7 +71,7 @@ class Probing(Instrument, ABC):
         accuracies[answered] = self.learner.accuracies_of(clients[answered])
         return accuracies
 
-    def _told(
+    def _answers(
         self, number: int, clients: IntArray, answered: BoolArray, *, test: bool
     ) -> tuple[FloatArray, FloatArray | None]:
         """(n,) losses and accuracies that `clients` answered; where they tested the model, no losses, else no accuracies."""
@@ -80,7 +80,7 @@ class Probing(Instrument, ABC):
         return self.losses_of(number, clients, answered), None
 
     def count(self, client: int) -> int | None:
-        """Samples that `client` evaluates; None: nobody knows."""
+        """Return the number of samples that `client` evaluates; None if unknown."""
         return None if self.evaluated is None else int(self.evaluated[client])
 
     def open(self, number: int) -> None:
@@ -115,7 +115,7 @@ class TimedProbing(Probing):
         self.reuse_model = reuse_model
 
     def count(self, client: int) -> int | None:
-        # Of what is asked now: another question may be about other samples.
+        # Count for the present question: another one may be about other samples.
         evaluated = self.probes.evaluated
         return None if evaluated is None else int(evaluated[client])
 
@@ -126,18 +126,18 @@ class TimedProbing(Probing):
         self.asked += len(clients)
         asked = yield from self.probes.ask(number, clients, version, times, test)
         answered = np.array([not probe.censored for probe in asked], np.bool_)
-        losses, accuracy = self._told(number, clients, answered, test=test)
+        losses, accuracy = self._answers(number, clients, answered, test=test)
         self.answered += int(np.count_nonzero(answered))
         self._spent_s += self.clock.now - start_s
-        self._record(_by_client(clients, losses, accuracy))
+        self._record(_answers_by_client(clients, losses, accuracy))
         elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
         if self.reuse_model:
-            # Who has answered before in this round holds it, too.
+            # Clients that answered before in this round hold the model, too.
             self.holders |= frozenset(clients[answered].tolist())
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
     def _record(self, told: dict[int, tuple[float, float]]) -> None:
-        """What has ended; `told`: the loss and the accuracy that clients answered."""
+        """Record the probes that have ended; `told`: (loss, accuracy) by client."""
         ends, self.probes.ends = self.probes.ends, []
         for probe in ends:
             self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
@@ -171,14 +171,14 @@ class TimedProbing(Probing):
         return super().counts() | {"probe_bytes_down": self.probes.bytes_down, "probe_bytes_up": self.probes.bytes_up}
 
     def stop(self) -> None:
-        # Of a round whose asking the end of the run cut short.
+        # The end of the run cut the probes of this round short.
         heard = [probe for probe in self.probes.ends if not probe.censored]
         if heard:
             clients = np.array([probe.client for probe in heard], np.int64)
             answered = np.ones(len(heard), np.bool_)
-            told = self._told(heard[0].round, clients, answered, test=self.probes.tests)
+            told = self._answers(heard[0].round, clients, answered, test=self.probes.tests)
             self.answered += len(heard)
-            self._record(_by_client(clients, *told))
+            self._record(_answers_by_client(clients, *told))
         self._record({})
         now = self.clock.now
         for probe in self.probes.unfinished():
@@ -200,11 +200,11 @@ class FreeProbing(Probing):
     ) -> Generator[Any, Any, Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
-        losses, accuracy = self._told(number, clients, answered, test=test)
+        losses, accuracy = self._answers(number, clients, answered, test=test)
         self.asked += len(clients)
         self.answered += len(clients)
         now = self.clock.now
-        for client, (loss, tested) in _by_client(clients, losses, accuracy).items():
+        for client, (loss, tested) in _answers_by_client(clients, losses, accuracy).items():
             self.recorder.probe(
                 ProbeRow(
                     round=number,
@@ -221,7 +221,7 @@ class FreeProbing(Probing):
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)), accuracy=accuracy)
 
 
-def _by_client(clients: IntArray, losses: FloatArray, accuracies: FloatArray | None) -> dict[int, tuple[float, float]]:
-    """What each of `clients` (n,) answered: its loss and its accuracy, NaN where it was not asked for."""
+def _answers_by_client(clients: IntArray, losses: FloatArray, accuracies: FloatArray | None) -> dict[int, tuple[float, float]]:
+    """Return (loss, accuracy) by client, for `clients` (n,); NaN where it was not asked for."""
     tested = np.full(len(clients), _NAN) if accuracies is None else accuracies
     return dict(zip(clients.tolist(), zip(losses.tolist(), tested.tolist(), strict=True), strict=True))

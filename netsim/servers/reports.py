@@ -1,4 +1,4 @@
-"""What a server puts together of a round that is over: reports for its policy, losses for the record of attempts."""
+"""Reports that a server builds as a round closes: for its policy, and losses for the record of attempts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _NAN = float("nan")
 
 
-def told(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, phases: bool) -> RoundOutcome:
-    """What a policy is told of a round; `latency_s`, `censored` (n,) of its attempts.
+def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, phases: bool) -> RoundOutcome:
+    """Return the outcome of a round as a policy sees it; `latency_s`, `censored` (n,) of its attempts.
 
     `phases`: clients report how long each step took.
     """
@@ -36,7 +36,7 @@ def told(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, pha
 
 
 def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
-    """What came with the updates of a round; `phases` as of `told`. An update that was delivered does not change any more."""
+    """Return the reports of a round's updates. A delivered update does not change any more."""
     attempts, version = closed.attempts, closed.version
     reports = Reports.nothing(len(attempts))
     places = np.flatnonzero(~np.asarray(attempts.column("censored"), np.bool_))
@@ -73,6 +73,6 @@ def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, 
     if content is None or content.loss is None or content.loss_rms is None:
         return {}
     attempts = closed.attempts
-    told = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
-    keys = [(client, begun_round) for client, begun_round, censored in told if not censored]
+    round_outcome = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
+    keys = [(client, begun_round) for client, begun_round, censored in round_outcome if not censored]
     return dict(zip(keys, zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True), strict=True))

@@ -104,13 +104,13 @@ class AttemptRows:
         elif self._with_losses:
             loop.pool.follow(self._hold, lambda ended: self._held.extend(ended.rows()))
         else:
-            loop.pool.follow(self._ended, lambda ended: self._table.extend(ended))
+            loop.pool.follow(self._on_end, lambda ended: self._table.extend(ended))
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all rows to `recorder` from now on."""
         self._table = recorder.attempts(self.columns)
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         self._table.append(self._values(update))
 
     def _hold(self, update: Update) -> None:

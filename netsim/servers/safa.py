@@ -1,8 +1,8 @@
-"""The server of SAFA: semi-asynchronous, with a cache and a tolerance of lag (Wu, He, Lin, Mao, Maple and Jarvis 2021).
+"""Server of SAFA: semi-asynchronous, with a cache and a tolerance of lag (Wu, He, Lin, Mao, Maple and Jarvis 2021).
 
-All clients train all the time. A round begins with a distribution by version: whoever has delivered since it was sent its model
-gets the new one, whoever holds a model that is more than `lag_tolerance` rounds old is forced to take it, and the others go on
-with what they have. Of the updates that arrive so many are picked, those of clients that were not picked in the last round first
+All clients train all the time. A round begins with a distribution by version: a client that has delivered since its last model
+gets the new one, a client whose model is more than `lag_tolerance` rounds old is forced to take it, and the others go on with
+theirs. Of the updates that arrive `per_round` are picked, first those of clients that were not picked in the last round
 (CFCFM, Algorithm 1). The picked enter the model of this round, the others that of the next; the cache is the learner's
 (`models.fl.aggregation.cache`).
 """
@@ -53,7 +53,7 @@ class ByVersion:
         self.lag_tolerance = lag_tolerance
         self.attempts: Attempts = Single()
         self.renewed: IntArray = np.zeros(0, np.int64)
-        """Who was forced to take the present model as the round opened."""
+        """Clients that were forced to take the present model as the round opened."""
         self._wants: BoolArray = np.ones(pool.count, np.bool_)
         """(K,) who has nothing to train on: has delivered, or was never sent a model."""
         self._made_round: IntArray = np.zeros(pool.count, np.int64)
@@ -64,21 +64,19 @@ class ByVersion:
         self._chosen: IntArray = np.zeros(0, np.int64)
         self._sent_to: IntArray = np.zeros(0, np.int64)
         self._presence = Presence(pool)
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return self._chosen
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
-        """Until somebody is present or at work."""
+        """Wait until a client is present or at work."""
         pool = self.pool
         if not pool.in_flight:
-            yield from self._presence.until(lambda: pool.selectable(busy_too=False), None, 1)
+            yield from self._presence.wait_for(lambda: pool.selectable(busy_too=False), None, 1)
 
     def prepare(self, number: int) -> Sequence[Any]:
-        """Nobody is asked for anything."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -121,7 +119,7 @@ class ByVersion:
         """
         return self.pool.start(number, clients, version, holders=holders)
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         if update.begun_round < self._begun[update.client]:
             return  # it was dropped for the new model
         sent_it = self._made_round[update.client] == update.begun_round - 1
@@ -135,7 +133,7 @@ class ByVersion:
         return sorted(set(self._version[may].tolist()))
 
     def tell(self, closed: ClosedRound) -> None:
-        """Nobody decides by a round."""
+        """Do nothing."""
 
     def state_dict(self) -> State:
         """Which model each client holds."""
@@ -150,13 +148,14 @@ class ByVersion:
 
 
 class PickedArrived(EndsOfRound):
-    """A round closes once so many updates are picked (`per_round`), at a deadline, or when nobody is at work any more.
+    """Close once `per_round` updates are picked, at a deadline, or when no client is at work any more.
 
-    `selection`: "first-come": as soon as so many updates of clients that were not picked in the last round have arrived, or so
-    many updates of whomever and none of theirs can arrive any more; "after-all": once nobody is at work. Then those are picked
-    that were not picked in the last round, in the ascending order of `speed_s` (round) -> (K,) (None: of arrival), and the
-    others in the same order. After all, an update that began in an earlier round is not picked. Raises ValueError for fewer than
-    one update, and a deadline that is not > 0.
+    `selection`: "first-come": as soon as `per_round` updates of clients that were not picked in the last round have arrived, or
+    `per_round` of any clients once none of the former can arrive any more; "after-all": once no client is at work. Clients that
+    were not picked in the last round come first, in the ascending order of `speed_s` (round) -> (K,) (None: of arrival), then
+    the others in the same order. With "after-all" an update that began in an earlier round is not picked.
+
+    Raises ValueError for fewer than one update, and a deadline that is not > 0.
     """
 
     folds_none = True
@@ -181,18 +180,18 @@ class PickedArrived(EndsOfRound):
         self.per_round = per_round
         self.deadline_s = _EVER if deadline_s is None else deadline_s
         self.picked: list[Attempt] = []
-        """What was picked as the last round closed, in order."""
+        """Updates picked as the last round closed, in order."""
         self._after_all = selection == "after-all"
         self._speed_s = speed_s
         self._last: set[int] = set()
-        """Whose updates were picked in the last round."""
+        """Clients whose updates were picked in the last round."""
         self._others: list[int] = []
         """Clients not in `_last` that were at work when last looked at: each end then costs a step, not one for each client."""
         self._arrived = self._first = 0
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
         self._alarm_set = False
-        pool.follow(self._ended)
+        pool.follow(self._on_end)
 
     def limit(self, deadline_s: float) -> None:
         """From the next round on."""
@@ -208,13 +207,13 @@ class PickedArrived(EndsOfRound):
         pool = self.pool
         if self._due_s < _EVER:
             self._set_alarm()
-        while pool.in_flight and pool.clock.now < self._due_s and not self._settled():
+        while pool.in_flight and pool.clock.now < self._due_s and not self._is_over():
             yield self._waking.event()
-        if pool.clock.now >= self._due_s and pool.in_flight and not self._settled():
+        if pool.clock.now >= self._due_s and pool.in_flight and not self._is_over():
             pool.causes.close_by_deadline()
         pool.causes.close_now("enough arrived" if pool.in_flight else "all ended")
 
-    def _settled(self) -> bool:
+    def _is_over(self) -> bool:
         if self._after_all:
             return False
         if self._first >= self.per_round:
@@ -244,10 +243,10 @@ class PickedArrived(EndsOfRound):
         else:
             self._set_alarm()
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         self.ends.append(update)
         self._count(update)
-        self._waking.at_end_of_instant()
+        self._waking.wake_at_end_of_instant()
 
     def _count(self, end: Attempt) -> None:
         if not end.censored:
@@ -267,18 +266,18 @@ class PickedArrived(EndsOfRound):
         return Ended(ends)
 
     def may_be_picked(self, end: Attempt) -> bool:
-        """Whether an update that has arrived may be one of those of this round's model."""
+        """Return True if an update that has arrived may be one of those of this round's model."""
         return not self._after_all or end.begun_round == self._number
 
     def folded(self, deliveries: Deliveries) -> Deliveries:
-        """With what is held back for the next model, and whose entries are renewed."""
+        """Return `deliveries` with the updates held back for the next model, and the clients whose entries are renewed."""
         picked = {(one.client, one.begun_round) for one in self.picked}
         whose = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)
         held = np.array([one not in picked for one in whose], np.bool_)
         return replace(deliveries, held=held, renewed=self.dispatch.renewed)
 
     def state_dict(self) -> State:
-        """Who was picked last, too."""
+        """Return the state of the close, with the clients picked last."""
         return {**super().state_dict(), "last": sorted(self._last)}
 
     def load_state_dict(self, state: State) -> None:
@@ -288,7 +287,7 @@ class PickedArrived(EndsOfRound):
 
 
 class Picks(Instrument):
-    """How many updates were picked, when the last of them arrived, and how many clients were forced to take the new model."""
+    """Columns for the number of updates picked, the arrival of the last of them, and the clients forced to renew."""
 
     def __init__(self, *, dispatch: ByVersion, close: PickedArrived) -> None:
         self.dispatch = dispatch
@@ -312,7 +311,7 @@ def safa_server(
     speed_s: Callable[[int], FloatArray] | None = None,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Rounds one after the other. Parameters as of `ByVersion` and `PickedArrived`."""
+    """Return the server. Parameters as in `ByVersion` and `PickedArrived`."""
     dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
     close = PickedArrived(
         pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s

@@ -1,8 +1,8 @@
-"""The semi-synchronous server: rounds of fixed length, and a client that misses a close enters the next round.
+"""Semi-synchronous server: rounds of fixed length; an update that misses a close enters the next round.
 
 As a round opens a policy chooses among the clients that are not at work any more; as it closes, all updates that arrived since
-the last close make a new model, whichever model they started from. No update is late and nobody is waited for: time is divided by
-the clock alone, as in systems that merge on a schedule.
+the last close make a new model, whichever model they started from. No update is late, and the server waits for no client: time is
+divided by the clock alone, as in systems that merge on a schedule.
 """
 
 from __future__ import annotations

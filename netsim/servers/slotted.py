@@ -37,13 +37,13 @@ _NAN = math.nan
 
 
 class OpinionLearner(Learner, Protocol):
-    """A learner whose model all clients can test."""
+    """Learner whose model all clients can test."""
 
     def opinions(self, slot: int) -> FloatArray:
         """(K,) each client's opinion of the present model, in [0, 1]."""
 
     def best_opinion(self, slot: int) -> float:
-        """The average opinion, had the best m clients trained in this slot; NaN where nobody can know."""
+        """Return the average opinion, had the best m clients trained in this slot; NaN if unknown."""
 
     def reset(self) -> None:
         """Forget what was learnt: the model of before slot 1."""
@@ -61,27 +61,27 @@ class OpinionPolicy(Stateful, Protocol):
 
     @optional
     def notes(self) -> dict[str, Any]:
-        """What a summary says of it, as plain data."""
+        """Return entries of the summary, as plain data."""
         return {}
 
 
 class IndexPolicy(Stateful, Protocol):
-    """What each client computes of itself."""
+    """Index policy that each client computes by itself."""
 
     def index(self, round: int, belief: FloatArray) -> FloatArray:
         """(K,) indices of slot `round` from beliefs (K,) (eq. 17)."""
 
     @optional
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learn from slot `round`, as of `OpinionPolicy`."""
+        """Learn from slot `round`, as `OpinionPolicy` does."""
 
 
 class SlotServer(ABC):
-    """What both servers share: slots one after the other. `run_round` is a slot, `round` counts slots.
+    """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots.
 
     `training`: the communication rounds of a slot, with its members. `rounds_per_slot`: L. `reset_each_slot`: every slot trains
-    from the first model again; otherwise the model goes on (the times of the paper's Table I show that it does). `recording`: who
-    else writes records.
+    from the first model again; otherwise the model goes on (the times of the paper's Table I show that it does). `recording`:
+    further writers of records.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SlotServer(ABC):
         self._book = Book(training.pool)
 
     def run_round(self) -> Generator[Any, Any, None]:
-        """One slot, as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
+        """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
         slot, start_s = self.round + 1, self.clock.now
         self._on_open(slot)
         members = yield from self._decide(slot)
@@ -198,11 +198,11 @@ class SlotServer(ABC):
         return self.training.pool.under_way
 
     def notes(self) -> dict[str, Any]:
-        """What a summary says of it that no table does."""
+        """Return entries of the summary that no table holds."""
         return {"rounds_per_slot": self.rounds_per_slot}
 
     def counts(self) -> dict[str, int]:
-        """What has begun and ended since the start of the run, the slot under way included."""
+        """Return the counts since the start of the run, the slot under way included."""
         counts = self._book.counts()
         for instrument in self.training.instruments:
             counts |= instrument.counts()
@@ -296,7 +296,7 @@ class FlFaServer(SlotServer):
         self.uplink.transport.record_unfinished()
 
     def notes(self) -> dict[str, Any]:
-        """As of any server with slots, and what the policy has to say."""
+        """Return the entries of any server with slots, and the policy's."""
         return super().notes() | self.policy.notes()
 
     def state_dict(self) -> State:
@@ -325,7 +325,7 @@ class FlDaServer(SlotServer):
         self.policy = policy
         self.consensus = consensus
         self.outcome: ConsensusOutcome | None = None
-        """What came of the last consensus phase."""
+        """Outcome of the last consensus phase."""
         self._records_beliefs = beliefs
         if self.clients.energy is not None:
             consensus.links.bytes_over = np.zeros(consensus.links.graph.edges, np.int64)
@@ -402,7 +402,7 @@ class FlDaServer(SlotServer):
         }
 
     def counts(self) -> dict[str, int]:
-        """As of any server with slots, and the messages."""
+        """Return the counts of any server with slots, and those of messages."""
         return super().counts() | self._count() | {"messages_in_flight": self.consensus.links.in_flight}
 
     def record_to(self, recorder: Recorder) -> None:

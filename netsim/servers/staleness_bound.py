@@ -1,6 +1,6 @@
-"""What a buffered server does about updates that grow too old while they are made (Port, Su and Li, IWQoS 2022).
+"""Rules of a buffered server for updates that grow too old while they are made (Port, Su and Li, IWQoS 2022).
 
-It waits for them, or it lets their clients know, which then send what they have at the end of their present epoch.
+The server waits for them, or it notifies their clients, which then send their update at the end of the present epoch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class StalenessRule(Stateful, Protocol):
     """Says whether a round may close, and acts as it does."""
 
     takes_more: bool
-    """Whether a model is made of all that has arrived, though that be more than the buffer holds."""
+    """True if a model is made of all arrived updates, even if they are more than the buffer holds."""
 
     def may_close(self, number: int) -> bool:
-        """Whether round `number` may close now, its buffer being full."""
+        """Return True if round `number` may close now, its buffer being full."""
 
-    def closed(self, number: int) -> None:
+    def on_close(self, number: int) -> None:
         """Round `number` has closed."""
 
 
@@ -40,7 +40,7 @@ class NoBound:
     def may_close(self, number: int) -> bool:
         return True
 
-    def closed(self, number: int) -> None:
+    def on_close(self, number: int) -> None:
         return None
 
     def state_dict(self) -> State:
@@ -65,7 +65,7 @@ class WaitForOld:
         """Not while one is at work that was begun `bound` rounds ago."""
         return all(update.begun_round > number - self.bound for update in self.pool.in_flight.values())
 
-    def closed(self, number: int) -> None:
+    def on_close(self, number: int) -> None:
         return None
 
     def state_dict(self) -> State:
@@ -76,10 +76,11 @@ class WaitForOld:
 
 
 class UrgentNotices(WaitForOld):
-    """Nobody is waited for: a notice, `notice_s` under way, has a client send what it has at the end of its present epoch.
+    """Notices instead of waiting: after `notice_s` a client sends its update at the end of its present epoch.
 
-    A client that still downloads the model as the notice comes goes on; it is told again at the next close. Raises ValueError for
-    a time that is not >= 0 and finite.
+    A client that still downloads the model as the notice comes goes on, and gets another notice at the next close.
+
+    Raises ValueError for a time that is not >= 0 and finite.
     """
 
     def __init__(self, *, pool: ClientPool, bound: int, notice_s: float = 0.0) -> None:
@@ -90,13 +91,13 @@ class UrgentNotices(WaitForOld):
         # Local training then ends with a pass over the samples, wherever in the pass the notice arrives.
         pool.causes.inexact.add("compute")
         self._under_way: list[tuple[float, int, int]] = []
-        """When a notice arrives, at which client, about the update begun in which round."""
+        """(arrival of a notice, client, first round of its update)."""
 
     def may_close(self, number: int) -> bool:
         """Always."""
         return True
 
-    def closed(self, number: int) -> None:
+    def on_close(self, number: int) -> None:
         due_s = self.pool.clock.now + self.notice_s
         told = {(client, begun_round) for _, client, begun_round in self._under_way}
         for client, update in self.pool.in_flight.items():

@@ -29,11 +29,11 @@ class Group:
     latest_s: float
     members: list[int]
     arrived: list[int] = field(default_factory=list)
-    """Those of them whose updates wait for the others."""
+    """Members whose updates wait for the others."""
 
 
 class StepScheduler:
-    """Who is in which group, and how many steps each is given (FedCompass, Algorithms 1 and 2).
+    """Groups of clients, and the steps that each is given (FedCompass, Algorithms 1 and 2).
 
     `least`, `most`: Q_min and Q_max. `slack`: lambda, how much longer than expected a group may take. Raises ValueError for steps
     below 1, a least above the most, and a slack below 1.
@@ -77,7 +77,7 @@ class StepScheduler:
         return self._create(client, now_s, step_s)
 
     def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:
-        """A group whose members arrive when the fastest of another group could have made all steps once more."""
+        """Create a group whose members arrive when the fastest of another group could have made all steps once more."""
         found = [
             _steps(group.latest_s + self._fastest_s(group) * self.most - now_s, step_s)
             for group in self.groups.values()

@@ -1,7 +1,7 @@
-"""The synchronous server: a policy chooses m clients, and the round closes once they have answered, or a rule says so earlier.
+"""Synchronous server: a policy chooses m clients, and the round closes once they have answered, or by a rule before.
 
-It waits for all whom it selected, for a deadline, or for the first n of m (over-selection); whichever rule, a round also closes
-as soon as nothing of it is in flight any more. What arrives later is late.
+It waits for all selected clients, for a deadline, or for the first n of m (over-selection); a round also closes as soon as none
+of its updates is in flight any more. An update that arrives after the close is late.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting of the server's process for whatever comes first, and what wakes it."""
+"""Waiting of the server's process for the first of several events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVER = float("inf")
 class Waking:
     """Wakes the one process that waits for `event()`: now, at the end of this instant, or at a time.
 
-    What was asked for wakes nobody where nobody waits any more; so a process checks, each time it wakes, what it waits for.
+    A waking without a waiting process has no effect. So a process checks its own condition each time it wakes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -21,18 +21,18 @@ class Waking:
         self._called_s = self._alarm_s = -1.0
 
     def event(self) -> Event:
-        """What to wait for: it happens at the next waking."""
+        """Return the event of the next waking."""
         self._event = self._clock.event()
         return self._event
 
-    def at_end_of_instant(self) -> None:
+    def wake_at_end_of_instant(self) -> None:
         """After everything else of this instant: what happens in it is seen together."""
         clock = self._clock
         if self._called_s != clock.now:
             self._called_s = clock.now
             clock.call_at(clock.now, self.wake, priority=LAST)
 
-    def at(self, time_s: float) -> None:
+    def wake_at(self, time_s: float) -> None:
         """After everything else of that instant, so that it does not matter when this was asked for; infinity: never."""
         if time_s < _EVER and time_s != self._alarm_s:
             self._alarm_s = time_s
@@ -40,7 +40,7 @@ class Waking:
             self._clock.call_at(time_s, self._rings, priority=LAST)
 
     def _rings(self, payload: object) -> None:
-        self.at_end_of_instant()
+        self.wake_at_end_of_instant()
 
     def wake(self, payload: object = None) -> None:
         """At once."""

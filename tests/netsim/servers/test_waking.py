@@ -28,15 +28,15 @@ def test_several_who_ask_in_one_instant_wake_it_once() -> None:
     clock = Clock()
     waking = Waking(clock)
     for _ in range(3):
-        clock.call_at(2.0, lambda payload: waking.at_end_of_instant())
+        clock.call_at(2.0, lambda payload: waking.wake_at_end_of_instant())
     assert woken(clock, waking, 2) == [2.0]
 
 
 def test_it_may_ask_again_in_the_instant_in_which_it_was_woken() -> None:
     clock = Clock()
     waking = Waking(clock)
-    clock.call_at(2.0, lambda payload: waking.at_end_of_instant())
-    clock.call_at(2.0, lambda payload: clock.call_at(2.0, lambda payload: waking.at_end_of_instant(), priority=2))
+    clock.call_at(2.0, lambda payload: waking.wake_at_end_of_instant())
+    clock.call_at(2.0, lambda payload: clock.call_at(2.0, lambda payload: waking.wake_at_end_of_instant(), priority=2))
     assert woken(clock, waking, 2) == [2.0, 2.0]
 
 
@@ -44,7 +44,7 @@ def test_a_time_is_asked_for_once_and_infinity_never() -> None:
     clock = Clock()
     waking = Waking(clock)
     for time_s in (3.0, 3.0, math.inf):
-        waking.at(time_s)
+        waking.wake_at(time_s)
     assert woken(clock, waking, 2) == [3.0]
 
 
@@ -52,7 +52,7 @@ def test_what_was_asked_for_later_for_the_end_of_that_instant_comes_before() -> 
     clock = Clock()
     waking = Waking(clock)
     happened: list[list[float]] = []
-    waking.at(3.0)
+    waking.wake_at(3.0)
     seen: list[float] = []
     clock.call_at(3.0, lambda payload: happened.append(list(seen)), priority=LAST)
 
