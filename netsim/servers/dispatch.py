@@ -14,7 +14,7 @@ from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.servers.checks import check_probe, check_selection
 from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError
 from netsim.servers.presence import Presence
-from netsim.servers.reports import told
+from netsim.servers.reports import round_outcome
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -139,13 +139,13 @@ class PolicyDispatch:
         if not len(attempts):
             # The policy learns nothing of it; whoever measures must not take the round before for it.
             nothing = np.zeros(0)
-            self.outcome = told(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
+            self.outcome = round_outcome(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return
         censored, outcome_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
         if not self.carry_over:
             outcome_s = np.where(censored, closed.end_s, outcome_s)
         latency_s = outcome_s - np.asarray(attempts.column("selected_s"))
-        self.outcome = told(closed, latency_s, censored, phases=self.pool.reports_phases)
+        self.outcome = round_outcome(closed, latency_s, censored, phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 
     def state_dict(self) -> State:
