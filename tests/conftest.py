@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from netsim.core.collector import long_lived
+
 # How long an example takes depends on what else a machine does. The examples are the same every time; to look for others:
 # pytest --hypothesis-profile=search
 settings.register_profile("search", deadline=None)
@@ -26,6 +28,13 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _modules_are_set_aside() -> Iterator[None]:
+    """Let the garbage collector pass over all modules and tests: a build that looks for earlier learners takes a second else."""
+    with long_lived():
+        yield
 
 
 def _lacks_torch(error: BaseException | None) -> bool:

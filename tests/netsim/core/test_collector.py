@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from netsim.core import collector
 from netsim.core.collector import freed_at_the_end, long_lived, resting
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo for each test of this file what the whole suite sets aside."""
+    monkeypatch.setattr(collector, "_here", False)
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def test_what_there_is_is_passed_over_within_the_block_alone() -> None:

@@ -45,7 +45,11 @@ def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Pa
     planned = plan(small_tables(), "small")
     seen: list[Standing] = []
     sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
+    before = dict(os.environ)
     sweep(planned, tmp_path / "two", machines=Machines(scheduler="local:2"), progress=seen.append)
+    changed = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
+    # Set as their libraries are imported, not by a sweep.
+    assert changed <= {"__DASK_PARENT_PID", "KMP_INIT_AT_FORK"}
     assert results(tmp_path / "one") == results(tmp_path / "two")
     assert len(results(tmp_path / "two")) == 4 * 3 + 1
 
@@ -122,6 +126,8 @@ def test_the_run_of_a_killed_worker_is_simulated_again(tmp_path: Path, monkeypat
     wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
     with pytest.raises(UserError, match=r"variant always, seed 1: its worker was killed \(tcp:.*\); see(.|\n)*1 run failed"):
         sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(scheduler="local:2", retries=4))
+    # The scheduler sets the environment again as it starts another worker.
+    assert "PYTHONSAFEPATH" not in os.environ
     listed = json.loads((tmp_path / "out" / "sweep.json").read_text())
     assert [run["variant"] for run in listed["runs"]] == ["never", "once"]
     found = {name: tables(tmp_path / "out" / name / "seed-1")["rounds.parquet"] for name in ("never", "once")}
