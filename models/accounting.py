@@ -43,16 +43,16 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     """
     from scipy.special import log_ndtr, ndtr
 
-    def spent(sigma: float) -> float:
+    def delta_at(sigma: float) -> float:
         below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))
         return float(ndtr(0.5 / sigma - epsilon * sigma)) - math.exp(min(0.0, epsilon + below))
 
     low, high = 0.0, 1.0
-    while spent(high) > delta:
+    while delta_at(high) > delta:
         low, high = high, 2.0 * high
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if spent(middle) > delta else (low, middle)
+        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
     return high
 
 

@@ -76,12 +76,12 @@ def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, se
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """What protects an update."""
+    """Protection of an update."""
 
     mechanism: Table
     """By its "mode" a mechanism of `mechanisms.MECHANISMS`, with its parameters."""
     unprotected: Unprotected | None = None
-    """What of an update it leaves as it is; None: nothing."""
+    """Part of an update that the mechanism leaves as it is; None: no part."""
 
 
 UNPROTECTED = Protection(mechanism={"mode": "none"})

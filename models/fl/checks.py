@@ -1,4 +1,4 @@
-"""What a learner refuses of methods and options that do not go together."""
+"""Checks of a learner: methods and options that do not go together are refused."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Amounts = tuple[Sequence[int | None], Sequence[int | None]]
 
 
 class Planned(Protocol):
-    """What is planned of each client's update (`netsim.core.protocols.WorkLaw`)."""
+    """Planned amount of each client's update (`netsim.core.protocols.WorkLaw`)."""
 
     @property
     def samples(self) -> IntArray | None: ...

@@ -51,10 +51,10 @@ class Quality:
     training_loss: float = math.nan
     """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the user's own metrics say, by their names."""
+    """Values of the user's own metrics, by name."""
 
 
-def scored(
+def score_batches(
     trainer: LocalTrainer,
     model: Tensor,
     samples: int,
@@ -96,10 +96,10 @@ def measure(
     """Return which of the samples x (n, ...) `model` (d,) classifies as y (n,), their mean loss, and how many have no scores.
 
     A sample whose scores are not finite has none and counts as wrong. No sample's loss counts as more than
-    `losses.LOSS_CEILING`. Samples are scored in batches of 1000, in memory as `scored` says; `into` receives the scores.
+    `losses.LOSS_CEILING`. Samples are scored in batches of 1000, in memory as `score_batches` says; `into` receives the scores.
     """
     right, finite, total = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
-    batches = scored(
+    batches = score_batches(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
@@ -196,7 +196,7 @@ class Evaluator:
         """From when on the next evaluation is due, where that goes by simulated time."""
 
     def due(self, round: int, time_s: float, last: bool) -> bool:
-        """Whether to evaluate now: always in the first and the last round; counts what is due as done."""
+        """Return True to evaluate now: always in the first and the last round. A due evaluation counts as done."""
         if self._every_s is None:
             return last or round == 1 or round % self._every_rounds == 0
         if not (last or round == 1 or time_s >= self.due_s):
@@ -211,7 +211,7 @@ class Evaluator:
 
     def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
         """Quality of `model` (d,), of this version, on the test set."""
-        _, quality = self._measured(version, model, batch_statistics)
+        _, quality = self._measure(version, model, batch_statistics)
         if self._metrics and not quality.metrics and self._known is not None:
             quality = replace(quality, metrics=self._own_metrics())
             self._known = (version, self._known[1], quality)
@@ -244,7 +244,7 @@ class Evaluator:
         """
         sets = self.local_tests(local)
         if statistics is None:
-            right: FloatArray = self._measured(version, model, False)[0][sets].mean(1)
+            right: FloatArray = self._measure(version, model, False)[0][sets].mean(1)
             return right
         return np.array([self._own_opinion(model, statistics.get(client), rows) for client, rows in enumerate(sets)])
 
@@ -255,7 +255,7 @@ class Evaluator:
         right, *_ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
         return float(right.mean())
 
-    def _measured(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
+    def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
         if self._known is None or self._known[0] != version:
             self._scores = [] if self._metrics else None
             right, loss, unscored = measure(

@@ -39,7 +39,7 @@ _PARAMETER_LIMIT = 1e30
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What delivered updates hold, as far as it was wanted, each with an entry an update in the order of the deliveries."""
+    """Content of delivered updates, as far as it was asked for; an entry for each update, in the order of deliveries."""
 
     updates: FloatArray | None = None
     """(n, d) the protected updates; a refused one is all zeros."""
@@ -74,7 +74,7 @@ class Unscored(NamedTuple):
     of: int
     """Test samples."""
     samples: int = 0
-    """Those of them without scores, at the last evaluation."""
+    """Test samples without scores, at the last evaluation."""
     since_round: int | None = None
     """The first round of the evaluations in a row that found such samples; None: the last one found none."""
 
@@ -150,7 +150,7 @@ class FederatedLearner:
         self.refused_updates = 0
         """Updates among them that were not finite and so entered no model."""
         self.unscored = Unscored(of=len(task.dataset.test_y))
-        """What the last evaluation could not score."""
+        """Test samples that the last evaluation could not score."""
         frozen = ~self._trainer.layout.moves
         if self._work.local_statistics:
             frozen[self._trainer.parameters :] = True
@@ -160,7 +160,7 @@ class FederatedLearner:
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept, store=store)
         self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.id(0), store=store) if cached else None
         self.release = self._work.release
-        """What of an update is sent, and how much of it is protected."""
+        """Part of an update that is sent, and how much of it is protected."""
         self.up_bytes, self.down_bytes = self._work.up.bytes, self._work.down.bytes
         """Bytes of an update and of a model as they are sent."""
 
@@ -171,12 +171,12 @@ class FederatedLearner:
 
     @property
     def training_mode(self) -> str:
-        """How the clients of an aggregation are trained: "vectorised", or "sequential" with the reason."""
+        """Way of training the clients of an aggregation: "vectorised", or "sequential" with the reason."""
         return "vectorised" if self._trainer.vectorised else f"sequential: {self._trainer.reason}"
 
     @property
     def notes(self) -> list[str]:
-        """What clients compute beside updates, and what happened in training that a user should know."""
+        """Sentences for the user: computations beside updates, and events of training."""
         asked = self._methods.aggregation.demands.in_words
         counted = self._work.counted
         told = [asked, self._work.reported_in_words, None if self.eager else counted.in_words]
@@ -211,9 +211,9 @@ class FederatedLearner:
         with naming_device(self._device, f"computing {len(updates)} updates"):
             return self._work.begin(updates, self._versions)
 
-    def arrived(self, client: int, round: int) -> None:
+    def on_delivery(self, client: int, round: int) -> None:
         """Keep what was trained ahead for the update that `client` began in `round`: it was delivered, and will be aggregated."""
-        self._work.arrived(client, round)
+        self._work.on_delivery(client, round)
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.
@@ -234,7 +234,7 @@ class FederatedLearner:
         computed: Computed | None = None
         with naming_device(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
-                computed = self._cached(deliveries, new, want_losses)
+                computed = self._fold_cached(deliveries, new, want_losses)
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self._versions.retain([update.version for update in self._waiting], holder="buffer")
@@ -247,7 +247,7 @@ class FederatedLearner:
         return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 
     def _content(self, computed: Computed | None, new: int, want_updates: bool, want_losses: bool) -> Content:
-        """What is wanted of the last `new` updates computed."""
+        """Return the content of the last `new` updates computed, as far as it is wanted."""
         width = self._trainer.parameters
         if computed is None:
             none = np.zeros(0)
@@ -262,7 +262,7 @@ class FederatedLearner:
     def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
         demands = self._methods.aggregation.demands
         exact = self._received_losses(updates) if demands.loss == "received" else None
-        computed, accepted = self._offered(updates, want_losses or demands.loss == "running")
+        computed, accepted = self._collect(updates, want_losses or demands.loss == "running")
         if not accepted.any():
             return computed
         losses = exact if computed.first is None or exact is not None else computed.first.mean
@@ -299,11 +299,11 @@ class FederatedLearner:
 
     def _received_losses(self, updates: list[Update]) -> FloatArray:
         """(n,) mean loss of the present model, as clients receive it, on all samples of the client of each update."""
-        model = self._work.received(self.version, self._versions.model)
+        model = self._work.receive(self.version, self._versions.model)
         statistics = self._work.memory.statistics if self._work.local_statistics else None
         return self._probing.losses(model, np.array([update.client for update in updates]), 0, None, statistics)
 
-    def _cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
+    def _fold_cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
         """As `_fold`, by way of the cache, where what is held back is the last to enter; without any update, too."""
         assert self._cache is not None
         model = self._versions.model
@@ -312,7 +312,7 @@ class FederatedLearner:
         if not updates:
             self._take(self._cache.mean() - model)
             return None
-        computed, accepted = self._offered(updates, want_losses)
+        computed, accepted = self._collect(updates, want_losses)
         held = np.zeros(len(updates), np.bool_) if deliveries.held is None else deliveries.held
         models = computed.starts + computed.content
         if self._contributions is not None:
@@ -330,8 +330,8 @@ class FederatedLearner:
         enter(accepted & held)
         return computed
 
-    def _offered(self, updates: list[Update], want_losses: bool) -> tuple[Computed, BoolArray]:
-        """What the clients of `updates` send, and (n,) what of it is finite and so may enter a model; the rest is zeros."""
+    def _collect(self, updates: list[Update], want_losses: bool) -> tuple[Computed, BoolArray]:
+        """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise."""
         computed = self._work.content(updates, self._versions, want_losses=want_losses)
         self._work.keep(computed)
         self.trained_updates += len(updates)

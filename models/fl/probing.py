@@ -1,4 +1,4 @@
-"""What clients find who are asked for their loss: that of the model they are sent, on samples of their own, without training."""
+"""Losses that clients report when asked: that of the model they are sent, on samples of their own, without training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.fl.evaluation import Randomness, scored
+from models.fl.evaluation import Randomness, score_batches
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import Loss, bound_losses
 
@@ -68,7 +68,7 @@ class Probing:
         owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
         totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)
         done = 0
-        batches = scored(
+        batches = score_batches(
             self._trainer,
             model,
             len(every),

@@ -33,11 +33,10 @@ class SlotLearner:
         return self._learner.version
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """As of the learner."""
         return self._learner.aggregate(deliveries, want_updates, want_losses)
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """As of the learner; `round` is a slot."""
+        """Evaluate the model; `round` is a slot."""
         return self._learner.evaluate(round, time_s, last)
 
     def opinions(self, slot: int) -> FloatArray:
@@ -45,15 +44,13 @@ class SlotLearner:
         return self._learner.opinions(self._local)
 
     def retain(self, versions: list[int]) -> None:
-        """As of the learner."""
         self._learner.retain(versions)
 
     def contribution(self) -> FloatArray:
-        """As of the learner."""
         return self._learner.contribution()
 
     def best_opinion(self, slot: int) -> float:
-        """Nobody can know; a run of its own with the best set can (NaN)."""
+        """Return NaN: only a run of its own with the best set can tell."""
         return math.nan
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""What is learned: samples, who holds which of them, a network, and its loss."""
+"""Task of learning: samples, their division among clients, a network, and its loss."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Star(StaticOverlay):
     waiting: Waiting = "centre"
 
     def __init__(self, silos: Silos, *, direct: bool = False) -> None:
-        ways = [(0, silo) for silo in range(silos.count)] if direct else _relayed(silos)
+        ways = [(0, silo) for silo in range(silos.count)] if direct else _shortest_paths(silos)
         there = [Arc(0, silo, way if len(way) > 2 else ()) for silo, way in enumerate(ways) if silo]
         super().__init__(silos, [*there, *(Arc(arc.target, 0, arc.via[::-1]) for arc in there)])
         self._clients = silos.count - 1
@@ -31,7 +31,7 @@ class Star(StaticOverlay):
         return float(both.max()) + self.silos.work_ms
 
 
-def _relayed(silos: Silos) -> list[tuple[int, ...]]:
+def _shortest_paths(silos: Silos) -> list[tuple[int, ...]]:
     """Return the shortest path from silo 0 to each silo over all pairs (Dijkstra)."""
     weights = silos.path_ms
     paths: dict[int, tuple[int, ...]] = {}

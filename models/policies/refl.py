@@ -89,7 +89,7 @@ class Refl(NoProbes):
         self._latency_s: FloatArray = np.full(clients, np.nan)
         """(K,) last latency of each client; NaN if it has delivered nothing yet."""
 
-    def expected(self, now_s: float) -> int:
+    def count_expected(self, now_s: float) -> int:
         """Return B, the number of updates under way that are expected within mu from `now_s`, overdue ones included."""
         under_way = ~np.isnan(self._since_s)
         known = self._latency_s[~np.isnan(self._latency_s)]
@@ -110,7 +110,7 @@ class Refl(NoProbes):
     def _choose(self, view: View) -> IntArray:
         able, probed = view.selectable, view.probed
         self._since_s[able] = np.nan  # a selectable client has no update under way
-        wanted = max(1, self._per_round - self.expected(view.time_s)) if self._adaptive else self._per_round
+        wanted = max(1, self._per_round - self.count_expected(view.time_s)) if self._adaptive else self._per_round
         answered = np.zeros(self._clients, np.bool_)
         answered[probed.clients[probed.answered]] = True
         answered &= able

@@ -61,7 +61,7 @@ def _numbers(section: Learner) -> int | None:
     """That are trained; None: only the built network can tell."""
     options = section.options()
     shapes = shapes_of(options.network, options.data)
-    return None if shapes is None else sum(shapes.sent(options.trained, local=section.batch_statistics == "local")[0])
+    return None if shapes is None else sum(shapes.message_sizes(options.trained, local=section.batch_statistics == "local")[0])
 
 
 def _clients(scenario: Scenario) -> int:

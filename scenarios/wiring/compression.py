@@ -59,6 +59,6 @@ def check_messages(section: Learner, compressions: Compressions) -> tuple[int, i
         raise ParameterError("compression", "none", NEEDS_VOTE, shown="")
     shapes = shapes_of(options.network, options.data)
     local = section.batch_statistics == "local"
-    tensors, others = ([1], 0) if shapes is None else shapes.sent(options.trained, local=local)
+    tensors, others = ([1], 0) if shapes is None else shapes.message_sizes(options.trained, local=local)
     up, down = both_ways(compressions.up, compressions.down, tensors, others, section.aggregation.demands)
     return None if shapes is None else (down.bytes, up.bytes)

@@ -213,7 +213,7 @@ def _keep_results(server: Server, trained: Any) -> None:
     """Let the trainer keep what it trained ahead for updates that are delivered; only an eager trainer trains ahead."""
     if trained is not None and trained.eager:
         server.clients.follow(
-            lambda update: trained.arrived(update.client, update.begun_round) if update.outcome == "delivered" else None
+            lambda update: trained.on_delivery(update.client, update.begun_round) if update.outcome == "delivered" else None
         )
 
 

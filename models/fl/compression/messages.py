@@ -52,7 +52,7 @@ class Messages:
         self.bytes = size + whole_bytes(NUMBER * others) + report_bytes
         """Bytes of one message."""
 
-    def received(self, rows: Tensor, generators: Generators) -> Tensor:
+    def receive(self, rows: Tensor, generators: Generators) -> Tensor:
         """Return the rows that arrive of `rows` (n, d), finite; `generators` as in `Compression.compress`.
 
         Raises:

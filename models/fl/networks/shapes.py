@@ -21,7 +21,7 @@ class Shapes:
     parameters: dict[str, int] = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)
 
-    def sent(self, trained: Sequence[str] | None, *, local: bool) -> tuple[list[int], int]:
+    def message_sizes(self, trained: Sequence[str] | None, *, local: bool) -> tuple[list[int], int]:
         """Return the numbers of each tensor of a message, and the number of running statistics in it: 0 if they are `local`.
 
         `trained`: patterns of the parameters that are trained and sent; None: all.

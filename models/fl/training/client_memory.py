@@ -43,12 +43,12 @@ class Kept(NamedTuple):
     steps: int
     """Steps that its optimizer has taken."""
     own: Any = None
-    """What a trainer of the user's own returned for it."""
+    """State that the user's own trainer returned for the client."""
     round: int = 0
     """The round of the job after which it was kept."""
 
     def is_finite(self) -> bool:
-        """Whether a client can go on from it: not after a training that diverged."""
+        """Return True if a client can go on from it: not after a training that diverged."""
         return bool(self.statistics.isfinite().all()) and bool(self.moments.isfinite().all())
 
 
@@ -66,7 +66,7 @@ class ClientMemory:
 
     @property
     def keeps(self) -> bool:
-        """Whether clients keep anything at all."""
+        """True if clients keep any state."""
         return self.keeps_statistics or self.keeps_optimizer or self.keeps_own
 
     def state_ids(self, clients: Sequence[int], rounds: Sequence[int]) -> list[StateId]:
@@ -80,7 +80,7 @@ class ClientMemory:
         return ids
 
     def recall_own(self, clients: Sequence[int]) -> list[Any]:
-        """What the user's own trainer returned for these clients last; None where there is nothing."""
+        """Return the states that the user's own trainer returned last for these clients; None for a client without one."""
         return [self._kept[client].own if client in self._kept else None for client in clients]
 
     def keep_own(self, clients: Sequence[int], rounds: Sequence[int], states: Sequence[Any]) -> None:

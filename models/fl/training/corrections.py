@@ -1,4 +1,4 @@
-"""What a method adds to the gradients of local training, and the vectors that clients and the server keep for it."""
+"""Corrections of the gradients of local training, and the vectors that clients and the server keep for them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Corrections:
     def __init__(self, *, correction: Correction, clients: int, numbers: int, most_bytes: int, device: torch.device) -> None:
         self._correction, self._clients = correction, clients
         self.keeps = correction.keeps
-        """Whether there is anything of this; otherwise nothing is to be called but the states."""
+        """True if the method keeps vectors; otherwise only the states may be called."""
         self._own = ClientVectors(most_bytes=most_bytes)
         self.mean = torch.zeros(numbers, device=device)
         """(d,) of the vectors of all clients."""
 
-    def own(self, clients: Sequence[int]) -> Tensor:
+    def vectors_of(self, clients: Sequence[int]) -> Tensor:
         """(n, d) the vectors that these clients have."""
         rows = self.mean.new_zeros(len(clients), len(self.mean))
         self._own.add_to(rows, clients)
         return rows
 
     def shift(self, own: Tensor) -> Tensor:
-        """What is added to every gradient (n, d) of clients with the vectors `own` (n, d)."""
+        """Return the term that is added to every gradient (n, d) of clients with the vectors `own` (n, d)."""
         return self._correction.shift(own, self.mean)
 
     def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:

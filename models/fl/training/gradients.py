@@ -33,7 +33,7 @@ class Gradients:
         if self.by_hand is None:
             self._network.train(now)
 
-    def of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def gradients_of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write into `slots` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k of `views`.
 
         What is not trained need not be written.
@@ -65,7 +65,7 @@ class Gradients:
         values = dict(zip(self._names, views, strict=True))
         return cast("Tensor", functional_call(self._network, values, (self.laid_out(x),)))
 
-    def of_one(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    def gradients_of_single(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """The same for a single copy, of its real samples only, those of weight > 0; their scores (samples, classes)."""
         real = weights[0] > 0
         with torch.enable_grad():

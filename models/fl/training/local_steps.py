@@ -1,4 +1,4 @@
-"""What several clients train with, beside the model that each starts from."""
+"""Input of the training of several clients, beside the model that each starts from."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class LocalSteps:
     first: FirstPass | None
     shift: Tensor | None
 
-    def of(self, rows: list[int]) -> LocalSteps:
-        """Those of the clients at `rows`, as copies: what comes of them counts once `keep` is told."""
+    def select(self, rows: list[int]) -> LocalSteps:
+        """Return the steps of the clients at `rows`, as copies: their results count once `keep` is called."""
         states = self.states
         return LocalSteps(
             [self.batches[k] for k in rows],

@@ -76,11 +76,11 @@ class LocalTrainer:
         self._loss = loss
         self._optimizer = optimizer
         self.moments = optimizer.moments
-        """How many numbers the optimizer keeps of each parameter."""
+        """Numbers that the optimizer keeps for each parameter."""
         self._x, self._y = x, y
         self._proximal = options.proximal + pull
         self.notes: list[str] = []
-        """What happened in training that a user should know, once each."""
+        """Sentences for the user about events of training, once each."""
         self.layout = Layout(network, options.trained)
         self.parameters, self.buffers = self.layout.parameters, self.layout.buffers
         if not self.parameters:
@@ -102,7 +102,7 @@ class LocalTrainer:
 
     @property
     def skips_single(self) -> bool:
-        """Whether batches of a single sample are left out: the network normalises over batches."""
+        """True if batches of a single sample are left out: the network normalises over batches."""
         return bool(self.buffers or self.layout.normalisers)
 
     def own_training(self, trainer: Trainer, key: str) -> OwnTraining:
@@ -121,7 +121,7 @@ class LocalTrainer:
 
     @property
     def device(self) -> torch.device:
-        """Where the data are, and training runs."""
+        """Device of the data, on which training runs."""
         return self._x.device
 
     @property
@@ -178,7 +178,7 @@ class LocalTrainer:
         """
         self._gradients.training(now=True)
         if self.skips_single:
-            batches, moves = self._without_single(batches, moves, first)
+            batches, moves = self._drop_single(batches, moves, first)
         steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
         in_order, done = list(range(len(batches))), 0
@@ -186,7 +186,7 @@ class LocalTrainer:
             rows = order[done : done + self._chunk]
             in_place = rows == in_order
             # Nothing of the others has changed where the device turns out too small.
-            some = steps.of(rows)
+            some = steps.select(rows)
             try:
                 with nullcontext() if self.vectorised else seed_globally(seeds[rows[0]], self._x.device):
                     trained, moments = self._train_chunk(out if in_place else out[rows], some)
@@ -206,10 +206,10 @@ class LocalTrainer:
         return out
 
     @staticmethod
-    def _without_single(
+    def _drop_single(
         batches: Sequence[IntArray], moves: Sequence[IntArray] | None, first: FirstPass | None
     ) -> tuple[list[IntArray], list[IntArray] | None]:
-        """The batches of more than one sample, with how they are moved; of the others `first` is told."""
+        """Return the batches of more than one sample, and their moves; `first` skips the others."""
         kept = [(batch >= 0).sum(1) > 1 for batch in batches]
         if first is not None:
             first.skip(kept)
@@ -244,7 +244,7 @@ class LocalTrainer:
             if local.states is None
             else local.states.moments
         )
-        compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
+        compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
         active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
         each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
         losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
@@ -293,7 +293,7 @@ class LocalTrainer:
             padded = [np.pad(one, (0, -len(one) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for one in blocks]
             steps, chosen, weights, *_ = stack_batches(padded, None, rows.device)
             rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
-            compute = self._gradients.of_copies if self.vectorised else self._gradients.of_one
+            compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
             with torch.no_grad():
                 for step in range(len(chosen)):
                     active, part = int((steps > step).sum()), torch.zeros_like(rows)

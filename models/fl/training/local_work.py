@@ -1,4 +1,4 @@
-"""What each client does with the model it was sent: its batches, its training, the protection of its update."""
+"""Work of a client with the model it was sent: its batches, its training, the protection of its update."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Counted(NamedTuple):
 
     @property
     def in_words(self) -> str | None:
-        """What a user should know of a trainer that does other work than time and tables count; None if it does not."""
+        """Sentence about a trainer whose work differs from what time and tables count; None if it does not."""
         if self.processed == self.planned:
             return None
         return (
@@ -89,7 +89,7 @@ class Computed(NamedTuple):
     after: Tensor | None
     """The vectors of the clients that corrected their gradients, before and after; None: there is no such."""
     results: dict[tuple[int, int], Result]
-    """What a trainer of the user's own made of the jobs, by client and round."""
+    """Results of the user's own trainer, by client and round."""
 
 
 class Measured(NamedTuple):
@@ -136,7 +136,7 @@ class LocalWork:
         self._ahead: dict[tuple[int, int], Result] = {}
         """Results of an eager trainer whose updates have not entered a model yet, by client and round."""
         self._arrived: set[tuple[int, int]] = set()
-        """Those of them whose updates were delivered."""
+        """Results whose updates were delivered."""
         self.counted = Counted()
         """Samples that a trainer of the user's own processed, and those that were planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
@@ -198,13 +198,13 @@ class LocalWork:
         clients = {job.client for job in jobs}
         # A client that begins again has dropped its former update, unless that was delivered.
         self._ahead = {key: one for key, one in self._ahead.items() if key[0] not in clients or key in self._arrived}
-        starts = torch.stack([self.received(update.version, models[update.version]) for update in updates])
+        starts = torch.stack([self.receive(update.version, models[update.version]) for update in updates])
         results = self._own_results(self.memory, jobs, [self._batches(update) for update in updates], starts)
         self._ahead |= {(job.client, job.round): result for job, result in zip(jobs, results, strict=True)}
         self.memory.keep_own(*_addresses(jobs), [result.state for result in results])
         return [result.samples for result in results], [result.steps for result in results]
 
-    def arrived(self, client: int, round: int) -> None:
+    def on_delivery(self, client: int, round: int) -> None:
         """Keep what was trained ahead for an update until it enters a model: it was delivered."""
         self._arrived.add((client, round))
 
@@ -216,7 +216,7 @@ class LocalWork:
         ]
 
     def _own_results(self, memory: ClientMemory, jobs: list[Job], batches: list[IntArray], starts: Tensor) -> list[Result]:
-        """What the user's own trainer makes of `jobs`: those that it has not done yet are done now, in one call."""
+        """Return the results of the user's own trainer for `jobs`; those not done yet are done now, in one call."""
         assert self._own is not None
         done = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
         rows = [row for row in range(len(jobs)) if row not in done]
@@ -238,12 +238,12 @@ class LocalWork:
         return Address(job.client, job.round, job.start, seed, generator)
 
     def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
-        """Where each update started, what the server receives, and what the clients would go on from: see `keep`.
+        """Return the start of each update, the content that the server receives, and the new states of clients (`keep`).
 
         `want_losses`: also the losses of each client's first pass.
         """
         width = self._trainer.parameters
-        received = {version: self.received(version, models[version]) for version in {update.version for update in updates}}
+        received = {version: self.receive(version, models[version]) for version in {update.version for update in updates}}
         starts = torch.stack([received[update.version] for update in updates])
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
@@ -251,7 +251,7 @@ class LocalWork:
         passes = self._first_passes(updates, batches) if want_losses and self._probing is None else None
         first = None if passes is None else FirstPass(passes, self._rms_measure)
         reported = self._received_moments(updates, received) if want_losses else None
-        own = self.corrections.own([update.client for update in updates]) if self.corrections.keeps else None
+        own = self.corrections.vectors_of([update.client for update in updates]) if self.corrections.keeps else None
         shift = None if own is None else self.corrections.shift(own)
         results: dict[tuple[int, int], Result] = {}
         jobs = self._jobs(updates)
@@ -273,13 +273,13 @@ class LocalWork:
         )
         return Computed(starts, content, memory, self._compress(content, jobs), losses, reported or first, own, after, results)
 
-    def received(self, version: int, model: Tensor) -> Tensor:
+    def receive(self, version: int, model: Tensor) -> Tensor:
         """The model (d,) of this version as clients receive it: the same for all of them."""
         if self.down.exact:
             return model
         columns, arrived = self._trainer.layout.columns, model.clone()
         sent = model[None, columns]
-        arrived[columns] = self.down.received(sent, lambda row: self._streams.generator("model-compression", version))[0]
+        arrived[columns] = self.down.receive(sent, lambda row: self._streams.generator("model-compression", version))[0]
         return arrived
 
     def _compress(self, content: Tensor, jobs: list[Job]) -> ClientVectors:
@@ -297,7 +297,7 @@ class LocalWork:
             clients, before = [jobs[row].client for row in rows], sent[rows]
             if self.up.error_feedback:
                 left_out.add_to(before, clients)
-            sent[rows] = after = self.up.received(before, self._draws([jobs[row] for row in rows]))
+            sent[rows] = after = self.up.receive(before, self._draws([jobs[row] for row in rows]))
             if self.up.error_feedback:
                 left_out.keep(clients, before - after)
         content[:, columns] = sent
@@ -340,7 +340,7 @@ class LocalWork:
         self.corrections.load_state_dict(state["corrections"], device)
         self.counted = Counted(*map(int, state["counted"]))
         self._ahead = {
-            (int(client), int(round)): Result.of_plain(saved, device) for client, round, *saved in state["ahead"]
+            (int(client), int(round)): Result.from_plain(saved, device) for client, round, *saved in state["ahead"]
         }
         self._arrived = {(int(client), int(round)) for client, round in state["arrived"]}
         if self.losses is not None:
@@ -475,7 +475,7 @@ def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:
 
 
 def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, single: bool) -> Work:
-    """What an update of each client is, by `plan`, and by `options` where that says nothing.
+    """Return the amount of work of an update of each client, by `plan`, and by `options` where `plan` has none.
 
     `data_sizes` (K,): samples of each client; `single`: batches of one sample are processed, too.
     """

@@ -64,12 +64,12 @@ class TrainingJob:
     seed: int
     """A seed of this client and round for torch's generators, which are restored after the call."""
     state: Any = None
-    """What the trainer returned as `Trained.state` for this client before; None: nothing yet."""
+    """State that the trainer returned for this client before (`Trained.state`); None: no state yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What local training of one client came to."""
+    """Result of the local training of one client."""
 
     parameters: Parameters
     """The parameters after training; running statistics that are missing stay as they were."""
@@ -80,7 +80,7 @@ class Trained:
     steps: int | None = None
     """Steps taken; None: as planned."""
     state: Any = None
-    """What the client keeps for its next job: None, numbers, strings, NumPy arrays, and lists and dicts of these."""
+    """State for the client's next job: None, numbers, strings, NumPy arrays, and lists and dicts of these."""
 
 
 LocalTraining: TypeAlias = Callable[[Parameters, LocalData, int, np.random.Generator], tuple[Parameters, int, Any]]
@@ -111,7 +111,7 @@ class FunctionTrainer:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a job comes from, and the random numbers that belong to it."""
+    """Address of a job, and the random numbers that belong to it."""
 
     client: int
     round: int
@@ -122,7 +122,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Result:
-    """What one job came to, checked."""
+    """Checked result of one job."""
 
     row: Tensor
     """(d,) the network after training."""
@@ -140,7 +140,7 @@ class Result:
         return [*tensors, self.samples, self.planned, self.steps, deepcopy(self.state)]
 
     @classmethod
-    def of_plain(cls, saved: list[Any], device: torch.device) -> Result:
+    def from_plain(cls, saved: list[Any], device: torch.device) -> Result:
         """Return the result that `plain` saved, on `device`."""
         row, losses = (torch.from_numpy(np.array(values, np.float32)).to(device) for values in saved[:2])
         samples, planned, steps = (int(count) for count in saved[2:5])
@@ -187,7 +187,7 @@ class OwnTraining:
                 client=address.client,
                 round=address.round,
                 start=address.start,
-                parameters=self._named(start),
+                parameters=self._by_name(start),
                 data=self._data(shard, drawn),
                 steps=len(drawn),
                 generator=address.generator,
@@ -200,8 +200,8 @@ class OwnTraining:
             answers = self._trainer.train(jobs)
         if not isinstance(answers, Sequence) or len(answers) != len(jobs):
             found = f"{len(answers)} results" if isinstance(answers, Sequence) else type(answers).__name__
-            raise self._refused(found, f"must be a list of {len(jobs)} results, one a job")
-        return [self._checked(answer, start, drawn) for answer, start, drawn in zip(answers, starts, steps, strict=True)]
+            raise self._refusal(found, f"must be a list of {len(jobs)} results, one a job")
+        return [self._check_answer(answer, start, drawn) for answer, start, drawn in zip(answers, starts, steps, strict=True)]
 
     def rows(self, results: list[Result], tally: LossTally | None, first: FirstPass | None) -> Tensor:
         """Return the rows (n, d) of `results`, and add their losses to `tally` and `first`."""
@@ -213,7 +213,7 @@ class OwnTraining:
                 first.mean[row], first.rms[row] = float(values.mean()), float(values.square().mean().sqrt())
         return torch.stack([result.row for result in results])
 
-    def _named(self, row: Tensor) -> dict[str, Tensor]:
+    def _by_name(self, row: Tensor) -> dict[str, Tensor]:
         views = self._layout.views(row.clone().unsqueeze(0))
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}
 
@@ -232,19 +232,19 @@ class OwnTraining:
             optimizer=self._optimizer,
         )
 
-    def _checked(self, answer: Any, start: Tensor, drawn: IntArray) -> Result:
+    def _check_answer(self, answer: Any, start: Tensor, drawn: IntArray) -> Result:
         if not isinstance(answer, Trained):
-            raise self._refused(type(answer).__name__, "must be a models.fl.training.own_training.Trained")
+            raise self._refusal(type(answer).__name__, "must be a models.fl.training.own_training.Trained")
         if not isinstance(answer.parameters, Mapping):
-            raise self._refused(type(answer.parameters).__name__, "parameters must be a mapping from names to tensors")
+            raise self._refusal(type(answer.parameters).__name__, "parameters must be a mapping from names to tensors")
         steps = len(drawn) if answer.steps is None else answer.steps
         for name, count in (("samples", answer.samples), ("steps", steps)):
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= _MOST:
-                raise self._refused(count, f"{name} must be a whole number >= 0, and at most {_MOST}")
+                raise self._refusal(count, f"{name} must be a whole number >= 0, and at most {_MOST}")
         losses = torch.as_tensor(answer.losses).detach().float().flatten().to(self._x.device)
         planned = int((drawn >= 0).sum())
         if not is_plain(answer.state):
-            raise self._refused(answer.state, "state must hold None, numbers, strings, NumPy arrays, lists and dicts only")
+            raise self._refusal(answer.state, "state must hold None, numbers, strings, NumPy arrays, lists and dicts only")
         row = self._row(answer.parameters, start)
         return Result(row, losses, int(answer.samples), planned, int(steps), answer.state)
 
@@ -258,11 +258,11 @@ class OwnTraining:
                 continue
             if not torch.is_tensor(given) or tuple(given.shape) != shape:
                 found = "nothing" if given is None else tuple(given.shape) if torch.is_tensor(given) else type(given).__name__
-                raise self._refused(found, f"parameter {name!r} must be a tensor of shape {shape}")
+                raise self._refusal(found, f"parameter {name!r} must be a tensor of shape {shape}")
             view.copy_(given.detach().unsqueeze(0))
         return row if self._layout.all_move else torch.where(self._layout.moves.to(row.device), row, start)
 
-    def _refused(self, found: Any, reason: str) -> AnswerError:
+    def _refusal(self, found: Any, reason: str) -> AnswerError:
         return AnswerError(self._role, self._method, found, reason)
 
 

@@ -177,7 +177,7 @@ class Successive:
         # Law by law: transfers that end before the next change point are done, the others carry their rest over to the next law.
         out = np.full(len(entities), _NEVER)
         under_way = np.arange(len(entities))
-        place = self._in_force(float(now.min(initial=_NEVER)))
+        place = self._current(float(now.min(initial=_NEVER)))
         while under_way.size and place < len(self._until):
             until_s = float(self._until[place])
             here = under_way[now[under_way] < until_s]
@@ -196,8 +196,8 @@ class Successive:
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
         out = np.zeros(len(entities))
-        first = self._in_force(float(np.min(start_s, initial=_NEVER)))
-        last = self._in_force(float(np.max(end_s, initial=-_NEVER)))
+        first = self._current(float(np.min(start_s, initial=_NEVER)))
+        last = self._current(float(np.max(end_s, initial=-_NEVER)))
         from_s = -_NEVER
         for place in range(first, last + 1):
             until_s = float(self._until[place])
@@ -209,10 +209,10 @@ class Successive:
         return out
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
-        return self.laws[self._in_force(time_s)].rate(time_s, entities)
+        return self.laws[self._current(time_s)].rate(time_s, entities)
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
-        j = self._in_force(time_s)
+        j = self._current(time_s)
         return np.asarray(np.minimum(self.laws[j].next_change_s(time_s, entities), self._until[j]))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
@@ -226,6 +226,6 @@ class Successive:
         """Return the end of the last law; a link that stops before is in force again after a change point."""
         return np.asarray(np.maximum(self.laws[-1].stops_s(entities), self._starts[-1]))
 
-    def _in_force(self, time_s: float) -> int:
+    def _current(self, time_s: float) -> int:
         """Return the number of the law in force at `time_s`."""
         return int(np.searchsorted(self._starts, time_s, "right"))

@@ -72,7 +72,7 @@ class Steps:
         trace = self._trace(entities)
         x, _ = self._within(start_s, trace, entities)
         first, total, length = self._first[trace], self._total[trace], self._length[trace]
-        target = self._carried(x, trace) + size_bytes / pick(self._scale, entities)
+        target = self._carried_bytes(x, trace) + size_bytes / pick(self._scale, entities)
         beyond: FloatArray | float = 0.0
         if self._repeats and (target > total).any():
             # The first instant at which the sum is reached. For a whole number of traces it is the end of the last one.
@@ -94,7 +94,7 @@ class Steps:
         trace = self._trace(entities)
         x, from_turn = self._within(start_s, trace, entities)
         y, to_turn = self._within(end_s, trace, entities)
-        carried = self._carried(y, trace) - self._carried(x, trace) + (to_turn - from_turn) * self._total[trace]
+        carried = self._carried_bytes(y, trace) - self._carried_bytes(x, trace) + (to_turn - from_turn) * self._total[trace]
         return np.asarray(np.maximum(carried, 0.0) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
@@ -142,7 +142,7 @@ class Steps:
         turn = np.floor(x / length)
         return np.maximum(x - turn * length, 0.0), turn
 
-    def _carried(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
+    def _carried_bytes(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
         """Return the bytes carried from the beginning of the trace to `x` within it, before scaling."""
         if self._stops:
             x = np.minimum(x, self._length[trace])

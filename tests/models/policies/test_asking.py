@@ -162,30 +162,30 @@ def test_updates_under_way_that_are_expected_take_places() -> None:
     assert selected(1, [0, 1, 2, 3, 4, 5]) == [0, 1, 2]
     told(1, [0, 1], [4.0, 8.0])
     # Client 2 has delivered nothing yet: as the others, after 6 s, it is overdue, and expected in the next 10 s.
-    assert (policy.expected(10.0), selected(2, [0, 1, 3, 4, 5])) == (1, [0, 1])
+    assert (policy.count_expected(10.0), selected(2, [0, 1, 3, 4, 5])) == (1, [0, 1])
     told(2, [2, 0], [19.0, 7.0])
     # Of client 1, which took 8 s last, an update is under way since 10 s.
-    assert (policy.expected(20.0), selected(3, [0, 2, 3, 4, 5])) == (1, [0, 2])
+    assert (policy.count_expected(20.0), selected(3, [0, 2, 3, 4, 5])) == (1, [0, 2])
     told(3, [1, 0], [18.0, 30.0], lost=(0,))
     # Client 2 took 19 s last: it began at 20 s, and is expected at 39 s.
-    assert (policy.expected(28.9), policy.expected(29.0)) == (0, 1)
+    assert (policy.count_expected(28.9), policy.count_expected(29.0)) == (0, 1)
     # A lost update is not under way any more, and tells no latency: of 0 it is 7 s still.
-    assert (policy.expected(30.0), selected(4, [0, 1, 3, 4, 5])) == (1, [0, 1])
+    assert (policy.count_expected(30.0), selected(4, [0, 1, 3, 4, 5])) == (1, [0, 1])
     told(4, [], [])
     # 0, 1 and 2 under way: 1 took 18 s, begun at 30 s. One is selected at least.
-    assert (policy.expected(40.0), selected(5, [3, 4, 5])) == (3, [3])
+    assert (policy.count_expected(40.0), selected(5, [3, 4, 5])) == (3, [3])
     resumed = Refl(clients=6, per_round=3, presence=InOrder(), round_s=1.0, adaptive=True)
     resumed.load_state_dict(policy.state_dict())
-    assert resumed.expected(50.0) == policy.expected(50.0) == 4
+    assert resumed.count_expected(50.0) == policy.count_expected(50.0) == 4
     # Who can be selected has nothing under way.
     selected(6, [0, 1, 2, 3, 4, 5])
-    assert policy.expected(50.0) == 1
+    assert policy.count_expected(50.0) == 1
 
 
 def test_without_an_adaptive_target_nobody_takes_a_place() -> None:
     policy = Refl(clients=6, per_round=2, presence=InOrder(), round_s=10.0)
     policy.select(view(1, [True, *[False] * 5], answers([0])))
-    assert policy.expected(10.0) == 1
+    assert policy.count_expected(10.0) == 1
     assert policy.select(view(2, [False, *[True] * 5], answers([1, 2]))).tolist() == [1, 2]
 
 

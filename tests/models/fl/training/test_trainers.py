@@ -111,7 +111,7 @@ def test_what_an_eager_trainer_did_for_lost_updates_is_dropped() -> None:
     for round in range(1, 6):
         learner.begin(round, 0, np.array([0, 1]), None)
         if round == 2:
-            learner.arrived(1, 2)
+            learner.on_delivery(1, 2)
     ahead = learner.state_dict()["ahead"]
     assert sorted((client, round) for client, round, *_ in ahead) == [(0, 5), (1, 2), (1, 5)]
     learner.aggregate(deliver(6, [1], 0, rounds=[2]), False)
