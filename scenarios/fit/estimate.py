@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scenarios.fit.amounts import FittedSpeed, amounts_differ, fit_speed
+from scenarios.fit.bandwidths import BANDWIDTHS, FittedBandwidth, Rates, fit_bandwidth
 from scenarios.fit.change_points import NoRupturesError, change_rounds
 from scenarios.fit.durations import KINDS, Durations, FittedLaw, UnfitError, fit_laws
-from scenarios.fit.log import PRESENT, Log
+from scenarios.fit.log import PRESENT, RATES, Log
 from scenarios.fit.losses import UNSEEN, FittedLoss, fit_losses
 from scenarios.schema.errors import UserError, did_you_mean
 
@@ -24,12 +26,17 @@ _DEVIATES = 0.1
 _CORRELATED = 0.3
 AMOUNTS = {"compute": "samples", "download": "bytes", "upload": "bytes"}
 """The amount that the duration of a phase may grow with."""
-UNITS = {"samples": "sample", "bytes": "byte"}
+LINKS = {phase: link for link, phase in RATES.items()}
+"""The link that carries the messages of a phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFit:
-    """Estimates of a phase of one class: `laws`, the chosen one first, or the `speed`; `typical`: the median amount, if known."""
+    """Estimates of a phase of one class: `laws`, the chosen one first, or the `speed`; `typical`: the median amount, if known.
+
+    `first_round`: the first round of a scenario that they hold for. `later`: estimates from change points on, in their order;
+    all have the same kind of law.
+    """
 
     phase: str
     group: str
@@ -37,9 +44,31 @@ class PhaseFit:
     laws: list[FittedLaw]
     speed: FittedSpeed | None
     typical: float | None
+    first_round: int = 1
+    later: tuple[PhaseFit, ...] = ()
 
     @property
     def law(self) -> FittedLaw:
+        """The chosen law."""
+        return self.laws[0]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFit:
+    """Bandwidths of a link (`downlink` or `uplink`) of one class, the chosen law first, and the median bytes of its messages.
+
+    `overhead_s`: seconds of a transfer that carry no bytes. `rates`: what was measured.
+    """
+
+    link: str
+    group: str
+    laws: list[FittedBandwidth]
+    typical: float
+    overhead_s: float
+    rates: Rates
+
+    @property
+    def law(self) -> FittedBandwidth:
         """The chosen law."""
         return self.laws[0]
 
@@ -61,6 +90,7 @@ class Estimates:
         log: the log.
         phases: by phase and class.
         losses: by direction and class.
+        links: bandwidths by link and class.
         per_round: clients of a round, the median.
         deadline_s: seconds after which the server cut updates off; None if it cut none.
         cautions: what is doubtful, in sentences.
@@ -72,6 +102,12 @@ class Estimates:
     per_round: int
     deadline_s: float | None
     cautions: list[str] = field(default_factory=list)
+    links: dict[tuple[str, str], LinkFit] = field(default_factory=dict)
+
+    def as_at_end(self) -> Estimates:
+        """Return the estimates that hold after the last change point, for a scenario that begins there."""
+        last = {key: replace(fit.later[-1], first_round=1) if fit.later else fit for key, fit in self.phases.items()}
+        return replace(self, phases=last)
 
 
 def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: float | None = None) -> Estimates:
@@ -79,31 +115,36 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
     Args:
         log: the log.
-        laws: a law by name for some phases, in place of the one that Akaike's criterion chooses.
+        laws: a law by name for some phases and links, in place of the one that Akaike's criterion chooses.
         deadline_s: the server's deadline, seconds after a round's start; None: the longest time at which it cut an update off.
 
     Raises:
         UserError: a phase of a class has too few durations, or all of them are cut off; a law is unknown.
     """
     forced = dict(laws or {})
-    for phase, kind in forced.items():
-        if phase not in log.phases():
-            raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, log.phases())}")
-        if kind not in KINDS:
-            raise UserError(f"laws: {phase} = {kind!r}: unknown law; {did_you_mean(kind, KINDS)}")
+    _check_laws(forced, log)
     if not log.phases():
-        raise UserError(f"{log.source}: has no durations of a phase; only presence")
+        raise UserError(f"{log.source}: has no durations of a phase; only presence or bandwidth")
     cautions: list[str] = []
-    phases, losses = {}, {}
+    phases, losses, links = {}, {}, {}
     for phase in log.phases():
+        link = LINKS.get(phase)
         for group in log.classes:
             rows = log.phase(phase, group)
             if not len(rows):
                 reason = f"class {group!r} has no row of phase {phase!r}; leave the class out, or add its rows"
                 raise UserError(f"{log.source}: {reason}")
-            phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log.source)
             if phase != "compute":
                 losses[phase, group] = LossFit(phase, group, fit_losses(_outcomes(rows)))
+            if link is not None and log.measured(link):
+                links[link, group] = _fit_link(log, rows, link, group, forced.get(link))
+                continue
+            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log)
+            if link is not None and fit.speed is not None:
+                spread = _fit_spread(rows, fit, link)
+                links |= {} if spread is None else {(link, group): spread}
+    # All classes of a link have a law of bandwidth, or all have a number.
+    links = {(link, group): fit for (link, group), fit in links.items() if all((link, each) in links for each in log.classes)}
     attempts = log.attempts()
     per_round = int(np.median(attempts.groupby("round").size())) if len(attempts) else len(log.names)
     if deadline_s is None:
@@ -113,60 +154,150 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
         deadline_s = float(cut_off.max()) if len(cut_off) else None
     if log.phases() == ["total"]:
         cautions.append("the log has one duration an update: its phases cannot be told apart, and one law holds for their sum")
-    return Estimates(log, phases, losses, per_round, deadline_s, cautions)
+    return Estimates(log, phases, losses, per_round, deadline_s, cautions, links)
 
 
-def _fit_phase(
-    rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], source: str
-) -> PhaseFit:
-    seconds, cut = rows["seconds"].to_numpy(np.float64), rows["cut"].to_numpy(np.bool_)
-    durations = Durations.of(seconds, cut)
-    where = f"{phase} of class {group}"
-    try:
-        laws = fit_laws(durations)
-    except UnfitError as error:
-        raise UserError(f"{source}: {where}: {error}") from None
-    if forced is not None:
+def _check_laws(forced: Mapping[str, str], log: Log) -> None:
+    """Raise UserError for a law of a phase or link that the log does not have, and for one that is unknown."""
+    known = [*log.phases(), *(link for link in RATES if log.measured(link))]
+    for phase, kind in forced.items():
+        if phase not in known:
+            raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, known)}")
+        kinds = BANDWIDTHS if phase in RATES else KINDS
+        if kind not in kinds:
+            raise UserError(f"laws: {phase} = {kind!r}: unknown law; {did_you_mean(kind, kinds)}")
+
+
+def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str | None) -> LinkFit:
+    """Fit the measured bandwidth of a link; `rows` are the transfers of the class over it."""
+    measured = log.phase(link, group)
+    where = f"{link} of class {group}"
+    if not len(measured):
+        raise UserError(f"{log.source}: {where}: has no measured bandwidth, which other classes have; add rows of phase {link!r}")
+    if not rows["bytes"].gt(0).all():
+        reason = f"its transfers have no sizes; give 'bytes' in the rows of phase {RATES[link]!r}, or leave out those of {link!r}"
+        raise UserError(f"{log.source}: {where}: {reason}")
+    rates = Rates.of(measured)
+    if not rates.bytes_per_s.any():
+        raise UserError(f"{log.source}: {where}: every measured bandwidth is 0; leave the class out")
+    laws = fit_bandwidth(rates)
+    if forced == "trace":
+        number = len(rates.bytes_per_s)
+        laws = [FittedBandwidth("trace", {}, {"kind": "trace"}, np.nan, 0, number), *laws]
+    elif forced is not None:
         chosen = [law for law in laws if law.kind == forced]
         if not chosen:
-            raise UserError(f"{source}: {where}: the law {forced!r} does not fit these durations; some are 0, or all are equal")
+            raise UserError(f"{log.source}: {where}: the law {forced!r} does not fit these rates; leave the choice to the fit")
         laws = chosen + [law for law in laws if law.kind != forced]
+    return LinkFit(link, group, laws, float(rows["bytes"].median()), 0.0, rates)
+
+
+def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
+    """Return the bandwidth over time that transfers of several sizes show; None if their starts are not known, or it varies much.
+
+    A Gauss-Markov law whose standard deviation is over half of its mean would often stand at its floor, 0 bytes/s.
+    """
+    whole = rows[~rows["cut"]]
+    if fit.speed is None or fit.later or whole["start_s"].isna().any():
+        return None
+    rates = Rates.of(whole, fit.speed.overhead_s.value)
+    laws = [law for law in fit_bandwidth(rates) if law.kind == "gauss-markov"]
+    if not laws or laws[0].parameters["std_bytes_per_s"].value > 0.5 * laws[0].parameters["mean_bytes_per_s"].value:
+        return None
+    return LinkFit(link, fit.group, laws, fit.typical or 1.0, fit.speed.overhead_s.value, rates)
+
+
+def _fit_phase(rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log) -> PhaseFit:
+    where = f"{phase} of class {group}"
+    try:
+        whole = _fit_rows(rows, phase, group, forced)
+    except UnfitError as error:
+        raise UserError(f"{log.source}: {where}: {error}") from None
+    changes: list[int] = []
+    try:
+        changes = change_rounds(rows, AMOUNTS[phase] if whole.speed is not None else None)
+    except NoRupturesError as error:
+        cautions.append(f"{where}: {error}")
+    edges = [0, *changes, int(rows["round"].max()) + 1]
+    pieces = [rows[rows["round"].between(first, end - 1)] for first, end in pairwise(edges)] if changes else [rows]
+    parts = _fit_parts(pieces, whole, forced, log) if changes else [whole]
+    if changes:
+        how = "the scenario has them as changes" if parts else "one law is fitted to all: a part has too few durations of its own"
+        cautions.append(f"{where}: the durations change at round {', '.join(map(str, changes))}; {how}")
+    pieces, parts = (pieces, parts) if parts else ([rows], [whole])
+    for piece, part in zip(pieces, parts, strict=True):
+        since = f" from round {part.first_round}" if part.first_round > 1 else ""
+        cautions += _doubts(piece, part, where + since)
+    return replace(parts[0], later=tuple(parts[1:]))
+
+
+def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) -> PhaseFit:
+    """Fit laws, and the speed where amounts differ, to the rows of a phase of a class; raises UnfitError."""
+    seconds, cut = rows["seconds"].to_numpy(np.float64), rows["cut"].to_numpy(np.bool_)
+    durations = Durations.of(seconds, cut)
+    laws = fit_laws(durations)
+    if forced is not None:
+        laws = _first(laws, forced)
     amount = AMOUNTS.get(phase)
     amounts = rows[amount].to_numpy(np.float64) if amount else np.full(len(rows), np.nan)
     typical = float(np.median(amounts)) if len(amounts) and np.isfinite(amounts).all() and (amounts > 0).all() else None
     by_amount = forced is None and amounts_differ(amounts) and seconds.min() > 0
     speed = fit_speed(seconds, cut, amounts) if by_amount else None
-    cautions += _doubts(rows, durations, laws[0], where, speed is None) + _changes(rows, where)
     return PhaseFit(phase, group, durations, laws, speed, typical)
 
 
-def _doubts(rows: pd.DataFrame, durations: Durations, law: FittedLaw, where: str, by_law: bool) -> list[str]:
-    """Return what a reader must doubt of the estimates of one phase of one class."""
+def _first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
+    """Return the laws with that of `kind` first; raises UnfitError if it is not among them."""
+    chosen = [law for law in laws if law.kind == kind]
+    if not chosen:
+        raise UnfitError(f"the law {kind!r} does not fit these durations; some are 0, or all are equal")
+    return chosen + [law for law in laws if law.kind != kind]
+
+
+def _fit_parts(pieces: list[pd.DataFrame], whole: PhaseFit, forced: str | None, log: Log) -> list[PhaseFit]:
+    """Fit the rows between change points, with one kind of law for all; empty if some piece has too few durations.
+
+    The kind is that of the least sum of Akaike's criteria. A scenario's change gives a law other parameters, not another kind.
+    """
+    numbers = log.round_numbers()
+    try:
+        fits = [_fit_rows(piece, whole.phase, whole.group, forced) for piece in pieces]
+    except UnfitError:
+        return []
+    if len({fit.speed is None for fit in fits}) > 1 or min(fit.durations.complete for fit in fits) < _FEW:
+        return []
+    kinds = set.intersection(*({law.kind for law in fit.laws if law.parameters} for fit in fits))
+    if not kinds or forced == "empirical":
+        return []
+
+    def total(kind: str) -> float:
+        return sum(law.aic for fit in fits for law in fit.laws if law.kind == kind)
+
+    kind = forced or min(sorted(kinds), key=total)
+    firsts = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
+    starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in firsts)]
+    return [
+        replace(fit, laws=_first(fit.laws, kind), first_round=start, typical=whole.typical)
+        for fit, start in zip(fits, starts, strict=True)
+    ]
+
+
+def _doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
+    """Return what a reader must doubt of the estimates of one phase of one class, of the rounds in `rows`."""
+    durations, law = fit.durations, fit.law
     doubts = []
     if durations.complete < _FEW:
         doubts.append(f"{where}: only {durations.complete} complete durations; intervals are rough")
     if durations.censored_share > _MUCH_CUT:
         share = 100 * durations.censored_share
         doubts.append(f"{where}: {share:.0f} % of the durations are cut off; the law beyond the deadline is extrapolated")
-    if by_law and law.deviation > _DEVIATES:
+    if fit.speed is None and law.deviation > _DEVIATES:
         doubts.append(f"{where}: the law {law.kind} is off by up to {law.deviation:.2f} in probability; compare the figure")
     correlation = _autocorrelation(rows)
     if correlation > _CORRELATED:
         drawn = "the simulation draws them independently"
         doubts.append(f"{where}: successive durations of a client are correlated ({correlation:.2f}); {drawn}")
     return doubts
-
-
-def _changes(rows: pd.DataFrame, where: str) -> list[str]:
-    """Return a caution about the rounds at which the durations change; one law is fitted to all of them."""
-    try:
-        changes = change_rounds(rows)
-    except NoRupturesError as error:
-        return [f"{where}: {error}"]
-    if not changes:
-        return []
-    rounds = ", ".join(map(str, changes))
-    return [f"{where}: the durations change at round {rounds}; one law is fitted to all: fit the parts, or add [[changes]]"]
 
 
 def _autocorrelation(rows: pd.DataFrame) -> float:
@@ -203,3 +334,18 @@ def presence_rows(log: Log) -> pd.DataFrame:
     """Return the intervals of presence: `client`, `start_s`, `end_s`."""
     rows = log.phase(PRESENT)
     return rows.assign(end_s=rows["start_s"] + rows["seconds"])[["client", "start_s", "end_s"]].sort_values(["client", "start_s"])
+
+
+def trace_rows(estimates: Estimates, link: str) -> pd.DataFrame:
+    """Return the measured bandwidths of a link as a trace: `client`, `time_s` from each client's first one, `bytes_per_s`.
+
+    Empty if the trace is not the chosen law.
+    """
+    import pandas as pd
+
+    if not any(fit.link == link and fit.law.kind == "trace" for fit in estimates.links.values()):
+        return pd.DataFrame(columns=["client", "time_s", "bytes_per_s"])
+    rows = estimates.log.phase(link).sort_values(["client", "start_s"], kind="stable").drop_duplicates(["client", "start_s"])
+    first = rows.groupby("client")["start_s"].transform("min")
+    rate = rows["bytes"] / rows["seconds"]
+    return pd.DataFrame({"client": rows["client"], "time_s": rows["start_s"] - first, "bytes_per_s": rate})

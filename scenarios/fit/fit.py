@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scenarios.fit.estimate import Estimates, estimate, presence_rows
-from scenarios.fit.log import Log, read_log
+from scenarios.fit.estimate import Estimates, estimate, presence_rows, trace_rows
+from scenarios.fit.log import RATES, Log, read_log
 from scenarios.fit.prediction import Prediction, predict
 from scenarios.fit.scenario_text import scenario_text
 from scenarios.schema.errors import UserError
@@ -19,7 +19,7 @@ from scenarios.schema.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-FILES = ("scenario.toml", "devices.csv", "presence.csv", "report.html")
+FILES = ("scenario.toml", "devices.csv", "presence.csv", "downlink.csv", "uplink.csv", "report.html")
 """What a fit may write."""
 _FITTED_SHARE = 0.7
 _LEAST_ROUNDS = 10
@@ -50,8 +50,8 @@ def fit_log(
 
     Args:
         source: a CSV or Parquet file, a run's folder, or a table (`scenarios.fit.log`).
-        out: a new or empty folder; it gets `scenario.toml`, `devices.csv`, `report.html`, and
-            `presence.csv` if presence was logged.
+        out: a new or empty folder; it gets `scenario.toml`, `devices.csv`, `report.html`, `presence.csv` if
+            presence was logged, and `downlink.csv` or `uplink.csv` if a measured bandwidth is replayed.
         by: "class" or "client": what shares its laws.
         laws: a law by name for some phases, such as {"upload": "gamma"}.
         deadline_s: the server's deadline in seconds; None: the longest time at which it cut an update off.
@@ -109,6 +109,10 @@ def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     presence = presence_rows(log)
     if len(presence):
         presence.to_csv(folder / "presence.csv", index=False)
+    for link in RATES:
+        rows = trace_rows(estimates, link)
+        if len(rows):
+            rows.to_csv(folder / f"{link}.csv", index=False)
     (folder / "scenario.toml").write_text(text, encoding="utf-8")
 
 
@@ -136,13 +140,13 @@ def _predictions(
     except UserError as error:
         estimates.cautions.append(f"nothing is held out: {error}")
         return check, []
-    tables = tomllib.loads(scenario_text(earlier, "hold-out", folder))
+    tables = tomllib.loads(scenario_text(earlier.as_at_end(), "hold-out", folder))
     hold_out = predict(tables, last, deadline_s=deadline_s, seeds=seeds, progress=lambda done: progress(seeds + done))
     return check, hold_out
 
 
 def _split(log: Log) -> tuple[Log | None, Log | None]:
-    rounds = sorted(set(log.rows.loc[log.rows["round"] > 0, "round"]))
+    rounds = log.round_numbers()
     if len(rounds) < _LEAST_ROUNDS:
         return None, None
     at = rounds[int(_FITTED_SHARE * len(rounds)) - 1]

@@ -6,7 +6,7 @@ Columns, as far as they are there; `client` and a duration are required:
 | --- | --- |
 | `client` | number or name of the client |
 | `round` | number of the round, from 1; needed for losses in bursts, change points and the predictive check |
-| `phase` | `download`, `compute`, `upload`, `total` (all of them together, the default) or `present` |
+| `phase` | `download`, `compute`, `upload`, `total` (all of them together, the default); `present`; `downlink`, `uplink` |
 | `seconds`, or `start_s` and `end_s` | the duration, or its ends on one clock |
 | `bytes`, `samples` | what was transferred, what was trained on |
 | `outcome` | empty or `delivered`: complete; `lost`: complete, and lost; `overdue`: complete, when the server no longer waited; |
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PHASES = ("download", "compute", "upload", "total")
 PRESENT = "present"
+RATES = {"downlink": "download", "uplink": "upload"}
+"""Phases that are measurements of a link's bandwidth, such as intervals of iperf3, and the phase whose messages it carries."""
 _OUTCOMES = (
     dict.fromkeys(("", "delivered", "complete", "ok", "overdue"), "complete")
     | dict.fromkeys(("lost",), "lost")
@@ -81,8 +83,17 @@ class Log:
         return [phase for phase in PHASES if phase in present]
 
     def between(self, first: int, last: int) -> Log:
-        """Return the rounds from `first` to `last`, both included."""
-        return replace(self, rows=self.rows[self.rows["round"].between(first, last)])
+        """Return the rounds from `first` to `last`, both included, with all measured bandwidths."""
+        inside = self.rows["round"].between(first, last) | self.rows["phase"].isin(list(RATES))
+        return replace(self, rows=self.rows[inside])
+
+    def measured(self, link: str) -> bool:
+        """Return True if the log has measurements of the bandwidth of a link."""
+        return bool((self.rows["phase"] == link).any())
+
+    def round_numbers(self) -> list[int]:
+        """Return the distinct numbers of the log's rounds, ascending."""
+        return sorted(set(self.rows.loc[self.rows["round"] > 0, "round"].tolist()))
 
     def attempts(self) -> pd.DataFrame:
         """Return a row an attempt: `round`, `client`, `group`, `seconds` of all its phases, `delivered`, `late`, `lost`."""
@@ -209,7 +220,7 @@ def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
         raise UserError(f"{source}: has no row")
     table = table.reset_index(drop=True)
     rows = pd.DataFrame({"phase": _words(table, "phase", "total")})
-    known = [*PHASES, PRESENT]
+    known = [*PHASES, PRESENT, *RATES]
     _refuse(source, ~rows["phase"].isin(known), rows["phase"], "phase", f"must be one of {', '.join(known)}")
     outcome = _words(table, "outcome", "").replace({"none": "", "nan": ""})
     named = ", ".join(filter(None, _OUTCOMES))
@@ -220,6 +231,7 @@ def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
     rows["cut"], rows["lost"] = meaning == "cut", meaning == "lost"
     rows["late"] = outcome.isin(["late", "timeout", "censored", "overdue"])
     _set_seconds(rows, source)
+    _check_rates(rows, source)
     rows["round"] = rows["round"].fillna(0).astype(np.int64)
     names, codes = _clients(table)
     rows["client"] = codes
@@ -267,6 +279,15 @@ def _set_seconds(rows: pd.DataFrame, source: str) -> None:
     _refuse(source, too_long, rows["seconds"], "seconds", "is over three years; give seconds, not milliseconds or less")
 
 
+def _check_rates(rows: pd.DataFrame, source: str) -> None:
+    """Refuse measurements of bandwidth without time or bytes; they belong to no round."""
+    rates = rows["phase"].isin(list(RATES))
+    _refuse(source, rates & rows["bytes"].isna(), rows["bytes"], "bytes", "is missing; a measured bandwidth is bytes in seconds")
+    _refuse(source, rates & rows["start_s"].isna(), rows["start_s"], "start_s", "is missing; a bandwidth is measured at a time")
+    _refuse(source, rates & (rows["seconds"] <= 0), rows["seconds"], "seconds", "must be > 0 for a measured bandwidth")
+    rows.loc[rates, "round"] = 0
+
+
 def _clients(table: pd.DataFrame) -> tuple[list[str], Any]:
     """Return the names of the clients, in order of number or of name, and the number of the client of each row."""
     names = table["client"].astype(str).str.strip()
@@ -287,4 +308,3 @@ def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: 
             reason = f"client {names[code]} was of class {known[code]!r} before; a client has one class"
             raise UserError(f"{source}: row {row + 1}: class = {word!r}: {reason}")
     return [known.get(code, "other") for code in range(len(names))]
-

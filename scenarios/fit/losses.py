@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from scenarios.fit.chains import forward_backward
 from scenarios.fit.durations import LEVEL, Estimate, FloatArray
 
 UNSEEN = -1
@@ -82,7 +83,7 @@ def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate) -> 
     before = -np.inf
     for _ in range(_STEPS):
         emission = _emission(outcomes, loss)
-        likelihood, gamma, moves = _forward_backward(emission, change)
+        likelihood, gamma, moves = forward_backward(emission, *_chain(change))
         if likelihood - before < _GAIN * max(1.0, abs(likelihood)):
             break
         before = likelihood
@@ -102,21 +103,7 @@ def _emission(outcomes: NDArray[np.int64], loss: FloatArray) -> FloatArray:
     return np.where(outcomes[..., None] == UNSEEN, 1.0, np.maximum(probability, 1e-12))
 
 
-def _forward_backward(emission: FloatArray, change: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return the log-likelihood, the state probabilities (clients, rounds, 2) and the expected moves (2, 2), scaled per round."""
+def _chain(change: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the moves (2, 2) and the stationary law (2,) of a chain that leaves its states with probabilities `change` (2,)."""
     move = np.array([[1.0 - change[0], change[0]], [change[1], 1.0 - change[1]]])
-    stationary = np.array([change[1], change[0]]) / change.sum()
-    clients, rounds, _ = emission.shape
-    forward, scale = np.empty_like(emission), np.empty((clients, rounds))
-    state = np.broadcast_to(stationary, (clients, 2))
-    for t in range(rounds):
-        joint = (state if t == 0 else forward[:, t - 1] @ move) * emission[:, t]
-        scale[:, t] = joint.sum(axis=1)
-        forward[:, t] = joint / scale[:, t, None]
-    backward = np.ones_like(emission)
-    moves = np.zeros((2, 2))
-    for t in range(rounds - 2, -1, -1):
-        weighted = emission[:, t + 1] * backward[:, t + 1] / scale[:, t + 1, None]
-        moves += move * (forward[:, t].T @ weighted)
-        backward[:, t] = weighted @ move.T
-    return float(np.log(scale).sum()), forward * backward, moves
+    return move, np.array([change[1], change[0]]) / change.sum()

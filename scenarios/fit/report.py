@@ -16,7 +16,12 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
     """Return the report of `estimates`, of the scenario's `text`, and of predictions with `seeds` seeds."""
     log = estimates.log
     sections = [Section("What is doubtful", [Bullets(estimates.cautions) if estimates.cautions else Text("Nothing was found.")])]
-    sections += [Section(f"{fit.phase}, {fit.group}", _phase_blocks(fit)) for fit in estimates.phases.values()]
+    for fit in estimates.phases.values():
+        for part in (fit, *fit.later):
+            since = f", from round {part.first_round}" if part.first_round > 1 else ""
+            sections.append(Section(f"{part.phase}, {part.group}{since}", _phase_blocks(part)))
+    if estimates.links:
+        sections.append(Section("Bandwidth", [_bandwidth_table(estimates)]))
     if estimates.losses:
         sections.append(Section("Losses", [_loss_table(estimates)]))
     if check:
@@ -45,7 +50,7 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
             ["sigma of the noise", *_cells(speed.sigma)],
         ]
         cells = (["parameter", "value", "from", "to"], rows)
-        blocks.append(Table(f"speed-{fit.phase}-{_anchor(fit.group)}", "Time by amount", cells, "95 % intervals"))
+        blocks.append(Table(f"speed-{fit.phase}-{_anchor(fit)}", "Time by amount", cells, "95 % intervals"))
     rows = [
         [
             law.kind,
@@ -58,21 +63,34 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
     ]
     header = ["law", "parameters", "AIC", "largest deviation", "beyond the log (%)"]
     note = "The first law is used. Deviation: largest distance to the measured distribution. Beyond the log laws extrapolate."
-    name = f"laws-{fit.phase}-{_anchor(fit.group)}"
+    name = f"laws-{fit.phase}-{_anchor(fit)}"
     blocks.append(Table(name, "Laws", (header, rows), note, words=(0, 1)))
     if len(fit.laws) > 1:
         for make, what in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
-            name = f"{what}-{fit.phase}-{_anchor(fit.group)}"
+            name = f"{what}-{fit.phase}-{_anchor(fit)}"
             blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {what}", make(fit)))
     return blocks
 
 
-def _anchor(words: str) -> str:
+def _anchor(fit: PhaseFit) -> str:
+    words = fit.group if fit.first_round == 1 else f"{fit.group} {fit.first_round}"
     return "".join(letter if letter.isalnum() else "-" for letter in words.lower())
 
 
 def _cells(estimate: object) -> list[str]:
     return [f"{getattr(estimate, name):.4g}" for name in ("value", "low", "high")]
+
+
+def _bandwidth_table(estimates: Estimates) -> Table:
+    rows = []
+    for fit in estimates.links.values():
+        for law in fit.laws:
+            values = ", ".join(f"{key} = {value.value:.4g}" for key, value in law.parameters.items()) or "as measured"
+            aic = f"{law.aic:.1f}" if law.freedom else ""
+            rows.append([f"{fit.link}, {fit.group}", f"{law.number:,}", law.label, values, aic])
+    header = ["link", "rates", "law", "parameters", "AIC"]
+    note = "The first law of a link is used. Stays are in seconds, levels in bytes/s."
+    return Table("bandwidth", "Laws of bandwidth", (header, rows), note, words=(0, 2, 3))
 
 
 def _loss_table(estimates: Estimates) -> Table:

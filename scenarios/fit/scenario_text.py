@@ -10,15 +10,18 @@ import tomli_w
 
 from scenarios.fit.amounts import FittedSpeed
 from scenarios.fit.durations import FittedLaw
-from scenarios.fit.estimate import Estimates, LossFit, PhaseFit
+from scenarios.fit.estimate import LINKS, Estimates, LinkFit, LossFit, PhaseFit
+from scenarios.fit.log import RATES
 
 _TABLE = {"download": "downlink", "compute": "compute", "upload": "uplink", "total": "compute"}
 """The table of a scenario that a phase fills; the sum of all phases goes into `compute`."""
+_SPEEDS = {"download": "bandwidth_bytes_per_s", "compute": "samples_per_s", "upload": "bandwidth_bytes_per_s"}
+"""The key of the speed of a phase."""
 _LOSSES = {"download": "downlink", "upload": "uplink", "total": "uplink"}
 
 
 def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
-    """Return the fitted scenario as TOML; it names `devices.csv` and, where presence was logged, `presence.csv` in `folder`."""
+    """Return the fitted scenario as TOML; the files that it names are in `folder`."""
     log = estimates.log
     total = len(log.attempts()) or len(log.rows)
     head = [
@@ -38,11 +41,11 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
         tables["availability"] = {"kind": "trace", "path": str(folder / "presence.csv")}
         tables["server"]["when_short"] = "proceed"
     text = "\n".join(head) + "\n" + tomli_w.dumps(tables)
-    for phase in ("download", "compute", "upload", "total"):
+    for phase in log.phases():
         fits = [estimates.phases[phase, group] for group in log.classes if (phase, group) in estimates.phases]
+        links = [fit for (link, _), fit in estimates.links.items() if link == LINKS.get(phase)]
         losses = [estimates.losses[phase, group] for group in log.classes if (phase, group) in estimates.losses]
-        if fits:
-            text += _phase_text(fits)
+        text += _link_text(links, folder) if links else _phase_text(fits) + _changes_text(fits)
         if losses and any(loss.laws[0].kind != "perfect" for loss in losses):
             text += _loss_text(losses)
     return text + _amounts_text(estimates)
@@ -57,23 +60,69 @@ def _short(value: float) -> float:
 
 
 def _phase_text(fits: list[PhaseFit]) -> str:
-    phase, table = fits[0].phase, _TABLE[fits[0].phase]
-    comments, keys = [], {}
-    if all(fit.speed is not None for fit in fits):
-        speeds = {fit.group: fit.speed for fit in fits if fit.speed is not None}
-        comments = [_speed_comment(group, speed) for group, speed in speeds.items()]
-        if phase == "compute":
-            keys["noise"] = {"kind": "log-normal", "sigma": _by_group(speeds, lambda s: s.sigma.value)}
-            keys["samples_per_s"] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
-        else:
-            comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
-            keys["bandwidth_bytes_per_s"] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
-        keys["delay"] = {"kind": "constant", "value_s": _by_group(speeds, lambda s: s.overhead_s.value)}
-    else:
-        comments = [_law_comment(fit, fit.law) for fit in fits]
+    comments = [comment for fit in fits for part in (fit, *fit.later) for comment in _comments(part)]
+    phase, speeds = fits[0].phase, {fit.group: fit.speed for fit in fits if fit.speed is not None}
+    if len(speeds) < len(fits):
         laws = {fit.group: fit.law.table() for fit in fits}
-        keys["delay"] = next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
-    return "\n" + "\n".join(comments) + f"\n[{table}]\n" + _inline(keys)
+        keys: dict[str, Any] = {"delay": _grouped(laws)}
+        return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
+    keys = {"delay": {"kind": "constant", "value_s": _by_group(speeds, lambda s: s.overhead_s.value)}}
+    keys[_SPEEDS[phase]] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
+    if phase == "compute":
+        keys["noise"] = {"kind": "log-normal", "sigma": _by_group(speeds, lambda s: s.sigma.value)}
+    else:
+        comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
+    return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
+
+
+def _comments(fit: PhaseFit) -> list[str]:
+    """Return the comments about the estimates of a phase of a class, of a part of the rounds where they change."""
+    since = f" from round {fit.first_round}" if fit.first_round > 1 else ""
+    if fit.speed is not None:
+        return [_speed_comment(fit.group + since, fit.speed)]
+    return [_law_comment(fit, fit.law, since)]
+
+
+def _grouped(laws: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the law of all classes: the law itself if there is one class."""
+    return next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
+
+
+def _changes_text(fits: list[PhaseFit]) -> str:
+    """Return the change points of a phase, in order of rounds, as `[[.changes]]` of its table."""
+    text = ""
+    for part in sorted((part for fit in fits for part in fit.later), key=lambda part: (part.first_round, part.group)):
+        keys: dict[str, Any] = {"at_round": part.first_round}
+        if len(fits) > 1:
+            keys["clients"] = part.group
+        if part.speed is None:
+            keys["delay"] = {name: value for name, value in part.law.table().items() if name != "kind"}
+        else:
+            keys["delay"] = {"value_s": _short(part.speed.overhead_s.value)}
+            keys[_SPEEDS[part.phase]] = _short(1.0 / part.speed.seconds_per_unit.value)
+            if part.phase == "compute":
+                keys["noise"] = {"sigma": _short(part.speed.sigma.value)}
+        text += f"[[{_TABLE[part.phase]}.changes]]\n" + _inline(keys)
+    return text
+
+
+def _link_text(links: list[LinkFit], folder: Path) -> str:
+    """Return the table of a link whose bandwidth has a law."""
+    link = links[0].link
+    comments = []
+    for fit in links:
+        values = ", ".join(_interval(name, value) for name, value in fit.law.parameters.items())
+        aic = ", ".join(f"{law.label} {law.aic:.1f}" for law in fit.laws if law.freedom)
+        numbers = f"n = {fit.law.number} rates"
+        comments.append(f"# {link}, {fit.group}: {numbers}; {fit.law.kind}: {values or 'as measured'}; AIC: {aic}")
+    keys: dict[str, Any] = {}
+    if any(fit.overhead_s > 0 for fit in links):
+        keys["delay"] = {"kind": "constant", "value_s": _by_group({fit.group: fit.overhead_s for fit in links}, float)}
+    if links[0].law.kind == "trace":
+        keys["bandwidth"] = {"kind": "trace", "path": str(folder / f"{link}.csv")}
+    else:
+        keys["bandwidth"] = _grouped({fit.group: fit.law.table for fit in links})
+    return "\n" + "\n".join(comments) + f"\n[{link}]\n" + _inline(keys)
 
 
 def _loss_text(losses: list[LossFit]) -> str:
@@ -109,20 +158,19 @@ def _chain(loss: LossFit) -> Mapping[str, float]:
 
 
 def _amounts_text(estimates: Estimates) -> str:
-    """Return the work and the payload behind fitted speeds."""
+    """Return the work and the payload behind fitted speeds and bandwidths."""
     text = ""
-    phases = ("download", "compute", "upload")
-    by_phase = {phase: [fit for fit in estimates.phases.values() if fit.phase == phase] for phase in phases}
-    fitted = {phase: fits for phase, fits in by_phase.items() if fits and all(fit.speed is not None for fit in fits)}
-    if "compute" in fitted:
-        samples = {fit.group: round(fit.typical or 1.0) for fit in fitted["compute"]}
+    amounts: dict[str, dict[str, int]] = {}
+    for (phase, group), fit in estimates.phases.items():
+        if fit.speed is not None:
+            amounts.setdefault(phase, {})[group] = round(fit.typical or 1.0)
+    for (link, group), measured in estimates.links.items():
+        amounts.setdefault(RATES[link], {})[group] = round(measured.typical)
+    whole = {phase: sizes for phase, sizes in amounts.items() if len(sizes) == len(estimates.log.classes)}
+    if "compute" in whole:
         text += "\n# An update trains on the median number of samples of its class.\n[work]\nsteps = 1\n"
-        text += _inline({"batch_size": _by_group(samples, int)})
-    sizes = {
-        key: {fit.group: round(fit.typical or 1.0) for fit in fitted[phase]}
-        for phase, key in (("download", "down_bytes"), ("upload", "up_bytes"))
-        if phase in fitted
-    }
+        text += _inline({"batch_size": _by_group(whole["compute"], int)})
+    sizes = {key: whole[phase] for phase, key in (("download", "down_bytes"), ("upload", "up_bytes")) if phase in whole}
     if sizes:
         text += "\n# A message has the median size of its class.\n[payload]\n"
         text += _inline({key: _by_group(values, int) for key, values in sizes.items()})
@@ -139,11 +187,11 @@ def _interval(name: str, estimate: Any) -> str:
     return f"{name} {estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
-def _law_comment(fit: PhaseFit, law: FittedLaw) -> str:
+def _law_comment(fit: PhaseFit, law: FittedLaw, since: str) -> str:
     durations = fit.durations
     values = ", ".join(_interval(key, value) for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles"
     numbers = f"n = {durations.number}, cut off {100 * durations.censored_share:.1f} %"
-    return f"# {fit.phase}, {fit.group}: {numbers}; {law.kind}: {values}"
+    return f"# {fit.phase}, {fit.group}{since}: {numbers}; {law.kind}: {values}"
 
 
 def _speed_comment(group: str, speed: FittedSpeed) -> str:

@@ -1,13 +1,16 @@
 """The `[payload]` table: what is sent between server and clients, in bytes."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from models.fl.compression.bits import whole_bytes
 from models.fl.compression.messages import NO_MODEL
 from scenarios.registry.components import component_of
 from scenarios.schema.per_client import PerClientField
-from scenarios.schema.section import Section
+from scenarios.schema.section import Section, missing, problem
+
+_ADAPTER = ("rank", "layers", "hidden")
 
 
 def _whole(compression: Any) -> bool:
@@ -17,6 +20,19 @@ def _whole(compression: Any) -> bool:
 class Payload(Section):
     """The sizes of the model as it is sent to a client and of the update as it is sent back; they round up to whole bytes."""
 
+    kind: Literal["model", "lora"] = "model"
+    """What is sent: the model, of the sizes below; or low-rank adapters of it (LoRA), whose size follows from `rank`, `layers`
+    and `hidden`."""
+    rank: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Rank of the adapters (lora)."""
+    layers: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """Layers that have adapters (lora)."""
+    hidden: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """Width of a layer: its matrices have so many rows and columns (lora)."""
+    matrices: Annotated[int, Field(ge=1, le=10**6)] = 2
+    """Adapted matrices of a layer; 2: of queries and of values, as in the paper (lora)."""
+    bits: Literal[4, 8, 16, 32] = 16
+    """Bits of each number of an adapter (lora)."""
     down_bytes: PerClientField | None = None
     """Size of the model as it is sent to a client. Absent: what the network takes, 4 bytes a parameter that is trained, or as
     down_compression says; 0 without a learner. What the aggregation sends along (scaffold: as much again) comes on top."""
@@ -37,3 +53,31 @@ class Payload(Section):
     """Time for each byte of the update as it is sent, after local training and as part of it."""
     decompress_s_per_byte: PerClientField = 0.0
     """Time for each byte of the model as it is sent, before local training and as part of it."""
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        given = [
+            name for name in (*_ADAPTER, "matrices", "bits") if name in self.model_fields_set and getattr(self, name) is not None
+        ]
+        if self.kind == "model" and given:
+            raise problem((given[0],), getattr(self, given[0]), "is of adapters; set kind = 'lora', or leave it out")
+        if self.kind == "lora":
+            for name in _ADAPTER:
+                if getattr(self, name) is None:
+                    raise missing(name, self)
+            for name in ("down_bytes", "up_bytes"):
+                if getattr(self, name) is not None:
+                    raise problem(
+                        (name,), getattr(self, name), "leave it out; the adapters' size follows from rank, layers and hidden"
+                    )
+        return self
+
+    @property
+    def adapter_bytes(self) -> int | None:
+        """Bytes of all adapters; None if whole models are sent.
+
+        Each adapted matrix of hidden x hidden numbers has two of hidden x rank (Hu et al., "LoRA", ICLR 2022, section 4.1).
+        """
+        if self.rank is None or self.layers is None or self.hidden is None:
+            return None
+        return whole_bytes(self.layers * self.matrices * 2 * self.rank * self.hidden * self.bits)

@@ -43,7 +43,7 @@ def _built(scenario: Scenario, section: Component, name: str, given: Any, size: 
     if not trains and compression.ratio is None:
         remedy = f"add a [learner], or declare a ratio: payload.{name} = {{kind = 'declared', ratio = ..}}"
         raise UserError(f"{told}: compresses what is trained, and nothing is; {remedy}")
-    if not trains and given is None:
+    if not trains and given is None and scenario.payload.adapter_bytes is None:
         raise UserError(f"{told}: there are no bytes to compress; set payload.{size}")
     return compression
 

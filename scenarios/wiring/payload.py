@@ -43,6 +43,8 @@ def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Siz
     """
     section, compressions = scenario.payload, build_compressions(scenario)
     network = _network_bytes(scenario, trained, compressions) or (1, 1)
+    if scenario.learner is not None and section.kind == "lora":
+        raise UserError("payload.kind = 'lora': leave it out; learner.trained names what is trained and sent")
     if scenario.learner is not None and section.trained_share < 1:
         raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
     sizes: dict[str, Any] = {}
@@ -84,7 +86,8 @@ def _network_bytes(scenario: Scenario, trained: Any, compressions: Compressions)
     if trained is not None:
         return trained.down_bytes, trained.up_bytes
     if scenario.learner is None:
-        return 0, 0
+        adapters = scenario.payload.adapter_bytes or 0
+        return adapters, adapters
     with learner_refusals(scenario.learner):
         return check_messages(scenario.learner, compressions)
 

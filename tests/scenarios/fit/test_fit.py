@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from scenarios.fit.amounts import fit_speed
 from scenarios.fit.estimate import estimate
 from scenarios.fit.log import attempts_log, read_log
 from scenarios.fit.prediction import predict
+from scenarios.fit.scenario_text import scenario_text
 from scenarios.schema.errors import ScenarioError, UserError
 
 WORLD = {
@@ -137,9 +139,48 @@ def test_changes_and_correlation_are_warned_of() -> None:
     rounds, clients = np.repeat(np.arange(1, 61), 10), np.tile(np.arange(10), 60)
     seconds = np.where(rounds <= 30, 1.0, 2.0) * rng.lognormal(0.0, 0.1, 600)
     cautions = estimate(read_log(pd.DataFrame({"client": clients, "round": rounds, "seconds": seconds}))).cautions
-    assert any("change at round 31" in caution for caution in cautions)
+    assert any("change at round 31; the scenario has them as changes" in caution for caution in cautions)
+    # Within the parts between changes the durations are independent.
+    assert not any("are correlated" in caution for caution in cautions)
+    drift = seconds * np.exp(0.5 * np.sin(clients + rounds / 3.0))
+    cautions = estimate(read_log(pd.DataFrame({"client": clients, "round": rounds, "seconds": drift}))).cautions
     assert any("are correlated" in caution for caution in cautions)
     assert any("cannot be told apart" in caution for caution in cautions)
+
+
+def test_changes_become_changes_of_the_scenario(tmp_path: Path) -> None:
+    world = WORLD | {"rounds": 60, "server": {"per_round": 12}, "uplink": {}}
+    delay = WORLD["compute"]["delay"]
+    changes = [{"at_round": 31, "clients": "phone", "delay": {"median_s": 6.0, "sigma": 0.2}}]
+    netsim.run(world | {"compute": {"delay": delay, "changes": changes}}, out=tmp_path / "run")
+    fitted = netsim.fit(tmp_path / "run", out=tmp_path / "out", seeds=5)
+    (later,) = fitted.estimates.phases["compute", "phone"].later
+    assert not fitted.estimates.phases["compute", "laptop"].later
+    assert later.first_round == 31
+    first = fitted.estimates.phases["compute", "phone"].law.parameters["median_s"]
+    assert first.low < 3.0 < first.high
+    assert later.law.parameters["median_s"].low < 6.0 < later.law.parameters["median_s"].high
+    (written,) = netsim.load(fitted.scenario).compute.changes
+    assert (written.at_round, written.clients) == (31, "phone")
+    assert written.delay["median_s"] == pytest.approx(6.0, rel=0.1)
+    # The held-out rounds come after the change: a fit to the first rounds predicts them with the law that holds at their end.
+    (held_out,) = [p for p in fitted.hold_out if p.name == "mean round (s)"]
+    assert held_out.measured == pytest.approx(held_out.simulated, rel=0.15)
+
+
+def test_a_change_of_speed_is_written_where_amounts_differ() -> None:
+    rng = np.random.default_rng(3)
+    rounds, clients = np.repeat(np.arange(11, 71), 10), np.tile(np.arange(10), 60)
+    samples = rng.integers(50, 400, 600).astype(float)
+    seconds = 1.0 + samples * np.where(rounds < 41, 0.01, 0.02) * np.exp(0.1 * rng.standard_normal(600))
+    table = {"client": clients, "round": rounds, "seconds": seconds, "samples": samples, "phase": "compute"}
+    estimates = estimate(read_log(pd.DataFrame(table)))
+    # The log begins at round 11, the scenario at round 1.
+    written = tomllib.loads(scenario_text(estimates, "x", Path("out")))["compute"]
+    assert written["samples_per_s"] == pytest.approx(100.0, rel=0.05)
+    (change,) = written["changes"]
+    assert change["at_round"] == 31
+    assert change["samples_per_s"] == pytest.approx(50.0, rel=0.05)
 
 
 def test_presence_becomes_a_trace(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from scenarios.fit.losses import UNSEEN, _emission, _forward_backward, fit_losses
+from scenarios.fit.chains import forward_backward
+from scenarios.fit.losses import UNSEEN, _emission, fit_losses
 
 
 def test_wilsons_interval_by_hand() -> None:
@@ -23,7 +24,7 @@ def test_no_loss_is_a_perfect_channel() -> None:
 
 def test_the_likelihood_of_a_chain_is_the_sum_over_its_hidden_states() -> None:
     outcomes = np.array([[0, 1, UNSEEN, 1], [1, 0, 0, UNSEEN]])
-    change, loss = np.array([0.2, 0.5]), np.array([0.1, 0.8])
+    loss = np.array([0.1, 0.8])
     move = np.array([[0.8, 0.2], [0.5, 0.5]])
     first = np.array([0.5, 0.2]) / 0.7
     expected = 0.0
@@ -35,7 +36,7 @@ def test_the_likelihood_of_a_chain_is_the_sum_over_its_hidden_states() -> None:
                 p *= 1.0 if outcome == UNSEEN else loss[state] if outcome == 1 else 1.0 - loss[state]
             total += p
         expected += np.log(total)
-    likelihood, gamma, _ = _forward_backward(_emission(outcomes, loss), change)
+    likelihood, gamma, _ = forward_backward(_emission(outcomes, loss), move, first)
     assert likelihood == pytest.approx(expected, abs=1e-12)
     np.testing.assert_allclose(gamma.sum(axis=2), 1.0)
 
