@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Environment in which Python does not put the present folder on `sys.path`."""
+
+
+@contextmanager
+def restored_environment(names: Iterable[str]) -> Iterator[None]:
+    """Give environment variables the values after the block that they had before it."""
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -18,13 +32,6 @@ def safe_path() -> Iterator[None]:
     standard library: a `json.py` beside a scenario would run in each of them. What a scenario names is still found: a worker
     receives the `sys.path` of its parent before its first run.
     """
-    (name, value), = SAFE_PATH.items()
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
+    with restored_environment(SAFE_PATH):
+        os.environ.update(SAFE_PATH)
         yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -19,7 +19,7 @@ import numpy as np
 from netsim.records import atomic
 from scenarios.runs.interrupts import out_of_reach
 from scenarios.runs.machine import versions
-from scenarios.runs.safe_path import SAFE_PATH, safe_path
+from scenarios.runs.safe_path import SAFE_PATH, restored_environment, safe_path
 from scenarios.runs.scratch import scratch_folder
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import dask_worker
@@ -286,6 +286,8 @@ def _local(workers: int) -> Iterator[Any]:
     with (
         scratch_folder() as scratch,
         dask.config.set({**settings, "temporary-directory": scratch}),
+        # Dask sets the variables of its workers in this process, too, whenever it starts one, and leaves them there.
+        restored_environment([*dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONHASHSEED"]),
         ThreadPoolExecutor(1) as thread,
     ):
         with out_of_reach():
