@@ -18,13 +18,13 @@ from netsim.simulation import Simulation
 from scenarios import arguments
 from scenarios.registry.components import component_model
 from scenarios.registry.in_process import keep, place_of
-from scenarios.registry.kinds import BUILT_IN, shared
+from scenarios.registry.kinds import BUILT_IN, shared_names
 from scenarios.runs import run as written
 from scenarios.runs.folders import check_run
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.progress import rounds_done
 from scenarios.runs.reading import override, parse, read_file
-from scenarios.runs.unfinished import INTERRUPTED, unfinished
+from scenarios.runs.unfinished import INTERRUPTED, read_unfinished
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
@@ -71,13 +71,13 @@ def _public(function: Callable[P, T]) -> Callable[P, T]:
     """Let a user's mistake end in a ScenarioError, without the traceback of what found it."""
 
     @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run_checked(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except UserError as error:
             raise ScenarioError(str(error)) from None
 
-    return called
+    return run_checked
 
 
 class Scenario(schema.Scenario):
@@ -165,7 +165,7 @@ def run(
     `out` what `resume` goes on from.
     """
     tables, name = _tables(scenario)
-    study = parse(override(tables, {} if seed is None else {"seed": arguments.whole("seed", seed)}) | _scripted(script), name)
+    study = parse(override(tables, {} if seed is None else {"seed": arguments.integer("seed", seed)}) | _script_key(script), name)
     place = None if out is None else arguments.folder("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
@@ -177,13 +177,13 @@ def run(
     built.simulation.limit_events(limits.event_limit)
     tell = _after_round(study, progress)
     if place is None:
-        with _timed_out(wall):
+        with _limit_time(wall):
             done = Run(run_in_memory(built, study, after_round=tell, wall=wall))
         _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
         return done
-    with _timed_out(wall):
+    with _limit_time(wall):
         summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
-        return _ended(summary, place, shown=built.cautions)
+        return _finish(summary, place, shown=built.cautions)
 
 
 @_public
@@ -208,20 +208,20 @@ def resume(
     wall = WallLimit(limits.wall_limit_s)
     if analysis.is_sweep(place):
         raise UserError(f"{folder}: holds a sweep; go on with it by sweep(scenario, out={str(folder)!r}, resume=True)")
-    study, _ = unfinished(place)
-    with located(str(folder)), _timed_out(wall):
+    study, _ = read_unfinished(place)
+    with located(str(folder)), _limit_time(wall):
         summary = written.go_on(
             place,
-            script=_scripted(script),
+            script=_script_key(script),
             after_round=_after_round(study, progress),
             allow_changed_code=allow_changed_code,
             event_limit=limits.event_limit,
             wall=wall,
         )
-        return _ended(summary, place)
+        return _finish(summary, place)
 
 
-def _planned(
+def _make_plan(
     scenario: Source,
     script: ScriptSource | None,
     grid: Mapping[str, Sequence[Any]],
@@ -231,14 +231,14 @@ def _planned(
     strict: bool,
 ) -> Plan:
     keys, name = _tables(scenario)
-    keys |= _scripted(script)
+    keys |= _script_key(script)
     listed = None if seeds is None else arguments.several("seeds", seeds, "range(10)")
-    wanted = None if listed is None else [arguments.whole("seeds", seed) for seed in listed]
+    wanted = None if listed is None else [arguments.integer("seeds", seed) for seed in listed]
     named = arguments.keys_and_values("grid", grid, "{'policy.alpha': [1, 10]}")
     values = {key: arguments.plain(arguments.several(f"grid[{key!r}]", each, "[1, 10]")) for key, each in named.items()}
-    asked = written_sweep.with_grid(keys, values, wanted)
+    asked = written_sweep.add_grid(keys, values, wanted)
     some = None if variants is None else arguments.several("variants", variants, "['pause', 'random']")
-    chosen = written_sweep.with_variants(asked, some, name)
+    chosen = written_sweep.choose_variants(asked, some, name)
     planned = written_sweep.plan(chosen, name, strict=strict)
     _warn(planned.cautions)
     return planned
@@ -246,17 +246,17 @@ def _planned(
 
 def _limits(event_limit: int | None, wall_limit_s: float | None) -> Limits:
     return Limits(
-        event_limit=arguments.whole_or_none("event_limit", event_limit, least=1),
+        event_limit=arguments.integer_or_none("event_limit", event_limit, least=1),
         wall_limit_s=arguments.seconds_or_none("wall_limit_s", wall_limit_s),
     )
 
 
 def _machines(*, jobs: int | None, scheduler: str | None, send_back: bool, retries: int) -> Machines:
     return Machines(
-        jobs=arguments.whole_or_none("jobs", jobs),
+        jobs=arguments.integer_or_none("jobs", jobs),
         scheduler=arguments.text_or_none("scheduler", scheduler),
         send_back=send_back,
-        retries=arguments.whole("retries", retries),
+        retries=arguments.integer("retries", retries),
     )
 
 
@@ -299,7 +299,7 @@ def sweep(
     limits = _limits(event_limit, wall_limit_s)
     folder = None if out is None else arguments.folder("out", out)
     wanted = arguments.several("tables", tables, "['rounds']")
-    planned = _planned(scenario, script, {} if grid is None else grid, seeds, variants=variants, strict=strict)
+    planned = _make_plan(scenario, script, {} if grid is None else grid, seeds, variants=variants, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
     def tell(standing: Standing) -> None:
@@ -393,7 +393,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
     Names that netsim or an installed package has are refused; one that was registered before is replaced.
     Raises ScenarioError, a ValueError.
     """
-    groups = {group: list(shared(group)) for group in BUILT_IN} | {"data": list(DATASETS)}
+    groups = {group: list(shared_names(group)) for group in BUILT_IN} | {"data": list(DATASETS)}
     groups["server"] += KINDS
     if group not in groups:
         raise UserError(f"group = {group!r}: unknown; {did_you_mean(group, groups)}")
@@ -421,7 +421,7 @@ def _tables(source: Source) -> tuple[dict[str, Any], str]:
     raise UserError(f"scenario = {source!r}: must be a file, the name of a scenario, a dictionary or a netsim.Scenario")
 
 
-def _scripted(script: ScriptSource | None) -> dict[str, Any]:
+def _script_key(script: ScriptSource | None) -> dict[str, Any]:
     """The key of a scenario that names a script."""
     if script is None:
         return {}
@@ -435,7 +435,7 @@ def _after_round(study: schema.Scenario, progress: Progress | None) -> Callable[
 
 
 @contextmanager
-def _timed_out(wall: WallLimit) -> Iterator[None]:
+def _limit_time(wall: WallLimit) -> Iterator[None]:
     """Raise TimeoutError in place of KeyboardInterrupt where a run has reached its limit."""
     try:
         yield
@@ -445,7 +445,7 @@ def _timed_out(wall: WallLimit) -> Iterator[None]:
         raise TimeoutError(str(error) if wall.words in str(error) else f"{wall.words}; {error}") from None
 
 
-def _ended(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = ()) -> Run:
+def _finish(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = ()) -> Run:
     if summary["ended"] == INTERRUPTED:
         raise KeyboardInterrupt(f"after {summary['rounds']} rounds; to go on: netsim.resume({str(folder)!r})")
     before = set(shown)

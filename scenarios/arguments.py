@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def whole(name: str, value: Any, *, least: int | None = None) -> int:
+def integer(name: str, value: Any, *, least: int | None = None) -> int:
     """`value` as an int, if it is a whole number >= `least`; raises UserError."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -37,9 +37,9 @@ def whole(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def whole_or_none(name: str, value: Any, *, least: int | None = None) -> int | None:
-    """As `whole`; None stays None."""
-    return None if value is None else whole(name, value, least=least)
+def integer_or_none(name: str, value: Any, *, least: int | None = None) -> int | None:
+    """As `integer`; None stays None."""
+    return None if value is None else integer(name, value, least=least)
 
 
 def text_or_none(name: str, value: Any) -> str | None:

@@ -18,13 +18,13 @@ _COLUMNS = ("a", "b", "km", "delay_s", "bytes_per_s")
 
 
 @lru_cache(maxsize=1)
-def _shipped() -> Mapping[str, Any]:
+def _read_shipped() -> Mapping[str, Any]:
     return dict(json.loads(FILE.read_text(encoding="utf-8"))["networks"])
 
 
 def shipped_networks() -> list[str]:
     """Return the names of the networks that come along."""
-    return list(_shipped())
+    return list(_read_shipped())
 
 
 def read_network(name: str) -> Underlay:
@@ -33,8 +33,8 @@ def read_network(name: str) -> Underlay:
     A CSV file has the columns a, b and km or delay_s, and bytes_per_s if cables differ; GraphML and GML have them as attributes
     of edges. The suffix says which.
     """
-    if name in _shipped():
-        return _from_json(name, _shipped()[name])
+    if name in _read_shipped():
+        return _from_json(name, _read_shipped()[name])
     path = Path(name)
     readers: dict[str, Callable[[Path], Underlay]] = {
         ".csv": _read_csv,

@@ -58,7 +58,7 @@ class CycleTime:
         """Time by which overlays are compared: with flows where that was asked for."""
         return self.cycle_ms if self.fluid_ms is None else self.fluid_ms
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the figures as plain data."""
         fluid = {} if self.fluid_ms is None else {"fluid_ms": self.fluid_ms}
         return {"cycle_ms": self.cycle_ms, "simulated_ms": self.simulated_ms, **fluid, "arcs": [list(arc) for arc in self.arcs]}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from scenarios.cli.drawing import Formats, Looks, drawing, formats_of
-from scenarios.cli.figure import opened
+from scenarios.cli.figure import open_results
 from scenarios.cli.output import complain, out_console
 from scenarios.schema.errors import UserError
 
@@ -43,7 +43,7 @@ def breakpoints(
         look = drawing.look()
         if out is None:
             drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
-        groups = group_runs(opened(folder))
+        groups = group_runs(open_results(folder))
         told = breakpoint_table(groups, window=window, unit=unit)
         if told is None:
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")

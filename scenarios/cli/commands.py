@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from netsim.core.collector import resting
 from scenarios.cli.output import complain
-from scenarios.registry.trust import without_own_code
+from scenarios.registry.trust import forbid_own_code
 from scenarios.schema.errors import users_line
 
 _NO_IMPORT = Annotated[bool, typer.Option("--no-import", help="Refuse components that are not netsim's own; import none.")]
@@ -26,9 +26,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(function)
-    def called(*, no_import: bool, **arguments: Any) -> None:
+    def run_command(*, no_import: bool, **arguments: Any) -> None:
         try:
-            with without_own_code(no_import):
+            with forbid_own_code(no_import):
                 function(**arguments)
         except SystemExit as error:  # netsim's own commands raise typer.Exit
             told = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
@@ -43,9 +43,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(function).parameters.values()
     added = inspect.Parameter("no_import", inspect.Parameter.KEYWORD_ONLY, default=False)
     parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in (*own, added)]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = hints
-    return called
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = hints
+    return run_command
 
 
 class Commands(TyperGroup):
@@ -56,16 +56,16 @@ class Commands(TyperGroup):
             with resting():  # Typer imports what it checks values with
                 return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt as error:
-            interrupted(error)
+            exit_interrupted(error)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            interrupted(error)
+            exit_interrupted(error)
 
 
-def interrupted(error: KeyboardInterrupt) -> NoReturn:
+def exit_interrupted(error: KeyboardInterrupt) -> NoReturn:
     """Say so in one line, and leave with code 130."""
     complain(f"interrupted; {error}" if str(error) else "interrupted")
     sys.exit(130)

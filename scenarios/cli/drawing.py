@@ -162,12 +162,12 @@ def drawing(function: Callable[..., None]) -> Callable[..., None]:
     names = [field.name for field in fields(kind)]
 
     @functools.wraps(function)
-    def called(**arguments: Any) -> None:
+    def run_with_drawing(**arguments: Any) -> None:
         function(drawing=kind(**{name: arguments.pop(name) for name in names}), **arguments)
 
     hints |= {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name in names}
     own = [one for one in inspect.signature(function).parameters.values() if one.name != "drawing"]
     options = [inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in fields(kind)]
-    called.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-    called.__annotations__ = hints
-    return called
+    run_with_drawing.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    run_with_drawing.__annotations__ = hints
+    return run_with_drawing

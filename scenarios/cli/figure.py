@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from analysis import Run, Sweep
 
 
-def opened(folder: Path) -> Sweep | Run:
+def open_results(folder: Path) -> Sweep | Run:
     """The run or sweep in `folder`, of which a damaged run is left out with a warning; ValueError where nothing is left."""
     from analysis import is_sweep, open_run
 
@@ -48,7 +48,7 @@ def figure(
     from scenarios.runs.bounds import aoi_bounds
 
     try:
-        source = opened(folder)
+        source = open_results(folder)
         runs = [source] if isinstance(source, Run) else list(source)
         settings = drawing.settings(
             target_accuracy=target_accuracy,

@@ -16,7 +16,7 @@ import numpy as np
 from netsim.servers.loop import Alteration
 from scenarios.cli.output import err_console
 from scenarios.runs.summary import Summing
-from scenarios.runs.waiting import Watch, watched
+from scenarios.runs.waiting import Watch, watch_run
 
 if TYPE_CHECKING:
     from netsim.servers.loop import ClosedRound
@@ -130,7 +130,7 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def logged(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]:
+def log_run(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]:
     """Log a run into its folder while the block lasts; yields what is to be called after each of its rounds."""
     if not wanted:
         yield lambda simulation: None
@@ -188,7 +188,7 @@ def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator
     look = Look(name, rounds, limit_s)
     with _panel(look) if err_console.is_terminal else _lines(look) as (told, say):
         watch = Watch(say)
-        with watched(watch):
+        with watch_run(watch):
             yield _Display(told, watch)
 
 
@@ -200,7 +200,7 @@ Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
 def _lines(look: Look) -> Iterator[Telling]:
     said = [time.perf_counter()]
 
-    def told(simulation: Simulation) -> None:
+    def update(simulation: Simulation) -> None:
         look.take(simulation)
         now = time.perf_counter()
         if now - said[0] >= _LINE_S:
@@ -210,7 +210,7 @@ def _lines(look: Look) -> Iterator[Telling]:
     def say(waits: str) -> None:
         err_console.print(f"{look.name}: {waits}", highlight=False, soft_wrap=True)
 
-    yield told, say
+    yield update, say
     if look.first is not None:
         err_console.print(look.line(), highlight=False, soft_wrap=True)
 
@@ -222,7 +222,7 @@ def _panel(look: Look) -> Iterator[Telling]:
     from rich.table import Table
     from rich.text import Text
 
-    def drawn() -> Table:
+    def draw_table() -> Table:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         table.add_row(Text(look.name, style="bold"), ProgressBar(total=1.0, completed=look.done, width=40))
         for name, value in look.facts():
@@ -230,19 +230,19 @@ def _panel(look: Look) -> Iterator[Telling]:
         return table
 
     seen = [0.0]
-    with Live(drawn(), console=err_console, auto_refresh=False, transient=False) as shown:
+    with Live(draw_table(), console=err_console, auto_refresh=False, transient=False) as shown:
 
-        def told(simulation: Simulation) -> None:
+        def update(simulation: Simulation) -> None:
             look.take(simulation)
             now = time.perf_counter()
             if now - seen[0] >= _EVERY_S:
                 seen[0] = now
-                shown.update(drawn(), refresh=True)
+                shown.update(draw_table(), refresh=True)
 
         def say(waits: str) -> None:
             look.waits = waits
-            shown.update(drawn(), refresh=True)
+            shown.update(draw_table(), refresh=True)
 
-        yield told, say
+        yield update, say
         look.waits = ""
-        shown.update(drawn(), refresh=True)
+        shown.update(draw_table(), refresh=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from netsim.core.collector import resting
 from scenarios.cli.breakpoints import breakpoints
-from scenarios.cli.commands import Commands, command, interrupted
+from scenarios.cli.commands import Commands, command, exit_interrupted
 from scenarios.cli.drawing import Drawing, Formats, drawing, formats_of
 from scenarios.cli.figure import figure
 from scenarios.cli.fit import fit
@@ -110,7 +110,7 @@ def run(
 ) -> None:
     """Run one scenario into a folder."""
     with resting():
-        from scenarios.cli.live import live, logged
+        from scenarios.cli.live import live, log_run
         from scenarios.runs.folders import check_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import simulate
@@ -126,7 +126,7 @@ def run(
             built = build(study, strict=strict)
     warn_of(dict.fromkeys(built.cautions, ""))
     built.simulation.limit_events(event_limit)
-    with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, logged(folder, bool(logs)) as told:
+    with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
 
         def after_round(simulation: "Simulation") -> None:
             told(simulation)
@@ -148,20 +148,20 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
     with resting():
-        from scenarios.cli.live import live, logged
+        from scenarios.cli.live import live, log_run
         from scenarios.runs.event_log import FILE as EVENTS
         from scenarios.runs.run import go_on
-        from scenarios.runs.unfinished import unfinished
+        from scenarios.runs.unfinished import read_unfinished
         from scenarios.runs.wall_limit import WallLimit
 
     wall = WallLimit(wall_limit, may_end_process=True)
-    study, state = unfinished(folder)
+    study, state = read_unfinished(folder)
     if state is None:
         complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
     goes_on = (folder / EVENTS).is_file() and state is not None
     with (
         live(study.name, study.rounds, study.time_limit_s, quiet) as shown,
-        logged(folder, goes_on) as told,
+        log_run(folder, goes_on) as told,
         located(str(folder)),
     ):
 
@@ -181,7 +181,7 @@ def resume(
 
 
 @contextmanager
-def _interrupted(folder: Path) -> Iterator[None]:
+def _report_interrupt(folder: Path) -> Iterator[None]:
     """Say what of the sweep in `folder` is complete where Ctrl-C ends it, and end with 130."""
     try:
         yield
@@ -234,17 +234,17 @@ def sweep(
     from scenarios.runs.reading import read
     from scenarios.sweeps.earlier_runs import told_until
     from scenarios.sweeps.options import Earlier, Limits, Machines
-    from scenarios.sweeps.sweep import later_cautions, plan, with_grid, with_variants
+    from scenarios.sweeps.sweep import add_grid, choose_variants, later_cautions, plan
     from scenarios.sweeps.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
     grids = grids_of(grid or ())
-    asked = with_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
-    tables = with_variants(asked, None if variants is None else variants.split(","), scenario)
+    asked = add_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
+    tables = choose_variants(asked, None if variants is None else variants.split(","), scenario)
     planned = plan(tables, scenario, strict=strict)
     warn_of(planned.warned)
     folder = out or Path("runs") / planned.name
-    with sweep_progress(planned, quiet) as show, _interrupted(folder):
+    with sweep_progress(planned, quiet) as show, _report_interrupt(folder):
         run_sweep(
             planned,
             folder,
@@ -264,13 +264,13 @@ for function in (report, figure, compare, reproduce, replay, trace, stragglers, 
     app.command()(command(function))
 
 
-def _counted(count: int, what: str) -> str:
+def _count_words(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _verdict(warnings: int) -> str:
     """Return the word for a scenario that can be run: "good" only without a warning."""
-    return f"can be run, with {_counted(warnings, 'warning')}." if warnings else "good."
+    return f"can be run, with {_count_words(warnings, 'warning')}." if warnings else "good."
 
 
 @app.command()
@@ -288,7 +288,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     verdict = _verdict(len(planned.warned))
     out_console.print(
         f"{scenario}: {verdict} {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
-        f"{_counted(len(variants), 'variant')} ({', '.join(variants)}), {_counted(len(planned.runs), 'run')} in a sweep.",
+        f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )
     told: dict[str, list[str]] = {}
@@ -308,7 +308,7 @@ def list_components() -> None:
 
     from analysis.metrics.registry import METRICS
     from models.fl.data.files import DATASETS
-    from scenarios.registry.kinds import BUILT_IN, known
+    from scenarios.registry.kinds import BUILT_IN, known_names
     from scenarios.runs.reading import FOLDER
     from scenarios.schema.servers import KINDS
 
@@ -318,7 +318,7 @@ def list_components() -> None:
     components = Table("component", "kinds", box=None, header_style="bold")
     for group in BUILT_IN:
         described = {"delay": ["by-group"], "server": list(KINDS)}.get(group, [])
-        kinds = [*known(group), *described]
+        kinds = [*known_names(group), *described]
         components.add_row(group, ", ".join(kinds) or "your own functions")
     components.add_row("data", ", ".join(DATASETS))
     components.add_row("metric", f"{', '.join(METRICS)}; and every column of rounds.parquet")
@@ -391,7 +391,7 @@ def _run() -> None:
     try:
         app()
     except KeyboardInterrupt as error:
-        interrupted(error)
+        exit_interrupted(error)
     except UserError as error:
         complain(str(error))
         sys.exit(2)

@@ -58,7 +58,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
             table.add_row("AoI regret", f"{aoi['regret']:.0f} (oracle {aoi['oracle']})")
         if aoi["mean_age_rounds"] is not None:
             table.add_row("mean age", f"{aoi['mean_age_rounds']:.4f} rounds")
-        table.add_row("declared changes", _declared(aoi["detections"]))
+        table.add_row("declared changes", _detections_text(aoi["detections"]))
     if summary["privacy"]["guarantee"] is not None:
         table.add_row("largest leak", f"{final['max_leak']:.4f}")
         table.add_row("guarantee", summary["privacy"]["guarantee"])
@@ -71,7 +71,7 @@ def _books(summary: dict[str, Any]) -> str:
     return f"{text}; {after} begun after the last round" if after else text
 
 
-def _declared(detections: dict[str, Any]) -> str:
+def _detections_text(detections: dict[str, Any]) -> str:
     text = f"{detections['declared']}"
     if detections["changes"] is not None:
         words = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"

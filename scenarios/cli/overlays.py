@@ -53,7 +53,7 @@ def overlays(
         raise UserError(f"{_KEYS[error.name]} {error.value / scale:g}: {error.reason}") from error  # type: ignore[operator]
     found = cycle_times(silos, names, fluid=how == "fluid")
     if as_json:
-        content = {"network": silos.underlay.name, "overlays": {one.name: one.as_json() for one in found}}
+        content = {"network": silos.underlay.name, "overlays": {one.name: one.to_json() for one in found}}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
         _show(silos, found, how)

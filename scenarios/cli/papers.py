@@ -33,7 +33,7 @@ def reproduce(
     It is shown beside the paper's numbers, with verdicts by rules fixed beforehand. What is there already is not run again.
     """
     from scenarios.papers.registry import find
-    from scenarios.papers.reproduce import Asked, judged, planned
+    from scenarios.papers.reproduce import Asked, judge, plan_runs
     from scenarios.papers.reproduce import reproduce as run
 
     figures = drawing.settings()  # a mistake in them ends the command before anything is run
@@ -46,10 +46,10 @@ def reproduce(
     if cases is not None and not asked.what.takes_cases:
         raise UserError(f"--cases: {asked.what.name} reads no cases; leave it out")
     folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
-    runs = planned(asked)
+    runs = plan_runs(asked)
     if asked.what.judge is not None:
-        document, agrees = judged(asked, cases, folder)
-        _written(document, folder)
+        document, agrees = judge(asked, cases, folder)
+        _write(document, folder)
         if not agrees:
             raise typer.Exit(1)
         return
@@ -61,10 +61,10 @@ def reproduce(
             raise typer.Exit(130) from None
         except (ValueError, OSError) as error:
             raise UserError(str(error)) from error
-    _written(document, folder)
+    _write(document, folder)
 
 
-def _written(document: "Document", folder: Path) -> None:
+def _write(document: "Document", folder: Path) -> None:
     from scenarios.papers.reproduce import write
 
     _show(document)

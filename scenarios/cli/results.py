@@ -101,7 +101,7 @@ def report(
     from analysis import Questions, write_report
 
     drawing.settings()  # a mistake in them is told first
-    opened = _opened(folder, strict)
+    opened = _open_runs(folder, strict)
     regrets, ages = _bounds(opened) if bounds else ((), ())
     with _writing_a_report():
         written = write_report(
@@ -146,7 +146,7 @@ def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
     return regret_bounds(opened), aoi_bounds(opened)
 
 
-def _opened(folder: Path, strict: bool) -> "list[Run]":
+def _open_runs(folder: Path, strict: bool) -> "list[Run]":
     """The runs in a folder, opened before a report is begun, so that a wrong one is left as it was; raises UserError."""
     from analysis import is_sweep, open_run
 
@@ -221,10 +221,10 @@ def compare(
 def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quiet: Quiet = False) -> None:
     """Run a finished run once more, and compare its tables. Exit code 1 where they differ."""
     from scenarios.runs.progress import rounds_done
-    from scenarios.runs.replay import finished
+    from scenarios.runs.replay import read_finished
     from scenarios.runs.replay import replay as again
 
-    study = finished(folder)
+    study = read_finished(folder)
     name = study.method.kind
     limited = study.time_limit_s is not None
     with progress({name: study.rounds}, quiet, share=limited) as advance, located(str(folder)):

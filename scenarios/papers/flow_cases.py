@@ -113,14 +113,14 @@ def ends(content: Mapping[str, Any], name: str) -> list[End]:
     """Play all cases of a file called `name`; raises UserError for a case that cannot be played."""
     found: list[End] = []
     for number, case in enumerate(content.get("cases", []), 1):
-        found += _checked(case, f"{name}: case {number}", _play)
+        found += _check_case(case, f"{name}: case {number}", _play)
     for number, unit in enumerate(content.get("solver_units", []), 1):
         named = {"name": f"rates {number}", **unit} if isinstance(unit, dict) else unit
-        found += _checked(named, f"{name}: solver unit {number}", _rates)
+        found += _check_case(named, f"{name}: solver unit {number}", _rates)
     return found
 
 
-def _checked(case: Any, place: str, play: Any) -> list[End]:
+def _check_case(case: Any, place: str, play: Any) -> list[End]:
     if not isinstance(case, dict):
         raise UserError(f"{place}: must be an object; docs/flows.md shows the form")
     named = f"{place} ({case.get('name', 'without a name')})"

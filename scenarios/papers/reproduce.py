@@ -49,7 +49,7 @@ class Asked:
         return " ".join([*words, *(f"--set '{text}'" for text in settings)])
 
 
-def planned(asked: Asked) -> Plan:
+def plan_runs(asked: Asked) -> Plan:
     """The runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
     if asked.what.solvers or asked.what.judge is not None:
         if asked.seeds or asked.settings:
@@ -98,7 +98,7 @@ def reproduce(
     return answer(asked, open_sweep(out / RUNS), its)
 
 
-def judged(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
+def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
     """Return the result of a reproduction that needs no sweep, and True if it is as published; raises UserError."""
     assert asked.what.judge is not None
     judgement = asked.what.judge(cases)
@@ -174,8 +174,8 @@ def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
         return [*blocks, Text("The paper has no number or order to be judged by here.")]
     rows = []
     for rule in rules:
-        judged = rule.judge(done, comparison, len(rules))
-        rows.append([rule.text, judged.found, judged.verdict])
+        judgement = rule.judge(done, comparison, len(rules))
+        rows.append([rule.text, judgement.found, judgement.verdict])
     note = " ".join(["The rules were fixed before the runs.", *dict.fromkeys(rule.basis for rule in rules)])
     return [*blocks, Table("verdict", "Rules and verdicts", (["the paper", "here", "verdict"], rows), note=note, words=(0, 2))]
 

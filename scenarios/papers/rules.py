@@ -70,7 +70,7 @@ class Lower:
 
     @property
     def text(self) -> str:
-        by = f" by more than {_in_words(self.metric, self.by)}" if self.by else ""
+        by = f" by more than {_value_text(self.metric, self.by)}" if self.by else ""
         return f"{metric(self.metric).title}: {self.first} below {self.second}{by}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
@@ -95,7 +95,7 @@ class LowerInEach:
 
     @property
     def text(self) -> str:
-        title, by = metric(self.metric).title, _in_words(self.metric, self.by)
+        title, by = metric(self.metric).title, _value_text(self.metric, self.by)
         return f"{title}: {self.first} below {self.second} by more than {by}, in each seed"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
@@ -123,12 +123,12 @@ class Near:
     @property
     def text(self) -> str:
         one = metric(self.metric)
-        return f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {_in_words(self.metric, self.margin)}"
+        return f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {_value_text(self.metric, self.margin)}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         interval = _interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
         low, high = self.value - self.margin, self.value + self.margin
-        verdict = _between(interval.low, interval.high, low, high)
+        verdict = _range_verdict(interval.low, interval.high, low, high)
         return Judgement(verdict, format_interval(interval, scale=metric(self.metric).scale))
 
 
@@ -153,7 +153,7 @@ class Ratio:
         positive = values[(values > 0.0).all(axis=1)]
         interval = _interval(np.log(positive[:, 0] / positive[:, 1]), rules)
         low, high = math.exp(interval.low), math.exp(interval.high)
-        verdict = _between(low, high, self.low, self.high)
+        verdict = _range_verdict(low, high, self.low, self.high)
         bounds = f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else ""
         return Judgement(verdict, f"{math.exp(interval.mean):.2f}{bounds}")
 
@@ -199,7 +199,7 @@ def _side(interval: Interval, below: float = 0.0) -> Verdict:
     return _verdict(interval.high < below, interval.low > below)
 
 
-def _between(low: float, high: float, least: float, most: float) -> Verdict:
+def _range_verdict(low: float, high: float, least: float, most: float) -> Verdict:
     """Whether an interval from `low` to `high` is shown to lie within two numbers, shown to lie outside, or neither."""
     return _verdict(least < low and high < most, high < least or low > most)
 
@@ -210,7 +210,7 @@ def _verdict(holds: bool, fails: bool) -> Verdict:
     return "not as in the paper" if fails else "open"
 
 
-def _in_words(name: str, value: float) -> str:
+def _value_text(name: str, value: float) -> str:
     """A value of that metric with its unit."""
     one = metric(name)
     return f"{value * one.scale:g}{f' {one.unit}' if one.unit else ''}"

@@ -44,7 +44,7 @@ def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
     return tuple(found)
 
 
-def gathered(target: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def gather(target: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of a component's constructor: those that belong to sets of parameters put into these.
 
     Raises what the constructors of the sets raise.

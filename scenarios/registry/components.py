@@ -24,10 +24,20 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from scenarios.registry.arguments import Argument, arguments_of, gathered
+from scenarios.registry.arguments import Argument, arguments_of, gather
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
-from scenarios.registry.in_process import spelled
-from scenarios.registry.kinds import ANY_ORDER, FACTORIES, NESTED, POSITIONAL, check_trusted, injected, is_own, known, resolve
+from scenarios.registry.in_process import spell
+from scenarios.registry.kinds import (
+    ANY_ORDER,
+    FACTORIES,
+    NESTED,
+    POSITIONAL,
+    check_trusted,
+    injected_arguments,
+    is_own,
+    known_names,
+    resolve,
+)
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, did_you_mean, in_own_words
 from scenarios.schema.section import Section, problem, refusal
 
@@ -113,7 +123,7 @@ def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:
     by_place = [
         name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
     ]
-    names = [name for name, _ in arguments if name not in injected(group) and name not in by_place]
+    names = [name for name, _ in arguments if name not in injected_arguments(group) and name not in by_place]
     if group in ANY_ORDER:
         # Of *args and **kwargs, such as a module class without a constructor has, nothing is filled.
         names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
@@ -173,7 +183,7 @@ class _ComponentOf:
 
     def kinds(self) -> list[str]:
         """The names to choose from."""
-        names = list(self.described if self.closed else {**self.described, **known(self.group)})
+        names = list(self.described if self.closed else {**self.described, **known_names(self.group)})
         if self.innermost:
             names = [name for name in names if self._fits_within(name)]
         if self.fits is not None:
@@ -188,7 +198,7 @@ class _ComponentOf:
             return self.described[kind]
         if self.closed:
             raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
-        if self.described and ":" not in kind and kind not in known(self.group):
+        if self.described and ":" not in kind and kind not in known_names(self.group):
             remedy = f"{did_you_mean(kind, self.kinds())}, or name a class as 'package.module:Class'"
             raise UserError(f"unknown {self.group} {kind!r}; {remedy}")
         check_trusted(self.group, kind)  # models are kept: one that was made before must not be given out
@@ -208,7 +218,7 @@ class _ComponentOf:
             return value
         if isinstance(value, dict) and "kind" in value:
             try:
-                value = {**value, "kind": spelled(self.group, value["kind"])}
+                value = {**value, "kind": spell(self.group, value["kind"])}
             except UserError as error:
                 raise problem(("kind",), value["kind"], str(error)) from error
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
@@ -296,7 +306,7 @@ def construct(
     wanted = {name: supplied[name] for name in inspect.signature(target).parameters if name in supplied}
     try:
         with refusals_at(path, {*keywords, *wanted}):
-            component = target(**gathered(target, keywords), **wanted)
+            component = target(**gather(target, keywords), **wanted)
     except UserError:
         raise
     except ValueError as error:

@@ -36,13 +36,13 @@ def annotation_of(target: Any, name: str) -> Any:
 
     Others are not looked at: they may name types that are imported for type checkers only. Raises HintError.
     """
-    given, names = _given(target, name)
+    given, names = _annotation(target, name)
     try:
         one = types.SimpleNamespace(__annotations__={name: given})
         return _meant(target, typing.get_type_hints(one, names, include_extras=True)[name])
     except Exception as error:  # whatever the evaluation of the user's text raises
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise HintError(f"is annotated {_shown(given)}, which cannot be read ({told}); {REMEDY}") from error
+        raise HintError(f"is annotated {_hint_text(given)}, which cannot be read ({told}); {REMEDY}") from error
 
 
 def _meant(target: Any, hint: Any) -> Any:
@@ -55,7 +55,7 @@ def _meant(target: Any, hint: Any) -> Any:
     return hint
 
 
-def _given(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
+def _annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
     """The annotation as it is written, and the names of the module that it is written in."""
     if is_parameter_set(target):
         # The constructor that a dataclass is given knows the names of its own module only, and a field may be its parent's.
@@ -94,9 +94,9 @@ def key_type(hint: Any, *, per_client: bool) -> Any:
     if not any(_is_array(option) for option in options):
         return _inner(hint)
     if not per_client:
-        raise HintError(f"is annotated {_shown(hint)}, but nothing here differs between clients; annotate it as list[float]")
+        raise HintError(f"is annotated {_hint_text(hint)}, but nothing here differs between clients; annotate it as list[float]")
     if float not in options:
-        raise HintError(f"is annotated {_shown(hint)}, which a file cannot hold; {REMEDY}")
+        raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
     others = [_inner(option) for option in options if option not in (int, float) and not _is_array(option)]
     return Union[(PerClientField, *others)]
 
@@ -151,10 +151,10 @@ def _inner(hint: Any) -> Any:
         return Annotated[tuple[inside or (Any, ...)], Strict(False)]  # type: ignore[misc]
     if origin in _TABLES and (not args or _plain(args[0]) in (str, Any)):
         return dict[str, _inner(args[1]) if args else Any]  # type: ignore[misc]
-    raise HintError(f"is annotated {_shown(hint)}, which a file cannot hold; {REMEDY}")
+    raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
 
 
-def _shown(hint: Any) -> str:
+def _hint_text(hint: Any) -> str:
     if isinstance(hint, str):
         return repr(hint)
     if isinstance(hint, type) and not get_args(hint):

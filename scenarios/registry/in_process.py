@@ -34,7 +34,7 @@ def place_of(target: Any) -> str:
     return taken
 
 
-def spelled(group: str, kind: Any) -> Any:
+def spell(group: str, kind: Any) -> Any:
     """A `kind` as a scenario keeps it: a class or function, and a registered name, as "module:Name"; raises UserError."""
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)
@@ -46,16 +46,16 @@ def spelled(group: str, kind: Any) -> Any:
     return kind
 
 
-def named_in_text(value: Any) -> Any:
+def name_in_text(value: Any) -> Any:
     """A copy of tables and lists, with classes and functions in them by their names."""
     if isinstance(value, Mapping):
-        return {key: named_in_text(inner) for key, inner in value.items()}
+        return {key: name_in_text(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [named_in_text(inner) for inner in value]
+        return [name_in_text(inner) for inner in value]
     return place_of(value) if inspect.isclass(value) or inspect.isfunction(value) else value
 
 
-def registered(group: str) -> dict[str, str]:
+def registered_names(group: str) -> dict[str, str]:
     """Names that were registered in this process, and where their classes are."""
     return dict(_REGISTERED.get(group, {}))
 
@@ -65,7 +65,7 @@ def keep(group: str, name: str, target: Any) -> None:
     _REGISTERED.setdefault(group, {})[name] = place_of(target)
 
 
-def found(place: str) -> Any:
+def find(place: str) -> Any:
     """The class or function behind an "in_memory:Name"; None for any other place."""
     return _OBJECTS.get(place)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from netsim.collisions import FOLDERS
-from scenarios.registry.in_process import found, registered
+from scenarios.registry.in_process import find, registered_names
 from scenarios.registry.trust import own_code_refused, refuse_own_code
 from scenarios.schema.errors import UserError, did_you_mean, in_own_words
 
@@ -230,25 +230,25 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 
 @cache
-def _installed() -> Any:
+def _entry_points() -> Any:
     """Return the components of installed packages, of all groups: looking through them takes as long for one group as for all."""
     return entry_points()
 
 
 @cache
-def shared(group: str) -> dict[str, str]:
+def shared_names(group: str) -> dict[str, str]:
     """Names of a group that every process knows, and where their classes are: built-in and those of installed packages."""
-    installed = {point.name: point.value for point in _installed().select(group=f"netsim.{group}")}
+    installed = {point.name: point.value for point in _entry_points().select(group=f"netsim.{group}")}
     return installed | BUILT_IN[group]
 
 
-def known(group: str) -> dict[str, str]:
+def known_names(group: str) -> dict[str, str]:
     """Names of a group and where their classes are: built-in and, where code of others may be imported, of installed packages
     and registered in this process."""
-    return dict(BUILT_IN[group]) if own_code_refused() else registered(group) | shared(group)
+    return dict(BUILT_IN[group]) if own_code_refused() else registered_names(group) | shared_names(group)
 
 
-def injected(group: str) -> frozenset[str]:
+def injected_arguments(group: str) -> frozenset[str]:
     """The arguments of a group's classes that are supplied by the builder."""
     return INJECTED_INTO.get(group, frozenset()) | (frozenset() if group in _TOLD_NOTHING else INJECTED)
 
@@ -263,10 +263,10 @@ def resolve(group: str, kind: str) -> Any:
     check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
     if place is None:  # to look through what packages register takes a while
-        place = known(group).get(kind)
+        place = known_names(group).get(kind)
     if place is None:
         raise UserError(
-            f"unknown {group} {kind!r}; {did_you_mean(kind, known(group))}, or name a class as 'package.module:Class'"
+            f"unknown {group} {kind!r}; {did_you_mean(kind, known_names(group))}, or name a class as 'package.module:Class'"
         )
     if not is_own(group, kind):
         return load(place)
@@ -305,7 +305,7 @@ def _refuse_hidden(module_name: str) -> None:
 
 def check_trusted(group: str, kind: str) -> None:
     """Raise UserError where `kind` is code that is not netsim's, and such may not be imported."""
-    if is_own(group, kind) and (":" in kind or kind in registered(group) | shared(group)):
+    if is_own(group, kind) and (":" in kind or kind in registered_names(group) | shared_names(group)):
         refuse_own_code(kind)
 
 
@@ -314,7 +314,7 @@ def load_own(place: str) -> Any:
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")
-    held = found(place)
+    held = find(place)
     if held is not None:
         return held
     module_name, _, name = place.partition(":")

@@ -12,7 +12,7 @@ _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
 
 
 @contextmanager
-def without_own_code(refused: bool = True) -> Iterator[None]:
+def forbid_own_code(refused: bool = True) -> Iterator[None]:
     """Within the block no component but netsim's own can be named (`refused` False: they can)."""
     before = _REFUSED.set(refused)
     try:

@@ -50,7 +50,7 @@ class Accounts:
     """By column of a round: what is accounted for, and the integral."""
 
     @classmethod
-    def of(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
+    def at_end(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
         """At the end of a run, at `now_s`; `probes_j`: what of it probes drew."""
         accounts = energy.accounts(now_s)
         both = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
@@ -91,7 +91,7 @@ def audit(
     `counts`: what the server counted (`Server.counts`); `summed`: the sums of the columns SUMMED over the `rounds` records that
     passed by; `max_leak`: the largest leak that the accountant knows of; `energy`: None where it is not counted.
     """
-    problems = _unbalanced(counts) + ([] if energy is None else energy.problems())
+    problems = _find_imbalances(counts) + ([] if energy is None else energy.problems())
     checks: dict[TableName, Callable[[OpenTable], list[str]]] = {
         "rounds": lambda file: _rounds(file, counts, summed, rounds),
         "clients": lambda file: _clients(file, counts, max_leak, energy),
@@ -115,7 +115,7 @@ def refuse_unbalanced(books: Mapping[str, Any], place: object, kept: str = "The 
         )
 
 
-def _unbalanced(counts: Mapping[str, int]) -> list[str]:
+def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
     found = []
     for begun, ends in (_UPDATES, _MESSAGES):
         total = sum(counts.get(name, 0) for name in ends)

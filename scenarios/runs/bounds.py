@@ -136,10 +136,10 @@ def _theorem3(rounds: int, size: Mapping[str, int], of: str) -> Bound:
         "in at least one of C(N, K) rounds"
     )
 
-    def at(horizon: int) -> float:
+    def value_at(horizon: int) -> float:
         return theorem3_upper(rounds, clients=size["clients"], channels=size["channels"]) if horizon == rounds else math.nan
 
-    return Bound(f"Theorem 3, upper, at T = {rounds:,}{of}", words, _curve(at))
+    return Bound(f"Theorem 3, upper, at T = {rounds:,}{of}", words, _curve(value_at))
 
 
 def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Bound:
@@ -157,14 +157,14 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Boun
         f"segments, {spread[1]}; least mean {spread[2]}; the constant of Lemma 4, which the paper does not give, taken as 1"
     )
 
-    def at(rounds: int) -> float:
+    def value_at(rounds: int) -> float:
         values = [
             theorem5_upper(rounds, clients=clients, channels=channels, segments=segments, c=c, mu_min=least)
             for segments, c, least in instances
         ]
         return float(np.mean(values))
 
-    return Bound(f"Theorem 5, upper{of}", words, _curve(at))
+    return Bound(f"Theorem 5, upper{of}", words, _curve(value_at))
 
 
 def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:

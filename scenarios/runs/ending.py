@@ -13,7 +13,7 @@ from scenarios.schema.errors import UserError
 
 
 @contextmanager
-def made(out: Path) -> Iterator[None]:
+def make_folder(out: Path) -> Iterator[None]:
     """A folder, and those above it, for what the block writes; those that were not there and stay empty are removed again."""
     new = [place for place in (out, *out.parents) if not place.exists()]
     try:

@@ -35,11 +35,11 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
     except UserError:
         raise
     except ANSWER_ERRORS as error:
-        refused = _of_own_class(scenario, error)
+        refused = _own_class_complaint(scenario, error)
         if refused is None:
             error.add_note(_scene(scenario, simulation))
             raise
-        raise UserError(f"{refused} ({_when(scenario, simulation, f'learner.{error.role}')})") from error
+        raise UserError(f"{refused} ({_moment(scenario, simulation, f'learner.{error.role}')})") from error
     except KeyboardInterrupt:
         raise
     except NothingScheduledError as error:
@@ -47,26 +47,27 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
             error.add_note(_scene(scenario, simulation))
             raise
         told = f"server.kind = {scenario.server.kind!r}: round {simulation.server.round + 1} never closes"
-        state = f"nothing is left to happen at {simulation.clock.now:g} s, with {_in_flight(simulation)} (seed {scenario.seed})"
+        state = f"nothing is left to happen at {simulation.clock.now:g} s, "
+        state += f"with {_attempts_text(simulation)} (seed {scenario.seed})"
         raise UserError(f"{told}: {state}; fix its close rule") from error
     except BaseException as error:  # sys.exit included
         own = _to_blame(scenario, error)
         if own is None and isinstance(error, MemoryError):
             named = str(error).startswith(_LEARNER_KEYS)
             told = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
-            raise UserError(f"{told} ({_when(scenario, simulation)})") from error
+            raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
         if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
             told = str(error.rename(_FOUND_LATE[error.name]))
-            raise UserError(f"{told} ({_when(scenario, simulation)})") from error
+            raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
         if own is None:
             error.add_note(_scene(scenario, simulation))
             raise
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
         told = f"{path} = {own.kind!r}: {type(error).__name__}: {first_line(error)}{users_line(error)}"
-        raise UserError(f"{told} ({_when(scenario, simulation, own.path)})") from error
+        raise UserError(f"{told} ({_moment(scenario, simulation, own.path)})") from error
 
 
-def _when(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
+def _moment(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
     # A model is evaluated when its round is over.
     round = simulation.server.round + (not path.startswith("learner.metrics"))
     return f"round {round}, {simulation.clock.now:g} s, seed {scenario.seed}"
@@ -74,11 +75,11 @@ def _when(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
 
 def _scene(scenario: Scenario, simulation: Simulation) -> str:
     """Return where a simulation stands, in words, for an error that is none of the user's."""
-    where = _when(scenario, simulation)
-    return f"server.kind = {scenario.server.kind!r}, {where}, with {_in_flight(simulation)}"
+    where = _moment(scenario, simulation)
+    return f"server.kind = {scenario.server.kind!r}, {where}, with {_attempts_text(simulation)}"
 
 
-def _in_flight(simulation: Simulation) -> str:
+def _attempts_text(simulation: Simulation) -> str:
     """The attempts in flight, by the phases that they are in, in a few words."""
     phases = Counter(update.phase for update in simulation.server.clients.in_flight.values())
     if not phases:
@@ -95,14 +96,14 @@ def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:
     if not any(own.place.partition(":")[0] in executed for own in components):
         return None
     for frame in frames:
-        called = _called(frame)
+        called = _executed_names(frame)
         for own in components:
             if own.place in called:
                 return own
     return None
 
 
-def _called(frame: FrameType) -> set[str]:
+def _executed_names(frame: FrameType) -> set[str]:
     """The "module:Name" of the function that a frame executes, and of the classes of the object whose method it is."""
     code, module = frame.f_code, frame.f_globals.get("__name__")
     names = {f"{module}:{code.co_qualname.partition('.')[0]}"}
@@ -110,7 +111,7 @@ def _called(frame: FrameType) -> set[str]:
     return names | {f"{base.__module__}:{base.__qualname__}" for base in type(holder).__mro__}
 
 
-def _of_own_class(scenario: Scenario, error: Any) -> str | None:
+def _own_class_complaint(scenario: Scenario, error: Any) -> str | None:
     """The engine's complaint of what a class of the user's own returned, as one about its key; None where it is netsim's."""
     path, kind = error.role, scenario.method.kind
     trained = scenario.learner.components() if scenario.learner is not None else {}

@@ -225,7 +225,7 @@ def read_summary(run: Path) -> dict[str, Any]:
         raise UserError(f"{error}; {_REMEDY.format(run)}") from error
 
 
-def ended(run: Path) -> str | None:
+def read_ending(run: Path) -> str | None:
     """Return how the run in a folder ended, or None if it has not; raises UserError if the summary cannot be read."""
     if not os.path.lexists(run / SUMMARY):
         return None
@@ -235,7 +235,7 @@ def ended(run: Path) -> str | None:
     return how
 
 
-def begun(run: Path) -> str | None:
+def read_beginning(run: Path) -> str | None:
     """The text of the scenario of the run in a folder; None where none has begun."""
     try:
         return (run / SCENARIO).read_text(encoding="utf-8", errors="replace")

@@ -16,9 +16,9 @@ from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import given_tables
 from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.machine import Effort
-from scenarios.runs.own_code import own_code, used
+from scenarios.runs.own_code import note_code, own_code
 from scenarios.runs.reading import to_toml
-from scenarios.runs.run import identified, tables_of
+from scenarios.runs.run import summary_identity, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.scenario import Scenario
@@ -26,7 +26,7 @@ from scenarios.wiring.simulation import Built
 
 
 @contextmanager
-def _opened(table: Any) -> Iterator[OpenTable]:
+def _open_table(table: Any) -> Iterator[OpenTable]:
     yield TableInMemory(table)
 
 
@@ -45,23 +45,23 @@ def run_in_memory(
     totals = Totals(starts_s=change_points_s(built.channels))
     recorder = ArrowRecorder(tables_of(scenario))
     simulation.record_to(Summing(recorder, totals))
-    code = used([], own_code(scenario), 1)
+    code = note_code([], own_code(scenario), 1)
     effort = Effort()
     with stop_requests() as stop, (wall or WallLimit()).over(stop), refusing(scenario, simulation), long_lived():
 
-        def between_rounds(simulation: Simulation) -> None:
+        def on_round(simulation: Simulation) -> None:
             if after_round is not None:
                 after_round(simulation)
             stop.check()
 
-        simulation.run(after_round=between_rounds)
+        simulation.run(after_round=on_round)
         stop.settle()
         if stop.asked and not stop.limited:
             raise KeyboardInterrupt
     simulation.close()
     tables: dict[str, Any] = dict(recorder.tables)
     tables |= given_tables(built, scenario)
-    opened = {name: partial(_opened, tables[name]) for name in COLUMNS if name in tables}
-    told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | identified(scenario, code)
+    opened = {name: partial(_open_table, tables[name]) for name in COLUMNS if name in tables}
+    told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
     refuse_unbalanced(told["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
     return RunInMemory(summary=told, scenario_text=to_toml(scenario), tables=tables)

@@ -16,7 +16,7 @@ from scenarios.schema.errors import UserError
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of an existing folder; raises UserError where another holds it.
 
     The operating system keeps the lock with the open folder, not in a file: it ends with the process, however that ends, and none
@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
             raise UserError(f"{folder}: another process writes there; wait until it has ended, or name another folder") from error
         except OSError:
             by_file = True
-        with _by_file(folder) if by_file else nullcontext():
+        with _hold_lock_file(folder) if by_file else nullcontext():
             yield
     finally:
         os.close(handle)
@@ -43,9 +43,9 @@ def lock_file(folder: Path) -> Path:
 
 
 @contextmanager
-def _by_file(folder: Path) -> Iterator[None]:
+def _hold_lock_file(folder: Path) -> Iterator[None]:
     path, mine = lock_file(folder), _process(os.getpid())
-    while not _created(path, mine):
+    while not _create(path, mine):
         holder = _holder(path)
         if holder is not None and not _has_ended(holder):
             who = f"process {holder['pid']} on {holder['host']} writes there" if holder else "another process writes there"
@@ -59,7 +59,7 @@ def _by_file(folder: Path) -> Iterator[None]:
             path.unlink()
 
 
-def _created(path: Path, content: dict[str, Any]) -> bool:
+def _create(path: Path, content: dict[str, Any]) -> bool:
     """Create the lock and return True if it is ours now; warn where no lock can be made."""
     try:
         with path.open("x", encoding="utf-8") as file:

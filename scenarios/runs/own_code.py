@@ -16,7 +16,7 @@ from typing import Any
 
 from netsim.records.tables import sha256_of
 from scenarios.registry.in_process import IN_MEMORY
-from scenarios.registry.kinds import BUILT_IN, known, load_own
+from scenarios.registry.kinds import BUILT_IN, known_names, load_own
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
@@ -37,7 +37,7 @@ def own_code(scenario: Scenario) -> Fingerprint:
     return {kind: _modules(place) for kind, place in sorted(places.items())}
 
 
-def used(before: list[dict[str, Any]], now: Fingerprint, round: int) -> list[dict[str, Any]]:
+def note_code(before: list[dict[str, Any]], now: Fingerprint, round: int) -> list[dict[str, Any]]:
     """Return the notes on the code that a run used: fingerprints in order, each with its first round."""
     return before if now == latest(before) else [*before, {"from_round": round, "components": now}]
 
@@ -82,20 +82,20 @@ class OwnComponent:
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
     """All of them, the sweep's other variants aside: a run has nothing of what these name."""
-    return list(_found(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), ""))
+    return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), ""))
 
 
-def _found(value: Any, path: str) -> Iterator[OwnComponent]:
+def _find_components(value: Any, path: str) -> Iterator[OwnComponent]:
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, inner in items:
         here = f"{path}.{key}" if path else str(key)
         if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or here in OWN_FUNCTIONS):
             # Entry points have short names, which no two groups of theirs need to tell apart.
-            registered = (known(group).get(inner) for group in BUILT_IN if inner not in BUILT_IN[group])
+            registered = (known_names(group).get(inner) for group in BUILT_IN if inner not in BUILT_IN[group])
             place = inner if ":" in inner else next(filter(None, registered), None)
             if place is not None:
                 yield OwnComponent(here, inner, place)
-        yield from _found(inner, here)
+        yield from _find_components(inner, here)
 
 
 def _modules(place: str) -> dict[str, str]:
@@ -118,10 +118,10 @@ def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
     root = origin.parents[depth]
     # Beside an installed package are all the others, which are none of the user's.
     within = name.partition(".")[0] if "site-packages" in root.parts else None
-    return {module: sha256_of(file) for module, file in sorted(_reached(name, root, within).items())}
+    return {module: sha256_of(file) for module, file in sorted(_reachable(name, root, within).items())}
 
 
-def _reached(name: str, root: Path, within: str | None) -> dict[str, Path]:
+def _reachable(name: str, root: Path, within: str | None) -> dict[str, Path]:
     """The modules below `root` that importing `name` may import, itself included, and their files."""
     found: dict[str, Path] = {}
     waiting = [name]
@@ -137,7 +137,7 @@ def _reached(name: str, root: Path, within: str | None) -> dict[str, Path]:
         if above:
             waiting.append(module.rpartition(".")[0])
         if file.suffix == ".py":
-            waiting += _imported(module, file)
+            waiting += _imports(module, file)
     return found
 
 
@@ -147,7 +147,7 @@ def _file(module: str, root: Path) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _imported(module: str, file: Path) -> Iterator[str]:
+def _imports(module: str, file: Path) -> Iterator[str]:
     """Yield the modules that import statements anywhere in a file may import: `from a import b` may mean a module `a.b`."""
     try:
         tree = ast.parse(file.read_bytes())

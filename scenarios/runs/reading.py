@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from models.data_files import text_of
-from scenarios.registry.in_process import named_in_text
+from scenarios.registry.in_process import name_in_text
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.section import NO_VALUE
@@ -136,7 +136,7 @@ def load(path: str | Path, changes: Iterable[str] = ()) -> Scenario:
 
 def to_toml(scenario: Scenario) -> str:
     """The complete scenario, defaults filled in; reading it gives the same scenario."""
-    return tomli_w.dumps(_kind_first(named_in_text(scenario.model_dump(exclude_none=True, by_alias=True))))
+    return tomli_w.dumps(_kind_first(name_in_text(scenario.model_dump(exclude_none=True, by_alias=True))))
 
 
 def _kind_first(value: Any) -> Any:
@@ -174,18 +174,18 @@ _OF_VALUES = frozenset(_WORDS) - {"string_type", "string_pattern_mismatch", "too
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
     """Return the refused key with its value, and the reason."""
     kind = problem["type"]
-    key = ".".join(str(name) for name in _written(tables, problem["loc"], kind)) or "the scenario"
+    key = ".".join(str(name) for name in _written_keys(tables, problem["loc"], kind)) or "the scenario"
     if kind == "missing":
         return f"{key} is missing; add it (see `netsim schema`)", ""
     message = _WORDS[kind].format(**problem.get("ctx", {})) if kind in _WORDS else problem["msg"]
-    return f"{key} = {_shown(problem['input'])}: ", message[0].lower() + message[1:]
+    return f"{key} = {_value_text(problem['input'])}: ", message[0].lower() + message[1:]
 
 
 def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
     """True if NO_VALUE in place of a refused value is accepted, found out by one more validation."""
     if problem["type"] not in _OF_VALUES:
         return False
-    keys = _written(tables, problem["loc"], problem["type"])
+    keys = _written_keys(tables, problem["loc"], problem["type"])
     changed: Any = deepcopy(dict(tables))
     table = changed
     for key in keys[:-1]:
@@ -196,18 +196,18 @@ def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
     try:
         Scenario.model_validate(changed)
     except ValidationError as error:
-        return all(_written(changed, left["loc"], left["type"])[: len(keys)] != keys for left in error.errors())
+        return all(_written_keys(changed, left["loc"], left["type"])[: len(keys)] != keys for left in error.errors())
     return True
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True, by_alias=True)
     text = json.dumps(value, default=str)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _written(tables: Any, loc: tuple[str | int, ...], kind: str) -> list[str | int]:
+def _written_keys(tables: Any, loc: tuple[str | int, ...], kind: str) -> list[str | int]:
     # pydantic puts the branches of a union among the keys: what the user did not write is left out, but for a missing key.
     keys: list[str | int] = []
     for i, name in enumerate(loc):

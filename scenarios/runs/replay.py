@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from analysis.sources import RunFolder
 from netsim.simulation import BY_EVENTS, Simulation
-from scenarios.runs.folders import SCENARIO, begun, ended, not_a_run, read_summary
+from scenarios.runs.folders import SCENARIO, not_a_run, read_beginning, read_ending, read_summary
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
@@ -23,11 +23,11 @@ WHAT_IFS = "what_ifs.parquet"
 """Table that `netsim stragglers` adds to the folder of a run."""
 
 
-def finished(folder: Path) -> Scenario:
+def read_finished(folder: Path) -> Scenario:
     """The scenario of the run in `folder`; raises UserError where there is none that came to its end."""
-    if not folder.is_dir() or begun(folder) is None:
+    if not folder.is_dir() or read_beginning(folder) is None:
         raise not_a_run(folder)
-    if ended(folder) in (None, INTERRUPTED):
+    if read_ending(folder) in (None, INTERRUPTED):
         raise UserError(f"{folder}: the run has not come to its end; netsim resume {folder} goes on with it")
     damages = RunFolder(folder).damages()
     if damages:
@@ -41,8 +41,8 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
     Every table is compared byte for byte, and where it differs, value for value; so are the versions the run was made with.
     Raises UserError, also for a run that ended by a limit of its events, which is not kept.
     """
-    scenario = finished(folder)
-    if ended(folder) == BY_EVENTS:
+    scenario = read_finished(folder)
+    if read_ending(folder) == BY_EVENTS:
         why = "ended by --event-limit, after events that nobody counted"
         raise UserError(f"{folder}: {why}; run it again without, and replay that")
     with temporary_folder() as scratch:

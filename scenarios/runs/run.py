@@ -23,19 +23,19 @@ from netsim.simulation import Simulation
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.books import refuse_unbalanced
-from scenarios.runs.ending import made, orderly
+from scenarios.runs.ending import make_folder, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import NAMES, given_tables
 from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
 from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
-from scenarios.runs.lock import locked
+from scenarios.runs.lock import hold_lock
 from scenarios.runs.machine import Effort
 from scenarios.runs.marker import Marker
-from scenarios.runs.own_code import latest, own_code, refuse_changed, used
+from scenarios.runs.own_code import latest, note_code, own_code, refuse_changed
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
-from scenarios.runs.unfinished import INTERRUPTED, checksums, unfinished, version
+from scenarios.runs.unfinished import INTERRUPTED, checksums, read_unfinished, version
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -91,7 +91,7 @@ def simulate(
     given = given_tables(built, scenario)
     files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), made(out), locked(out):
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), make_folder(out), hold_lock(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
         return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
@@ -138,9 +138,9 @@ def go_on(
     folder = Path(out)
     if not folder.is_dir():
         raise not_a_run(folder)
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), locked(folder):
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), hold_lock(folder):
         with resting():
-            scenario, state = unfinished(folder)
+            scenario, state = read_unfinished(folder)
             if script:
                 scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
             if state is not None:
@@ -188,7 +188,7 @@ def _simulate(
     if state is not None:
         tables.load_state_dict(state["tables"])
     simulation.record_to(Summing(tables, totals))
-    code = used([] if state is None else state["own_code"], own_code(scenario), simulation.server.round + 1)
+    code = note_code([] if state is None else state["own_code"], own_code(scenario), simulation.server.round + 1)
     files = checksums(out, [name for name in (SCENARIO, *_GIVEN) if name in marker.files])
     data = named_files(scenario) if state is None else state["data_files"]
 
@@ -203,11 +203,11 @@ def _simulate(
         with refusing(scenario, simulation), long_lived():
             how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
         stop.settle()
-        with refusing(scenario, simulation), _whole():
+        with refusing(scenario, simulation), _refuse_damage():
             simulation.close()
             place = RunFolder(out, tables.digests)
             present = {name: partial(place.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
-            told = summary(built, scenario, totals, how, effort, present) | identified(scenario, code)
+            told = summary(built, scenario, totals, how, effort, present) | summary_identity(scenario, code)
         write_json(out / SUMMARY, told | {FILES: files | tables.digests})
     except Exception as error:
         # What was simulated up to a mistake of a component helps to find it.
@@ -226,7 +226,7 @@ def _simulate(
     return told
 
 
-def identified(scenario: Scenario, code: list[dict[str, Any]]) -> dict[str, Any]:
+def summary_identity(scenario: Scenario, code: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the identity of a run for its summary; `code`: the fingerprints of the user's own code that it used."""
     known = len(code) <= 1
     return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}
@@ -243,7 +243,7 @@ def _rounds(
     # The first checkpoint is early, so that a run of long rounds has one as it is interrupted within the next.
     due = time.perf_counter() + min(FIRST_S, checkpoint_s)
 
-    def between_rounds(simulation: Simulation) -> None:
+    def on_round(simulation: Simulation) -> None:
         nonlocal due
         try:
             if after_round is not None:
@@ -258,7 +258,7 @@ def _rounds(
             due = time.perf_counter() + checkpoint_s
 
     try:
-        simulation.run(after_round=between_rounds)
+        simulation.run(after_round=on_round)
     except KeyboardInterrupt:
         return INTERRUPTED
     return simulation.ended or INTERRUPTED
@@ -274,7 +274,7 @@ def _plain() -> Iterator[None]:
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
+def _refuse_damage() -> Iterator[None]:
     """Raise UserError where what the run has written is found to have changed since."""
     try:
         yield

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, begun_run, ended, not_a_run
+from scenarios.runs.folders import SCENARIO, begun_run, not_a_run, read_ending
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -29,12 +29,12 @@ def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
     return {name: sha256_of(out / name) for name in files}
 
 
-def unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
+def read_unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
     """The scenario and the last checkpoint of a run that was cut off; None: it was cut off before its first.
 
     Raises UserError where `out` holds no such run, or anything in it that is gone on from is not as the run left it.
     """
-    how = ended(out) if out.is_dir() else None
+    how = read_ending(out) if out.is_dir() else None
     if how not in (None, INTERRUPTED):
         raise UserError(f"{out}: the run has come to its end ({how}); there is nothing to go on with")
     if not (out / SCENARIO).is_file():

@@ -85,7 +85,7 @@ class Watch:
 
 
 @contextmanager
-def watched(watch: Watch) -> Iterator[None]:
+def watch_run(watch: Watch) -> Iterator[None]:
     """Look at the run a few times a second while the block lasts."""
     over = threading.Event()
 

@@ -40,7 +40,7 @@ from models.fl.parameters import (
     check_decay,
 )
 from scenarios.registry.components import OWN_CLASS, Component, component_of
-from scenarios.registry.in_process import spelled
+from scenarios.registry.in_process import spell
 from scenarios.registry.kinds import is_own, load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
@@ -49,7 +49,7 @@ from scenarios.schema.section import Section, all_defaults, problem, refusal
 
 def _read_data_set(value: Any) -> Any:
     try:
-        value = spelled("data", value)
+        value = spell("data", value)
     except UserError as error:
         raise refusal(str(error)) from error
     if not isinstance(value, str) or not (value in DATASETS or re.fullmatch(OWN_CLASS, value)):
@@ -63,7 +63,7 @@ DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_S
 
 def _read_function(value: Any) -> Any:
     try:
-        value = spelled("function", value)
+        value = spell("function", value)
         if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):
             raise refusal("name a function of your own as 'package.module:function'")
         if not inspect.isfunction(load_own(value)):

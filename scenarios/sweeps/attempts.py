@@ -23,7 +23,7 @@ def attempt_all(
     stop: StopRequest,
     *,
     retries: int,
-    lost: Callable[[int, Killed, bool], None],
+    on_loss: Callable[[int, Killed, bool], None],
 ) -> Iterator[tuple[int, Any]]:
     """Give all `runs` to the workers, and yield what comes back, in any order; `Killed` for a run that was so too often.
 
@@ -42,11 +42,11 @@ def attempt_all(
             workers.submit(index, work(index))
         if stop.asked:
             stop.settle()  # the workers see to it; how long that takes depends on what they are at
-        for index, result in workers.ended(_WAIT_S):
+        for index, result in workers.collect(_WAIT_S):
             under_way.remove(index)
             if isinstance(result, Killed):
                 again = attempts[index] <= retries and not stop.asked
-                lost(index, result, again)
+                on_loss(index, result, again)
                 if again:
                     waiting.appendleft(index)
                     continue

@@ -24,7 +24,7 @@ from scenarios.runs.scratch import scratch_folder
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import dask_worker
 from scenarios.sweeps.options import Machines
-from scenarios.sweeps.workers import Killed, Place, Standing, Work, Workers, processes, taken
+from scenarios.sweeps.workers import Killed, Place, Standing, Work, Workers, processes, take_all
 
 _LOCAL = re.compile(r"local:(\d{1,4})")
 _PATIENCE_S = 60.0
@@ -57,8 +57,8 @@ class _OnCluster:
         worker = _worker()  # which another thread does not find
         return lambda text: worker.log_event(self.sweep, (self.index, text))
 
-    def stopped(self) -> bool:
-        return self.sweep in _STOPPED or not _wanted()
+    def is_stopped(self) -> bool:
+        return self.sweep in _STOPPED or not _is_wanted()
 
     def scratch(self) -> str | None:
         return str(_worker().local_directory)
@@ -74,7 +74,7 @@ def _worker() -> Any:
     return get_worker()
 
 
-def _wanted() -> bool:
+def _is_wanted() -> bool:
     """Return True if the client that asked for the task at work is still there."""
     worker = _worker()
     task = worker.state.tasks.get(worker.get_current_task())
@@ -98,9 +98,9 @@ class Cluster:
         self._attempts = 0
         self.count = 0
         self._recount()
-        client.subscribe_topic(self._name, self._told)
+        client.subscribe_topic(self._name, self._on_report)
 
-    def _told(self, event: tuple[float, tuple[int, int | str]]) -> None:
+    def _on_report(self, event: tuple[float, tuple[int, int | str]]) -> None:
         index, told = event[1]
         if isinstance(told, str):
             self._waits[index] = told if index in self._under_way else ""
@@ -120,7 +120,7 @@ class Cluster:
     def submit(self, index: int, work: Work) -> None:
         self._attempts += 1
         future = self._client.submit(
-            _at,
+            _work_at,
             self._place,
             not self._send_back,
             versions(),
@@ -133,11 +133,11 @@ class Cluster:
         self._under_way[index] = future
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
-    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+    def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         from distributed import KilledWorker
 
         found = []
-        for index, future in taken(self._done, wait_s):
+        for index, future in take_all(self._done, wait_s):
             if self._under_way.pop(index, None) is None:
                 continue
             self._waits[index] = ""
@@ -178,7 +178,7 @@ class Cluster:
                 )
 
 
-def _at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
+def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
     """Do `work` in a worker as in the process that asks for it; `shared`: both reach the same folders."""
     refuse_versions(f"worker {_worker().address}", wanted, versions())
     try:
@@ -211,7 +211,7 @@ def refuse_versions(who: str, wanted: dict[str, str | None], found: dict[str, st
 
 
 @contextmanager
-def opened(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
+def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
     """Workers for so many `runs`.
 
     `modules`: what the runs need, which processes of this machine import as they start.

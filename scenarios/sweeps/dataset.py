@@ -21,7 +21,7 @@ from netsim.records.tables import sha256_of
 from scenarios.runs.folders import DATASET, write_json, writing
 from scenarios.runs.marker import Marker
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.sweeps.earlier_runs import listed
+from scenarios.sweeps.earlier_runs import read_manifest
 
 RUNS_IN_A_FILE = 1000
 _MANIFEST = f"{DATASET}/manifest.json"
@@ -61,7 +61,7 @@ def gather_tables(folder: Path, tables: Iterable[str]) -> list[Path]:
         for name, (table, part) in parts.items():
             kept = before.get(name)
             if kept is None or kept["runs"] != list(part.ids) or not _same(folder / name, kept["sha256"]):
-                kept = _written(folder, table, part)
+                kept = _write(folder, table, part)
             files.append(kept)
         (folder / DATASET).mkdir(exist_ok=True)  # where no run is complete there is nothing in it yet
         write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": files})
@@ -89,7 +89,7 @@ def _same(file: Path, digest: str) -> bool:
 
 def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
     """The files of a table, which depend on which runs are complete, and on nothing else."""
-    ids = {(run["variant"], run["seed"]): str(run.get("id")) for run in listed(folder).get("runs", ())}
+    ids = {(run["variant"], run["seed"]): str(run.get("id")) for run in read_manifest(folder).get("runs", ())}
     by_variant: dict[str, list[SweepEntry]] = {}
     for entry in open_sweep(folder).entries:
         if RunFolder(entry.path).has(table):
@@ -101,7 +101,7 @@ def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
             yield _Part(name, some, [ids[entry.variant, entry.seed] for entry in some])
 
 
-def _written(folder: Path, table: TableName, part: _Part) -> dict[str, Any]:
+def _write(folder: Path, table: TableName, part: _Part) -> dict[str, Any]:
     import pyarrow
     import pyarrow.parquet
 

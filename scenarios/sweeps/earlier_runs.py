@@ -11,14 +11,14 @@ from typing import Any, Literal
 from analysis.sources import RunFolder, read_json
 from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import MANIFEST, begun, ended, read_summary
+from scenarios.runs.folders import MANIFEST, read_beginning, read_ending, read_summary
 from scenarios.runs.identity import changed_files
 from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
 from scenarios.runs.reading import to_toml
-from scenarios.runs.unfinished import INTERRUPTED, unfinished, version
+from scenarios.runs.unfinished import INTERRUPTED, read_unfinished, version
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.plan import Planned
-from scenarios.sweeps.sequential_stopping import in_words
+from scenarios.sweeps.sequential_stopping import describe
 
 Found = Literal["complete", "cut off", "nothing"]
 """State of a run in its folder: complete, with a checkpoint to go on from, or nothing of use."""
@@ -33,7 +33,7 @@ class Wanted:
     code: Fingerprint
 
 
-def listed(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     """The content of the list of a sweep's runs; empty where there is none that can be read."""
     try:
         return read_json(folder / MANIFEST, "the list of a sweep's runs")
@@ -43,20 +43,20 @@ def listed(folder: Path) -> dict[str, Any]:
 
 def progress_of(folder: Path) -> tuple[int, int]:
     """Return the number of complete runs of a sweep and the number of its runs."""
-    content = listed(folder)
+    content = read_manifest(folder)
     complete = len(content.get("runs", ()))
     return complete, complete + len(content.get("missing", ()))
 
 
 def told_until(folder: Path) -> list[str]:
     """Return lines on the seeds that a sweep added; none if it adds no seeds."""
-    noted = listed(folder).get("until")
-    return [] if noted is None else in_words(noted)
+    noted = read_manifest(folder).get("until")
+    return [] if noted is None else describe(noted)
 
 
 def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
     """Return the paths of complete runs that have a wanted identity under the name of another variant."""
-    entries = listed(folder).get("runs")
+    entries = read_manifest(folder).get("runs")
     at = {
         entry["id"]: entry["path"]
         for entry in (entries if isinstance(entries, list) else [])
@@ -86,13 +86,13 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit:
     `allow_changed_code`, then it warns) or by another version of netsim; UserError where it is damaged.
     """
     out = folder / wanted.planned.path
-    if begun(out) != to_toml(wanted.planned.scenario):
+    if read_beginning(out) != to_toml(wanted.planned.scenario):
         return "nothing"
-    how = ended(out)
+    how = read_ending(out)
     if how in (None, INTERRUPTED):
         if not checkpoint.exists(out) or event_limit is not None:
             return "nothing"
-        _, state = unfinished(out)
+        _, state = read_unfinished(out)
         if state is not None and changed_files(state, wanted.planned.scenario):
             return "nothing"
         _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
@@ -101,17 +101,17 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit:
     if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):
         return "nothing"
     if told.get("run_id") == wanted.id:
-        return _whole(out)
+        return _find_damage(out)
     by = told.get("versions", {}).get("netsim")
     if by != version():
         raise ChangedError(f"{out}: was simulated by netsim {by}, this is {version()}; name another folder, or give --overwrite")
     noted = told.get("own_code", [])
     _refuse_code(out, latest(noted), wanted.code, allow_changed_code)
     # What is left are files that the scenario names; a run that is of two versions of the code has no identity.
-    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else _whole(out)
+    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else _find_damage(out)
 
 
-def _whole(out: Path) -> Found:
+def _find_damage(out: Path) -> Found:
     damages = RunFolder(out).damages()
     if damages:
         raise UserError("\n".join(damages))

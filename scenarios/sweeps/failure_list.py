@@ -38,7 +38,7 @@ class Failures:
         self.paths.add(planned.path)
         self._note(planned, text, again=False, trace=trace)
 
-    def lost(self, planned: Planned, reason: str, again: bool) -> None:
+    def on_loss(self, planned: Planned, reason: str, again: bool) -> None:
         """The worker of a run was killed; the run is simulated `again`, or has failed."""
         text = f"variant {planned.variant}, seed {planned.seed}: {reason}"
         if not again:

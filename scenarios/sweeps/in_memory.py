@@ -17,10 +17,10 @@ from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.progress import rounds_done
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.attempts import attempt_all, watching
-from scenarios.sweeps.cluster import opened
+from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, THIS_MACHINE, Limits, Machines
-from scenarios.sweeps.plan import Plan, Planned, unpacked
+from scenarios.sweeps.plan import Plan, Planned, unpack
 from scenarios.sweeps.workers import Board, Killed, Standing
 from scenarios.wiring.simulation import build
 
@@ -49,15 +49,15 @@ def sweep_in_memory(
     def work(index: int) -> _InWorker:
         return _InWorker(runs[index], given, limits)
 
-    def lost(index: int, killed: Killed, again: bool) -> None:
-        failures.lost(runs[index], killed.reason, again)
+    def on_loss(index: int, killed: Killed, again: bool) -> None:
+        failures.on_loss(runs[index], killed.reason, again)
 
     # What the runs leave travels back in any case.
     modules = planned.modules("scenarios.sweeps.in_memory")
     machines = replace(machines, send_back=machines.scheduler is not None)
-    elsewhere = opened(machines, runs=len(runs), modules=modules)
+    elsewhere = open_workers(machines, runs=len(runs), modules=modules)
     with elsewhere as workers, watching(workers, progress, stop):
-        done = attempt_all(workers, runs, work, stop, retries=machines.retries, lost=lost)
+        done = attempt_all(workers, runs, work, stop, retries=machines.retries, on_loss=on_loss)
         for index, result in done:
             if isinstance(result, str):
                 failures.add(runs[index], result)
@@ -92,20 +92,20 @@ class _InWorker:
     limits: Limits
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (self.given, self.limits, self.planned.packed())
+        return _unpack, (self.given, self.limits, self.planned.pack())
 
     def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
         """Return the run's summary, scenario and tables, or the message of a mistake of the user's."""
         planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
         where = f"variant {planned.variant}, seed {planned.seed}"
 
-        def told(simulation: Simulation) -> None:
+        def report(simulation: Simulation) -> None:
             board.tell(rounds_done(simulation, planned.scenario))
 
         try:
             built = build(planned.scenario)
             built.simulation.limit_events(self.limits.event_limit)
-            done = run_in_memory(built, planned.scenario, after_round=told, wall=wall)
+            done = run_in_memory(built, planned.scenario, after_round=report, wall=wall)
         except UserError as error:
             return f"{where}: {error}"
         except KeyboardInterrupt:
@@ -115,7 +115,7 @@ class _InWorker:
         return done.summary(), done.scenario_text(), done.tables
 
 
-def _unpacked(given: dict[str, Any], limits: Limits, planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
+def _unpack(given: dict[str, Any], limits: Limits, planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
     """The same in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
-    return _InWorker(unpacked(*planned), given, limits)
+    return _InWorker(unpack(*planned), given, limits)

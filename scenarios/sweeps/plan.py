@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from scenarios.registry.in_process import named_in_text
+from scenarios.registry.in_process import name_in_text
 from scenarios.runs.folders import DATASET, FAILURES, MANIFEST
 from scenarios.runs.marker import MARKER
 from scenarios.runs.reading import override, parse
@@ -36,12 +36,12 @@ class Planned:
     seed: int
     scenario: Scenario
 
-    def packed(self) -> tuple[str, str, int, dict[str, Any]]:
-        """Return plain data that `unpacked` makes the run of in another process: a thirtieth of the size of its classes."""
+    def pack(self) -> tuple[str, str, int, dict[str, Any]]:
+        """Return plain data that `unpack` makes the run of in another process: a thirtieth of the size of its classes."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, self.packed()
+        return unpack, self.pack()
 
     @property
     def path(self) -> str:
@@ -49,7 +49,7 @@ class Planned:
         return f"{self.variant}/seed-{self.seed}"
 
 
-def unpacked(variant: str, label: str, seed: int, tables: dict[str, Any]) -> Planned:
+def unpack(variant: str, label: str, seed: int, tables: dict[str, Any]) -> Planned:
     """The run that was `packed`."""
     return Planned(variant, label, seed, parse(tables))
 
@@ -227,13 +227,13 @@ def _short(keys: list[str]) -> dict[str, str]:
 
 def _word(value: Any, position: int) -> str:
     """A value within a folder's name; one that is no short word goes by its position in the list."""
-    shown = NO_VALUE if value is None else str(named_in_text(value))
+    shown = NO_VALUE if value is None else str(name_in_text(value))
     named = shown.rpartition(":")[2] if callable(value) else shown
     text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in named)
     return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
 
 
-def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+def add_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
     """A scenario's tables with more keys in the sweep's grid, and other seeds."""
     changes: dict[str, Any] = {}
     if grid:
@@ -245,7 +245,7 @@ def with_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: l
     return override(tables, changes)
 
 
-def with_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> dict[str, Any]:
+def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> dict[str, Any]:
     """A scenario's tables with these of `[[sweep.variants]]` only, in the order of the file; None: with all.
 
     If the baseline is not among them, the first that is left is. Raises UserError for a name that no variant has.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from netsim.records import atomic
 from scenarios.runs.folders import SUMMARY, check_run, make, open_run, writing
-from scenarios.runs.lock import locked
+from scenarios.runs.lock import hold_lock
 from scenarios.runs.marker import MARKER, Marker
 
 
@@ -22,7 +22,7 @@ def receive(out: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a complete run, which was simulated elsewhere, into its folder; raises UserError."""
     check_run(out, True, files)
     make(out)
-    with locked(out):
+    with hold_lock(out):
         open_run(out, files)
         # A folder without a summary is no complete run.
         with writing(out):

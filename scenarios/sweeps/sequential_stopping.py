@@ -82,7 +82,7 @@ def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> dict[
     return rule.model_dump() | {"seeds": seeds, "reached": reached, "differences": list(found)}
 
 
-def in_words(noted: Mapping[str, Any]) -> list[str]:
+def describe(noted: Mapping[str, Any]) -> list[str]:
     """The same for a reader, a line each."""
     how = "seeds are enough" if noted["reached"] else "seeds, the most allowed, are not enough"
     lines = [f"{noted['seeds']} {how} for {noted['metric']} to +- {noted['half_width']:g} against {noted['against']}:"]

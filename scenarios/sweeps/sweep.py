@@ -10,28 +10,28 @@ from typing import Any
 
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
-from scenarios.runs.ending import made
+from scenarios.runs.ending import make_folder
 from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
-from scenarios.runs.lock import locked
+from scenarios.runs.lock import hold_lock
 from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import own_code
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import sequential_stopping
 from scenarios.sweeps.attempts import attempt_all, watching
-from scenarios.sweeps.cluster import opened
+from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.dataset import check_tables, gather_tables
-from scenarios.sweeps.earlier_runs import Wanted, elsewhere, listed, look, look_at_all
+from scenarios.sweeps.earlier_runs import Wanted, elsewhere, look, look_at_all, read_manifest
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
-from scenarios.sweeps.plan import Plan, Planned, further, plan, with_grid, with_variants
+from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan
 from scenarios.sweeps.relocation import move_run
 from scenarios.sweeps.worker_run import Done, OneRun, Trial
 from scenarios.sweeps.workers import Killed, Standing, Workers
 
-__all__ = ["Plan", "Planned", "later_cautions", "plan", "sweep", "with_grid", "with_variants"]
+__all__ = ["Plan", "Planned", "add_grid", "choose_variants", "later_cautions", "plan", "sweep"]
 
 
 def sweep(
@@ -59,11 +59,11 @@ def sweep(
     check_sweep(folder, earlier.overwrite or earlier.resume, paths)
     wanted_tables = check_tables(tables)
     modules = planned.modules("scenarios.sweeps.worker_run")
-    with opened(machines, runs=planned.most_runs, modules=modules) as workers:
+    with open_workers(machines, runs=planned.most_runs, modules=modules) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
         # What the folder of a sweep holds from the beginning, it gets whole, or Ctrl-C finds none.
-        with made(folder), locked(folder), stop_requests() as stop:
+        with make_folder(folder), hold_lock(folder), stop_requests() as stop:
             check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
             under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)
             workers.require(folder)
@@ -97,7 +97,7 @@ class _UnderWay:
 
     def open(self, earlier: Earlier) -> None:
         """Take out what is not wanted any more, or look what there is; raises UserError with nothing changed."""
-        wanted = dict(enumerate(_identified(self._planned.runs)))
+        wanted = dict(enumerate(_identify(self._planned.runs)))
         if earlier.resume and Marker.read(self._folder) is not None:
             self._look(wanted, earlier.allow_changed_code)
             return
@@ -114,7 +114,7 @@ class _UnderWay:
         found = sequential_stopping.differences(self._planned, runs, places)
         self._until = sequential_stopping.note(self._planned, seeds, found)
         add = sequential_stopping.seeds_to_add(self._planned, seeds, found)
-        more = _identified(further(self._planned, runs, add)) if add else []
+        more = _identify(further(self._planned, runs, add)) if add else []
         wanted = dict(enumerate(more, start=len(self._wanted)))
         if earlier.resume:
             self._look(wanted, earlier.allow_changed_code)
@@ -163,13 +163,13 @@ class _UnderWay:
             resume = index in self._cut_off and out is not None
             return OneRun(wanted.planned, wanted.code, out, resume=resume, limits=self._limits)
 
-        def lost(index: int, killed: Killed, again: bool) -> None:
+        def on_loss(index: int, killed: Killed, again: bool) -> None:
             planned = self._wanted[index].planned
-            self.failures.lost(planned, killed.reason, again)
+            self.failures.on_loss(planned, killed.reason, again)
             if checkpoint.exists(self._folder / planned.path) and self._limits.event_limit is None:
                 self._cut_off.add(index)
 
-        for index, done in attempt_all(self._workers, open_runs, work, stop, retries=retries, lost=lost):
+        for index, done in attempt_all(self._workers, open_runs, work, stop, retries=retries, on_loss=on_loss):
             if isinstance(done, Done):
                 self._keep(index, done, stop)
 
@@ -198,15 +198,15 @@ class _UnderWay:
             return {"variant": p.variant, "label": p.label, "seed": p.seed}
 
         order = {variant: place for place, variant in enumerate(self._planned.variants)}
-        listed = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
+        ordered = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
         return {
             "format": 1,
             "name": self._planned.name,
             "baseline": self._planned.baseline,
             "target_accuracy": self._planned.target_accuracy,
             "smoothing_s": self._planned.smoothing_s,
-            "runs": [entry(w.planned) | {"path": w.planned.path, "id": w.id} for i, w in listed if i in self._complete],
-            "missing": [entry(w.planned) for i, w in listed if i not in self._complete],
+            "runs": [entry(w.planned) | {"path": w.planned.path, "id": w.id} for i, w in ordered if i in self._complete],
+            "missing": [entry(w.planned) for i, w in ordered if i not in self._complete],
         } | ({} if self._until is None else {"until": self._until})
 
 
@@ -215,7 +215,7 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
     from analysis.report.missing import runs_in_words
 
     found: dict[Caution, list[tuple[str, int]]] = {}
-    runs = listed(folder).get("runs", ())
+    runs = read_manifest(folder).get("runs", ())
     for entry in runs:
         for caution in cautions_of(read_summary(folder / entry["path"])):
             if caution not in planned.cautions:
@@ -223,7 +223,7 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
     return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in found.items()}
 
 
-def _identified(runs: Iterable[Planned]) -> list[Wanted]:
+def _identify(runs: Iterable[Planned]) -> list[Wanted]:
     """The runs with their identities; those of a variant have all but the seed in common."""
     variants: dict[str, tuple[str, Any]] = {}
     wanted = []
@@ -244,7 +244,7 @@ def _try_learners(workers: Workers, runs: Iterable[Planned]) -> None:
             different.setdefault(repr((p.scenario.learner, p.scenario.privacy, p.scenario.clients)), p)
     trials = {index: Trial(p) for index, p in enumerate(different.values())}
     for index, done in attempt_all(
-        workers, trials, trials.__getitem__, StopRequest(), retries=0, lost=lambda index, killed, again: None
+        workers, trials, trials.__getitem__, StopRequest(), retries=0, on_loss=lambda index, killed, again: None
     ):
         if isinstance(done, Killed):
             raise UserError(f"variant {trials[index].planned.variant}: its learner cannot be built: {done.reason}")

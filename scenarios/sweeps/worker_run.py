@@ -16,7 +16,7 @@ from scenarios.runs.progress import rounds_done
 from scenarios.runs.run import go_on, simulate
 from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
-from scenarios.runs.waiting import Watch, watched
+from scenarios.runs.waiting import Watch, watch_run
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import BooksError, UserError, located
 from scenarios.sweeps.options import NO_LIMITS, Limits
@@ -61,7 +61,7 @@ class OneRun:
 
     def __call__(self, board: Board) -> Done:
         """Simulate it."""
-        if board.stopped():
+        if board.is_stopped():
             return Done(stopped=True)
         where = f"variant {self.planned.variant}, seed {self.planned.seed}"
         wall = self.limits.wall(may_end_process=board.own_process)
@@ -76,7 +76,7 @@ class OneRun:
                 done = self._simulate(folder, board, wall)
                 return done if done.stopped or done.error else Done(files=sent_back(folder))
         except KeyboardInterrupt:
-            return _limited(where, wall, "") if wall.reached else Done(stopped=True)
+            return _limit_reached(where, wall, "") if wall.reached else Done(stopped=True)
         except UserError as error:
             return Done(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
         except BooksError as error:
@@ -93,10 +93,10 @@ class OneRun:
         def count(simulation: Simulation) -> None:
             watch.closed()
             board.tell(rounds_done(simulation, self.planned.scenario))
-            if board.stopped():
+            if board.is_stopped():
                 raise KeyboardInterrupt
 
-        with freed_at_the_end(), watched(watch):
+        with freed_at_the_end(), watch_run(watch):
             if self.resume:
                 # Whether the code of the attempt before may be another was asked before any run began.
                 summary = go_on(out, after_round=count, allow_changed_code=True, begin=watch.begin, wall=wall)
@@ -104,7 +104,7 @@ class OneRun:
                 summary = self._from_the_start(out, count, watch, wall)
         if summary["ended"] == INTERRUPTED and wall.reached:
             where = f"variant {self.planned.variant}, seed {self.planned.seed}"
-            return _limited(where, wall, f" after {summary['rounds']} rounds")
+            return _limit_reached(where, wall, f" after {summary['rounds']} rounds")
         return Done(stopped=summary["ended"] == INTERRUPTED)
 
     def _from_the_start(
@@ -118,7 +118,7 @@ class OneRun:
         return simulate(built, self.planned.scenario, out, overwrite=True, after_round=after_round, wall=wall)
 
 
-def _limited(where: str, wall: WallLimit, after: str) -> Done:
+def _limit_reached(where: str, wall: WallLimit, after: str) -> Done:
     return Done(error=f"{where}: {wall.words}{after}; give it more time, and go on with --resume")
 
 

@@ -49,7 +49,7 @@ class Board(Protocol):
     def speaker(self) -> Callable[[str], None]:
         """Return a function that reports, from any thread, what the run waits for; an empty text ends the wait."""
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Return True if the sweep is to end."""
 
     def scratch(self) -> str | None:
@@ -88,7 +88,7 @@ class Workers(Protocol):
     def submit(self, index: int, work: Work) -> None:
         """Give the run number `index` to a worker."""
 
-    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+    def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         """The runs that came back since the last call, after at most `wait_s` seconds, each with what it returned, or `Killed`.
 
         Raises whatever a run raised: what is expected of a run it returns.
@@ -119,7 +119,7 @@ class _InMemory:
     def speaker(self) -> Callable[[str], None]:
         return lambda text: self._waits.__setitem__(self._index, text)
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         return bool(self._counts[_STOP])
 
     def scratch(self) -> str | None:
@@ -142,7 +142,7 @@ class InThisProcess:
     def submit(self, index: int, work: Work) -> None:
         self._done.append((index, work(_InMemory(self._counts, self._waits, index))))
 
-    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+    def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         done, self._done = self._done, []
         return done
 
@@ -188,7 +188,7 @@ class _InFile:
 
         return say
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         return bool(_counts(self.file)[_STOP])
 
     def scratch(self) -> str | None:
@@ -203,7 +203,7 @@ class Processes:
         self._scratch, self._modules = scratch, modules
         self._file = str(Path(scratch) / "rounds")
         self._shown = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
-        self._free = [_waiting(count) or _started(count, modules) for _ in range(count)]
+        self._free = [_waiting(count) or _start(count, modules) for _ in range(count)]
         self._busy: dict[int, Any] = {}
         self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
 
@@ -214,26 +214,26 @@ class Processes:
         from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
         executor = self._free.pop()
-        at_work = (_at, Place.here(), work, _InFile(self._file, index))
+        at_work = (_work_at, Place.here(), work, _InFile(self._file, index))
         try:
-            future = _given(executor, *at_work)
+            future = _submit(executor, *at_work)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
-            executor = _started(self.count, self._modules)
-            future = _given(executor, *at_work)
+            executor = _start(self.count, self._modules)
+            future = _submit(executor, *at_work)
         self._busy[index] = executor
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
-    def ended(self, wait_s: float) -> list[tuple[int, Any]]:
+    def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         found = []
-        for index, future in taken(self._done, wait_s):
+        for index, future in take_all(self._done, wait_s):
             executor = self._busy.pop(index)
             try:
                 found.append((index, future.result()))
             except BrokenProcessPool as error:
                 executor.shutdown(wait=False, kill_workers=True)
-                executor = _started(self.count, self._modules)
+                executor = _start(self.count, self._modules)
                 found.append((index, Killed(_why(error))))
             self._free.append(executor)
         return found
@@ -262,7 +262,7 @@ class Processes:
         self._busy, self._free = {}, []
 
 
-def taken(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
+def take_all(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
     """Yield the content of a queue, after at most `wait_s` seconds."""
     try:
         yield queue.get(timeout=wait_s)
@@ -310,7 +310,7 @@ def _waiting(count: int) -> Any | None:
     return waiting.pop() if waiting else None
 
 
-def _started(count: int, modules: tuple[str, ...]) -> Any:
+def _start(count: int, modules: tuple[str, ...]) -> Any:
     """An executor with one process, which starts now, and imports `modules` first."""
     # A worker's libraries take its share of the cores, no more.
     threads = str(max((os.cpu_count() or 1) // count, 1))
@@ -319,11 +319,11 @@ def _started(count: int, modules: tuple[str, ...]) -> Any:
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
         executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
-        _given(executor, _import, modules)
+        _submit(executor, _import, modules)
     return executor
 
 
-def _given(executor: Any, *work: Any) -> Any:
+def _submit(executor: Any, *work: Any) -> Any:
     """The future of what an executor is given to do; its process starts with the first, and again where it was idle for long."""
     with safe_path(), out_of_reach():
         return executor.submit(*work)
@@ -354,7 +354,7 @@ class Place:
         sys.path += [entry for entry in self.path if entry not in sys.path]
 
 
-def _at(place: Place, work: Work, board: Board) -> Any:
+def _work_at(place: Place, work: Work, board: Board) -> Any:
     """Do `work` as if in the process that asks for it."""
     place.enter()
     return work(board)

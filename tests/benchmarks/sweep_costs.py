@@ -19,9 +19,9 @@ from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.reading import load, read
 from scenarios.runs.run import run
 from scenarios.sweeps.attempts import attempt_all
-from scenarios.sweeps.cluster import opened
+from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.options import Machines
-from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.plan import add_grid, plan
 from scenarios.sweeps.workers import Board, Workers
 
 KINDS = {"processes": Machines(jobs=2), "Dask": Machines(scheduler="local:2")}
@@ -46,7 +46,7 @@ def seconds(workers: Workers, tasks: int, length_s: float) -> float:
 def measured(kind: str, *, tasks: int = 400, sleeping: int = 16) -> dict[str, float]:
     """Start, a task of no work, and tasks of a second against what they need at least, for one kind of workers."""
     started = time.perf_counter()
-    with opened(KINDS[kind], runs=tasks) as workers:
+    with open_workers(KINDS[kind], runs=tasks) as workers:
         seconds(workers, 2, 0.0)
         start_s = time.perf_counter() - started
         before_s = time.process_time()
@@ -71,9 +71,9 @@ def of_a_run(name: str, changes: list[str]) -> dict[str, float]:
 def of_the_plan(name: str, seeds: int = 10_000) -> float:
     """Bytes of the main process that one run takes in the plan of a sweep of so many seeds."""
     tables = read(name, [])
-    plan(with_grid(tables, {}, [1]), name)
+    plan(add_grid(tables, {}, [1]), name)
     tracemalloc.start()
-    planned = plan(with_grid(tables, {}, list(range(seeds))), name)
+    planned = plan(add_grid(tables, {}, list(range(seeds))), name)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return used / len(planned.runs)

@@ -18,7 +18,7 @@ from netsim.clients.update import OUTCOMES
 from netsim.records.sinks import MemoryRecorder, UpdateRow
 from netsim.simulation import Simulation
 from scenarios.registry.components import component_model
-from scenarios.registry.kinds import BUILT_IN, known
+from scenarios.registry.kinds import BUILT_IN, known_names
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
@@ -82,7 +82,7 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
     "schedule": {"geometric": {"eta": 0.0}, "explicit": {"epsilons": [1.0, -1.0]}},
     "reward": {"pause-reward": {"tau_min_s": 0.0}},
 }
-ALL = [(group, kind) for group in EXAMPLES for kind in known(group) if kind not in OTHERS.get(group, {})]
+ALL = [(group, kind) for group in EXAMPLES for kind in known_names(group) if kind not in OTHERS.get(group, {})]
 # Of training: tested in tests/models/fl, partitions for completeness, disjointness and their seed.
 ELSEWHERE = {"partition", "network", "optimizer", "aggregation", "staleness", "server_optimizer", "compression"}
 DELAYS = [("uplink", "upload"), ("compute", "compute"), ("downlink", "download")]
@@ -121,7 +121,7 @@ def played(tables: dict[str, Any]) -> MemoryRecorder:
 
 def test_every_kind_has_an_example() -> None:
     shown = {group: {*EXAMPLES.get(group, {}), *OTHERS.get(group, {})} for group in BUILT_IN.keys() - ELSEWHERE}
-    assert shown == {group: set(known(group)) for group in BUILT_IN.keys() - ELSEWHERE}
+    assert shown == {group: set(known_names(group)) for group in BUILT_IN.keys() - ELSEWHERE}
     assert {group: set(kinds) for group, kinds in REFUSED.items()} == {group: set(EXAMPLES[group]) for group in EXAMPLES}
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scenarios.registry.kinds import known
-from scenarios.runs.folders import ended
+from scenarios.registry.kinds import known_names
+from scenarios.runs.folders import read_ending
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
@@ -42,7 +42,7 @@ def victim(rng: Random) -> dict[str, Any]:
     """A scenario of a kind of server drawn alike of all, without a learner, long enough to be killed in its midst."""
     kind = rng.choice(sorted(KINDS))
     alike = [one for one in bases() if one["server"].get("kind", "synchronous") == kind and "learner" not in one]
-    alike = [one for one in alike if "script" not in one and one.get("policy", {}).get("kind") in (None, *known("policy"))]
+    alike = [one for one in alike if "script" not in one and one.get("policy", {}).get("kind") in (None, *known_names("policy"))]
     # A recording of states is as long as it is.
     alike = [one for one in alike if one.get("channels", {}).get("states", {}).get("kind") != "file"]
     return {**rng.choice(alike), "rounds": 12 if kind == "fl-da" else ROUNDS, "seed": rng.randrange(1000)}
@@ -99,14 +99,14 @@ def _killed_sweep(rng: Random, folder: Path) -> dict[str, str]:
 
 
 def _can_go_on(folder: Path) -> bool:
-    return folder.is_dir() and ended(folder) is None
+    return folder.is_dir() and read_ending(folder) is None
 
 
 def _compared(
     kind: str, whole: Path, cut: Path, times: int, *, resume: Callable[[], Any], again: Callable[[], Any]
 ) -> dict[str, str]:
     done = "ended"
-    if not cut.is_dir() or ended(cut) is None:
+    if not cut.is_dir() or read_ending(cut) is None:
         try:
             resume()
             done = "resumed"

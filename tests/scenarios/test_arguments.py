@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import netsim
-from scenarios.api import _planned
+from scenarios.api import _make_plan
 
 TABLES: dict[str, Any] = {
     "name": "study",
@@ -31,7 +31,7 @@ def test_changes_take_numpy_values() -> None:
 
 
 def test_a_grid_takes_numpy_values() -> None:
-    planned = _planned(TABLES, None, {"server.per_round": np.arange(1, 4)}, np.arange(2), variants=None, strict=False)
+    planned = _make_plan(TABLES, None, {"server.per_round": np.arange(1, 4)}, np.arange(2), variants=None, strict=False)
     assert planned.variants == ["per_round=1", "per_round=2", "per_round=3"]
     assert [p.seed for p in planned.runs[:2]] == [0, 1]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.results import Run
 from netsim.records.sinks import FORMAT
-from scenarios.runs.replay import finished
+from scenarios.runs.replay import read_finished
 from scenarios.runs.what_if.branches import Closed, Replay, rounds_per_unit
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.errors import UserError
@@ -43,7 +43,7 @@ def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: P
     Raises UserError: no such round, a client that takes no part in it, nothing that could be different in that way, or a run that
     does not come out the same with this version.
     """
-    scenario, run, limit_s = _opened(folder)
+    scenario, run, limit_s = _open(folder)
     last = int(run.summary["rounds"]) * rounds_per_unit(scenario)
     if not 1 <= number <= last:
         raise UserError(f"--round {number}: must be in 1..{last}, the rounds of {folder}")
@@ -84,7 +84,7 @@ def every_client(
     folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None
 ) -> list[Answer]:
     """What would have come of rounds `first` to `last` without each of the clients that took part; raises as `what_if`."""
-    scenario, run, limit_s = _opened(folder)
+    scenario, run, limit_s = _open(folder)
     there = int(run.summary["rounds"]) * rounds_per_unit(scenario)
     upto = there if last is None else last
     if not 1 <= first <= upto <= there:
@@ -124,10 +124,10 @@ def table_of(answers: Sequence[Answer]) -> Any:
     return pa.Table.from_arrays([pa.array(columns[name], kind) for name, kind in kinds.items()], schema=schema)
 
 
-def _opened(folder: Path) -> tuple[Scenario, Run, float]:
+def _open(folder: Path) -> tuple[Scenario, Run, float]:
     from analysis import open_run
 
-    scenario = finished(folder)
+    scenario = read_finished(folder)
     try:
         run = open_run(folder)
     except (ValueError, OSError) as error:

@@ -78,7 +78,7 @@ class _Watch(Alteration):
         return chosen
 
     def closed(self, closed: ClosedRound) -> None:
-        self.closed_rounds[closed.number] = _told(closed)
+        self.closed_rounds[closed.number] = _closed_round(closed)
         # Of a server that asks for clients in mid-round they are known only now.
         asked = set(closed.clients.tolist())
         self.taken_part[closed.number] = sorted({*self.taken_part[closed.number], *asked})
@@ -134,7 +134,7 @@ class _OneRound(Alteration):
 
     def closed(self, closed: ClosedRound) -> None:
         if closed.number == self.number:
-            self.result = _told(closed, but=self.client)
+            self.result = _closed_round(closed, but=self.client)
             raise _OverError
 
 
@@ -162,7 +162,7 @@ class _Selected:
         return self._selection
 
 
-def _told(closed: ClosedRound, *, but: int | None = None) -> Closed:
+def _closed_round(closed: ClosedRound, *, but: int | None = None) -> Closed:
     told = zip(*(plain(closed.attempts.column(name)) for name in ("client", "selected_s", "outcome_s", "censored")), strict=True)
     ends = tuple(
         End(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)

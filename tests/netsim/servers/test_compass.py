@@ -13,7 +13,7 @@ from models.fl.aggregation.rules import Arrivals
 from netsim.core.errors import ParameterError
 from netsim.records.sinks import MemoryRecorder
 from netsim.servers.step_groups import Group, StepScheduler
-from scenarios.registry.kinds import known, resolve
+from scenarios.registry.kinds import known_names, resolve
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
@@ -304,7 +304,7 @@ AGGREGATIONS = {
 """Parameters, and further keys of the learner, of aggregations that need them."""
 
 
-@pytest.mark.parametrize("kind", sorted(known("aggregation")))
+@pytest.mark.parametrize("kind", sorted(known_names("aggregation")))
 def test_an_aggregation_is_refused_exactly_if_one_update_alone_would_replace_the_model(kind: str) -> None:
     given, keys = AGGREGATIONS.get(kind, ({}, {}))
     tables = {key: table for key, table in SMALL.items() if key not in ("clients", "work")} | {"clients": {"count": 3}}

@@ -18,7 +18,7 @@ from analysis.sweeps import open_sweep
 from models.fl.data.files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.registry import REPRODUCTIONS, find
-from scenarios.papers.reproduce import Asked, answer, planned
+from scenarios.papers.reproduce import Asked, answer, plan_runs
 from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
 from scenarios.papers.solvers import measure, sections, slope
 from scenarios.papers.study import Reproduction, Setup, Size
@@ -78,7 +78,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
     # Some sets are built: what differs between sizes is how much is run.
     if one.solvers or one.cells:
         return
-    variants = planned(Asked(one, Size.SMOKE)).variants
+    variants = plan_runs(Asked(one, Size.SMOKE)).variants
     assert set(one.published) <= set(variants)
     assert {variant for group in one.groups for variant in group} <= set(variants)
     for rule in one.rules:
@@ -98,7 +98,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, one in REPRODUCTIONS.items() if not (one.solvers or one.cells or one.judge)])
 @pytest.mark.parametrize("size", [Size.LAPTOP, Size.PAPER])
 def test_all_sizes_can_be_planned(name: str, size: Size) -> None:
-    assert planned(Asked(REPRODUCTIONS[name], size)).runs
+    assert plan_runs(Asked(REPRODUCTIONS[name], size)).runs
 
 
 @pytest.mark.slow

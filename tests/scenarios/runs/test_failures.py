@@ -128,7 +128,7 @@ def test_an_error_of_the_engine_names_round_time_and_what_is_in_flight(folder: P
     def broken(self: Any, update: Any) -> None:
         raise KeyError(update.client)
 
-    monkeypatch.setattr(WhenEnded, "_ended", broken)
+    monkeypatch.setattr(WhenEnded, "_on_end", broken)
     with pytest.raises(KeyError) as failure:
         run(parse(TABLES | {"seed": 4}), folder / "run")
     assert failure.value.__notes__ == ["server.kind = 'synchronous', round 1, 1 s, seed 4, with 1 in flight (upload 1)"]

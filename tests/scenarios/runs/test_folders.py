@@ -12,7 +12,7 @@ import pytest
 
 from netsim.records import atomic
 from scenarios.runs.folders import add_files
-from scenarios.runs.lock import locked
+from scenarios.runs.lock import hold_lock
 from scenarios.runs.marker import MARKER, Marker
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
@@ -248,6 +248,6 @@ def test_one_run_goes_on_twice_at_once_but_for_the_second(tmp_path):
 
 def test_a_sweep_that_is_under_way_is_left_alone(shell):
     assert shell.sweep("--seeds", "1")[0] == 0
-    with locked(shell.out):
+    with hold_lock(shell.out):
         for option in ("--overwrite", "--resume"):
             refused(shell, "sweep", option, because="another process writes there")

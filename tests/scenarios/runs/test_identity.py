@@ -14,7 +14,7 @@ from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.plan import add_grid, plan
 from scenarios.sweeps.sweep import sweep
 from tests.helpers.commands import contents, tables
 from tests.helpers.scripted import interrupt_at
@@ -97,7 +97,7 @@ def test_an_extended_sweep_simulates_what_is_missing(tmp_path: Path) -> None:
     sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     before = made(out)
     # Another name, another seed, and a key with two values, of which one is that of the runs that are there.
-    more = with_grid(small_tables("name=renamed"), {"server.per_round": [2, 3]}, [1, 2, 3])
+    more = add_grid(small_tables("name=renamed"), {"server.per_round": [2, 3]}, [1, 2, 3])
     sweep(plan(more, "small"), out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     now = made(out)
     assert len(now) == 2 * 2 * 3
@@ -131,7 +131,7 @@ def test_a_damaged_run_does_not_end_a_sweep(tmp_path: Path) -> None:
     sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     (out / "random" / "seed-1" / "summary.json").write_bytes(b"{")
     words = r"random/seed-1/summary.json: expected a run's summary(.|\n)*1 run failed; the others are complete"
-    more = plan(with_grid(small_tables(), {}, [1, 2, 3]), "small")
+    more = plan(add_grid(small_tables(), {}, [1, 2, 3]), "small")
     with pytest.raises(UserError, match=words):
         sweep(more, out, machines=Machines(jobs=1), earlier=Earlier(resume=True))
     assert len(made(out)) == 5
@@ -142,7 +142,7 @@ def test_a_run_of_which_a_table_is_damaged_is_told_and_the_others_go_on(tmp_path
     sweep(plan(small_tables(), "small"), out, machines=Machines(jobs=1))
     file = out / "random" / "seed-1" / "clients.parquet"
     file.write_bytes(file.read_bytes()[:-1])
-    more = plan(with_grid(small_tables(), {}, [1, 2, 3]), "small")
+    more = plan(add_grid(small_tables(), {}, [1, 2, 3]), "small")
     with pytest.raises(UserError, match=r"clients.parquet: is damaged .*--overwrite\n1 run failed; the others are complete"):
         sweep(more, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds", "clients"])
     assert [(label, seed) for label, seed in open_sweep(out).missing] == [("random", 1)]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scenarios.runs import lock
-from scenarios.runs.lock import lock_file, locked
+from scenarios.runs.lock import hold_lock, lock_file
 from scenarios.schema.errors import UserError
 
 HOLDER = """
@@ -50,15 +50,15 @@ def test_who_comes_second_is_refused_and_what_a_killed_process_left_is_recognise
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
         told = rf"out: process {process.pid} on \S+ writes there; wait .*\(has it ended\? remove .*/\.out\.netsim-lock\)"
-        with pytest.raises(UserError, match=told), locked(out):
+        with pytest.raises(UserError, match=told), hold_lock(out):
             pass
         assert lock_file(out).is_file()
     finally:
         process.kill()
         process.communicate()
-    with locked(out):
+    with hold_lock(out):
         assert json.loads(lock_file(out).read_text())["pid"] == os.getpid()
-        with pytest.raises(UserError, match=f"process {os.getpid()} on"), locked(out):
+        with pytest.raises(UserError, match=f"process {os.getpid()} on"), hold_lock(out):
             pass
     assert [entry.name for entry in out.parent.iterdir()] == ["out"]
 
@@ -75,18 +75,18 @@ def test_who_comes_second_is_refused_and_what_a_killed_process_left_is_recognise
 def test_whether_a_lock_is_stale(out: Path, changes: dict[str, Any], stale: bool) -> None:
     hold(out, **changes)
     if stale:
-        with locked(out):
+        with hold_lock(out):
             pass
         assert not lock_file(out).exists()
     else:
-        with pytest.raises(UserError, match="writes there; wait until it has ended"), locked(out):
+        with pytest.raises(UserError, match="writes there; wait until it has ended"), hold_lock(out):
             pass
         assert lock_file(out).is_file()
 
 
 def test_a_lock_of_another_machine_is_named(out: Path) -> None:
     hold(out, host=f"{socket.gethostname()}-other")
-    with pytest.raises(UserError, match=rf"on {socket.gethostname()}-other writes there"), locked(out):
+    with pytest.raises(UserError, match=rf"on {socket.gethostname()}-other writes there"), hold_lock(out):
         pass
 
 
@@ -98,5 +98,5 @@ def test_one_that_came_meanwhile_is_not_removed(out: Path) -> None:
 
 def test_where_none_can_be_made_there_is_a_warning(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "lock_file", lambda folder: folder / "no" / "such" / "lock")
-    with pytest.warns(UserWarning, match="see that no second process writes there"), locked(out):
+    with pytest.warns(UserWarning, match="see that no second process writes there"), hold_lock(out):
         pass

@@ -14,7 +14,7 @@ import pytest
 from scenarios.runs import waiting
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run, simulate
-from scenarios.runs.waiting import Watch, waited_for, watched
+from scenarios.runs.waiting import Watch, waited_for, watch_run
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.sweep import plan, sweep
 from scenarios.sweeps.workers import Standing
@@ -115,7 +115,7 @@ def test_whoever_looks_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         built, looked = build(scenario), list[str]()
         watch = Watch(looked.append)
         watch.begin(built.simulation)
-        with watched(watch):
+        with watch_run(watch):
             simulate(built, scenario, place / "looked", after_round=lambda simulation, watch=watch: watch.look())
         assert len(looked) > scenario.rounds
         assert different(place / "whole", place / "looked") == ""

@@ -11,7 +11,7 @@ from scenarios.cli.output import grids_of
 from scenarios.runs.reading import parse, to_toml
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import NO_VALUE
-from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.plan import add_grid, plan
 from tests.helpers.servers import scenario_of
 from tests.helpers.small_scenario import small, small_tables
 
@@ -48,14 +48,14 @@ def test_a_word_none_of_a_key_keeps_its_meaning() -> None:
 
 def test_a_grid_takes_none_among_numbers() -> None:
     grid = grids_of(["server.deadline_s=4,8,none"])
-    planned = plan(with_grid(small_tables("sweep.variants=[]"), grid, None), "small.toml")
+    planned = plan(add_grid(small_tables("sweep.variants=[]"), grid, None), "small.toml")
     assert [p.scenario.server.deadline_s for p in planned.one_each] == [4, 8, None]
     assert planned.variants[-1] == "deadline_s=none"
 
 
 @pytest.mark.parametrize("value", [None, "none"])
 def test_none_in_python_is_a_variant_called_none(value: str | None) -> None:
-    tables = with_grid(small_tables("sweep.variants=[]"), {"server.deadline_s": [4, value]}, None)
+    tables = add_grid(small_tables("sweep.variants=[]"), {"server.deadline_s": [4, value]}, None)
     planned = plan(tables, "small.toml")
     assert [p.scenario.server.deadline_s for p in planned.one_each] == [4, None]
     assert planned.variants == ["deadline_s=4", "deadline_s=none"]

@@ -13,7 +13,7 @@ from analysis import open_sweep
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import dataset
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.plan import plan, with_grid
+from scenarios.sweeps.plan import add_grid, plan
 from scenarios.sweeps.sweep import sweep
 from tests.helpers.commands import contents
 from tests.helpers.small_scenario import small_tables
@@ -28,7 +28,7 @@ def gathered(folder: Path) -> dict[str, bytes]:
 def test_pandas_reads_all_runs_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dataset, "RUNS_IN_A_FILE", 2)
     out = tmp_path / "out"
-    sweep(plan(with_grid(small_tables(), GRID, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds", "clients"])
+    sweep(plan(add_grid(small_tables(), GRID, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds", "clients"])
     done = open_sweep(out)
     for table in ("rounds", "clients"):
         found = pd.read_parquet(out / "dataset" / table)
@@ -47,10 +47,10 @@ def test_pandas_reads_all_runs_at_once(tmp_path: Path, monkeypatch: Any) -> None
 def test_a_longer_sweep_writes_only_the_files_that_change_and_ends_as_one_made_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dataset, "RUNS_IN_A_FILE", 2)
     out = tmp_path / "out"
-    sweep(plan(with_grid(small_tables(), {}, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds"])
+    sweep(plan(add_grid(small_tables(), {}, [1, 2, 3]), "small"), out, machines=Machines(jobs=1), tables=["rounds"])
     first = out / "dataset" / "rounds" / "variant=pause" / "runs-0000.parquet"
     before = first.stat().st_mtime_ns
-    longer = plan(with_grid(small_tables(), {}, [1, 2, 3, 4]), "small")
+    longer = plan(add_grid(small_tables(), {}, [1, 2, 3, 4]), "small")
     sweep(longer, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds"])
     assert first.stat().st_mtime_ns == before
     sweep(longer, tmp_path / "once", machines=Machines(jobs=2), tables=["rounds"])
@@ -60,7 +60,7 @@ def test_a_longer_sweep_writes_only_the_files_that_change_and_ends_as_one_made_a
     first.write_bytes(b"PAR1")
     sweep(longer, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["rounds"])
     assert gathered(out) == whole
-    sweep(plan(with_grid(small_tables(), {}, [1]), "small"), out, machines=Machines(jobs=1), earlier=Earlier(overwrite=True))
+    sweep(plan(add_grid(small_tables(), {}, [1]), "small"), out, machines=Machines(jobs=1), earlier=Earlier(overwrite=True))
     assert not (out / "dataset").exists()
 
 

@@ -21,7 +21,7 @@ from scenarios.runs.reading import FOLDER, parse, read_file
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.sweep import plan, sweep, with_grid, with_variants
+from scenarios.sweeps.sweep import add_grid, choose_variants, plan, sweep
 from scenarios.sweeps.workers import Standing
 from tests.helpers.commands import LONG, contents, living, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small, small_tables
@@ -36,7 +36,7 @@ def shell(tmp_path, monkeypatch, capsys):
 
 
 def planned(*settings, grid=None, seeds=None):
-    return plan(with_grid(small_tables(*settings), grid or {}, seeds), "small.toml")
+    return plan(add_grid(small_tables(*settings), grid or {}, seeds), "small.toml")
 
 
 def paths(found):
@@ -67,14 +67,14 @@ def test_a_grid_is_crossed_with_the_variants():
 
 
 def test_some_of_the_variants_are_what_they_are_among_all():
-    every = with_grid(small_tables("sweep.baseline=pause"), {"rounds": [2, 3]}, [5])
+    every = add_grid(small_tables("sweep.baseline=pause"), {"rounds": [2, 3]}, [5])
     tables = {**every, "sweep": {**every["sweep"], "baseline": "pause+rounds=3"}}
     among_all = plan(tables, "small.toml")
     for names in (["pause"], ["random"], ["random", "pause"]):
-        found = plan(with_variants(tables, names, "small.toml"), "small.toml")
+        found = plan(choose_variants(tables, names, "small.toml"), "small.toml")
         assert found.runs == [p for p in among_all.runs if p.variant.split("+")[0] in names]
         assert found.baseline == ("pause+rounds=3" if "pause" in names else "random+rounds=2")
-    assert plan(with_variants(tables, None, "small.toml"), "small.toml") == among_all
+    assert plan(choose_variants(tables, None, "small.toml"), "small.toml") == among_all
 
 
 def test_variants_are_named_on_the_command_line(shell):
@@ -116,8 +116,8 @@ def test_the_commands_that_comments_propose_can_be_planned(line):
     name, *options = line.split()
     given = dict(zip(options[::2], options[1::2], strict=True))
     key, values = given.pop("--grid").split("=")
-    tables = with_grid(read_file(name), {key: [float(value) for value in values.split(",")]}, [1])
-    found = plan(with_variants(tables, given.pop("--variants").split(","), name), name)
+    tables = add_grid(read_file(name), {key: [float(value) for value in values.split(",")]}, [1])
+    found = plan(choose_variants(tables, given.pop("--variants").split(","), name), name)
     assert not given
     assert len(found.variants) == 6
     assert len({repr(p.scenario) for p in found.runs}) == 6

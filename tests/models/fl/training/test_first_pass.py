@@ -171,7 +171,7 @@ def counting(learner, monkeypatch):
         seen.append(int((weights > 0).sum()))
         return of_copies(views, slots, x, y, weights)
 
-    monkeypatch.setattr(learner._trainer._gradients, "of_copies", counted)
+    monkeypatch.setattr(learner._trainer._gradients, "gradients_of_copies", counted)
     monkeypatch.setattr(learner._trainer, "scores", lambda *given, **named: pytest.fail("a forward pass of its own"))
     return seen
 
