@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.sweep_costs import KINDS, opened, seconds
+from tests.benchmarks.sweep_costs import KINDS, open_workers, seconds
 
 
 def test_runs_of_a_second_take_as_long_on_dask_as_on_processes(benchmark: pytest.FixtureRequest) -> None:
@@ -12,7 +12,7 @@ def test_runs_of_a_second_take_as_long_on_dask_as_on_processes(benchmark: pytest
 
     def both() -> None:
         for kind, which in KINDS.items():
-            with opened(which, runs=16) as workers:
+            with open_workers(which, runs=16) as workers:
                 seconds(workers, 2, 0.0)  # the workers start
                 took[kind] = seconds(workers, 16, 1.0)
 
