@@ -29,7 +29,7 @@ lint: $(VENV)/.test-ready
 
 # Lines and branches of the engine that its own tests reach.
 coverage: $(VENV)/.test-ready
-	$(BIN)/coverage run -m pytest tests/netsim tests/golden tests/analysis/test_statistics.py
+	$(BIN)/coverage run -m pytest tests/netsim tests/golden tests/analysis/statistics
 	$(BIN)/coverage report --skip-covered
 
 # One process, one benchmark at a time: the ratios are measured within one run.

@@ -6,43 +6,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.figures.runs import draw, draw_all
-    from analysis.figures.settings import FigureSettings
-    from analysis.folders import is_run, is_sweep
-    from analysis.gathered import gather
-    from analysis.groups import Bound, group_runs
+    from analysis.ages.measure import growths, pairs
+    from analysis.api import Run, Sweep, open_run, open_sweep
+    from analysis.breakpoints.latency import breakpoint_study
+    from analysis.catalogue import draw, draw_all
+    from analysis.detections.measure import DetectionScore, run_detections, score
+    from analysis.documents.comparison_tables import comparison_table, cut_short, difference_table
+    from analysis.figures.settings import Bound, FigureSettings
+    from analysis.gathering import gather
+    from analysis.metrics.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
+    from analysis.metrics.run_metrics import metrics_table, run_metrics
     from analysis.perfetto.write import write_trace
-    from analysis.report.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
-    from analysis.report.detections import DetectionScore, run_detections, score
     from analysis.report.questions import Questions
-    from analysis.report.report import comparison_table, difference_table, write_report
-    from analysis.report.tables import cut_short
-    from analysis.report.waiting import straggler_study
-    from analysis.results import Run, open_run
-    from analysis.statistics import Interval, mean_interval, metrics_table, paired_differences, run_metrics
-    from analysis.studies.find import breakpoint_study, outcome_counts, phase_means
-    from analysis.studies.instances import growths, pairs
-    from analysis.sweeps import Sweep, open_sweep
+    from analysis.report.write import write_report
+    from analysis.results.folders import is_run, is_sweep
+    from analysis.results.groups import group_runs
+    from analysis.statistics.intervals import Interval, mean_interval, paired_differences
+    from analysis.stragglers.phases import phase_means
+    from analysis.stragglers.waiting import straggler_study
+    from analysis.updates.measure import outcome_counts
 
 # Looked up when first asked for: opening a run must not wait for matplotlib, nor `--help` for pandas.
 _MODULES = {
-    "report.comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
-    "report.detections": ("DetectionScore", "run_detections", "score"),
-    "figures.runs": ("draw", "draw_all"),
-    "groups": ("Bound", "group_runs"),
-    "studies.instances": ("growths", "pairs"),
-    "gathered": ("gather",),
+    "ages.measure": ("growths", "pairs"),
+    "api": ("Run", "Sweep", "open_run", "open_sweep"),
+    "breakpoints.latency": ("breakpoint_study",),
+    "catalogue": ("draw", "draw_all"),
+    "detections.measure": ("DetectionScore", "run_detections", "score"),
+    "documents.comparison_tables": ("comparison_table", "cut_short", "difference_table"),
+    "figures.settings": ("Bound", "FigureSettings"),
+    "gathering": ("gather",),
+    "metrics.comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
+    "metrics.run_metrics": ("metrics_table", "run_metrics"),
     "perfetto.write": ("write_trace",),
     "report.questions": ("Questions",),
-    "figures.settings": ("FigureSettings",),
-    "report.report": ("comparison_table", "difference_table", "write_report"),
-    "folders": ("is_run", "is_sweep"),
-    "results": ("Run", "open_run"),
-    "sweeps": ("Sweep", "open_sweep"),
-    "statistics": ("Interval", "mean_interval", "metrics_table", "paired_differences", "run_metrics"),
-    "studies.find": ("breakpoint_study", "outcome_counts", "phase_means"),
-    "report.tables": ("cut_short",),
-    "report.waiting": ("straggler_study",),
+    "report.write": ("write_report",),
+    "results.folders": ("is_run", "is_sweep"),
+    "results.groups": ("group_runs",),
+    "statistics.intervals": ("Interval", "mean_interval", "paired_differences"),
+    "stragglers.phases": ("phase_means",),
+    "stragglers.waiting": ("straggler_study",),
+    "updates.measure": ("outcome_counts",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

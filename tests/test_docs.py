@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.results import COLUMNS
+from analysis.results.run import COLUMNS
 from netsim.records.sinks import (
     CLIENTS,
     COMMUNICATION_ROUNDS,

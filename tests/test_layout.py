@@ -115,7 +115,8 @@ def test_files_do_not_import_each_other_in_circles() -> None:
     engine = {dotted(path): tree(path) for path in ENGINE}
     # Sections of the scenario file name the whole scenario in annotations.
     scenarios = {dotted(path): at_run_time(tree(path)) for path in CHECKED if path not in ENGINE}
-    for modules in (engine, scenarios):
+    analysis = {dotted(path): tree(path) for path in SHIPPED if dotted(path).startswith("analysis.")}
+    for modules in (engine, scenarios, analysis):
         graph = {name: imported(module) & modules.keys() - {name} for name, module in modules.items()}
         # The package of a file is imported before it.
         TopologicalSorter({n: {o for o in others if not n.startswith(f"{o}.")} for n, others in graph.items()}).prepare()

@@ -37,14 +37,14 @@ netsim.simulate(scenario)
 REVEALED = [
     "scenarios.api.Scenario",
     "int",
-    "analysis.results.Run",
+    "analysis.api.Run",
     "pandas.DataFrame",
     "matplotlib.figure.Figure",
-    "analysis.sweeps.Sweep",
+    "analysis.api.Sweep",
     "pandas.DataFrame",
-    "analysis.results.Run",
-    "analysis.results.Run",
-    "analysis.sweeps.Sweep",
+    "analysis.api.Run",
+    "analysis.api.Run",
+    "analysis.api.Sweep",
 ]
 
 

@@ -1,1 +1,1 @@
-"""What changes of the world did to runs: how soon they were declared, what they cost, and how long it took to recover."""
+"""Changes of the world: how soon they were declared, what they cost, how long recovery took."""

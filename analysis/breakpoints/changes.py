@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.report.detections import changes_of_means, declared_rounds, run_detections
+from analysis.detections.measure import changes_of_means, declared_rounds, run_detections
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results import Run
-    from analysis.statistics import FloatArray
+    from analysis.results.run import Run
+    from analysis.statistics.arrays import FloatArray
 
 Unit = Literal["rounds", "seconds"]
 WINDOW = 50

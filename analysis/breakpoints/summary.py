@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.breakpoints.changes import WINDOW, Unit, change_table, detects, true_changes
-from analysis.groups import Groups
-from analysis.report.detections import run_detections
-from analysis.statistics import Interval, mean_interval
-from analysis.targets import Reached, share_reached
+from analysis.detections.measure import run_detections
+from analysis.results.groups import Groups
+from analysis.statistics.intervals import Interval, mean_interval
+from analysis.statistics.survival import Reached, share_reached
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results import Run
+    from analysis.results.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Figures."""
+"""The kit that figures are drawn with: looks, axes, lines, bars, legends and descriptions."""

@@ -16,9 +16,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from analysis.figures.settings import Over
 from analysis.figures.style import line_style
-from analysis.groups import Groups
-from analysis.results import Run
-from analysis.statistics import Curve, FloatArray, mean_curve
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve, FloatArray
+from analysis.statistics.curves import mean_curve
 
 MOST_POINTS = 1000
 """Points of one line over rounds: as many as a figure of this size can show."""

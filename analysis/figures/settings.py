@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from analysis.groups import Bound
-from analysis.names import did_you_mean
+from analysis.figures.theme import RC
+from analysis.statistics.arrays import FloatArray
+from analysis.suggestions import did_you_mean
 
 Over = Literal["rounds", "seconds"]
 """What is below figures over the course of a run."""
@@ -61,8 +62,6 @@ class Look:
     def applied(self) -> Iterator[None]:
         """Matplotlib's defaults with this project's settings, whatever the user's own are; those are back afterwards."""
         import matplotlib
-
-        from analysis.figures.style import RC
 
         with matplotlib.rc_context(), warnings.catch_warnings():
             # Said once, by `warn_of_letters`: Matplotlib says it letter by letter, as often as it looks at a text.
@@ -139,3 +138,15 @@ class FigureSettings:
             raise ValueError(f"target_accuracy = {self.target_accuracy!r}: must be in [0, 1]")
         if self.smoothing_s is not None and not self.smoothing_s >= 0.0:
             raise ValueError(f"smoothing_s = {self.smoothing_s!r}: must be >= 0 s")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bound on the expected AoI regret."""
+
+    label: str
+    constants: str
+    """What its constants are, for the note at the foot of the figure."""
+    values: Callable[[FloatArray], FloatArray]
+    """Rounds (n,) to the bound for a run of so many rounds; NaN where it says nothing."""
+

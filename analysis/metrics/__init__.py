@@ -1,1 +1,1 @@
-"""Numbers of one run: each metric has one definition, for tables, figures, text, and everything that asks for it by name."""
+"""Numbers of runs, each with one definition, and comparisons of variants by them."""

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.results import Run
-from analysis.targets import UNLIMITED, Extent
-
-FloatArray = NDArray[np.float64]
+from analysis.metrics.targets import UNLIMITED, Extent
+from analysis.results.run import Run
+from analysis.statistics.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

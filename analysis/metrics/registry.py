@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.metrics import measures
+from analysis.metrics import definitions
 from analysis.metrics.facts import DEFAULT, Facts, Settings
-from analysis.names import did_you_mean
-from analysis.results import Run
-from analysis.sources import ROUND_NUMBERS
-from analysis.targets import Cost
+from analysis.metrics.targets import Cost
+from analysis.results.run import Run
+from analysis.results.sources import ROUND_NUMBERS
+from analysis.statistics.arrays import FloatArray
+from analysis.suggestions import did_you_mean
 
-FloatArray = NDArray[np.float64]
 Better = Literal["higher", "lower", "neither"]
 Kind = Literal["learning", "time", "participation", "regret", "consensus", "column"]
 """What a metric tells of: tables show the kinds that a study is about."""
@@ -90,140 +89,140 @@ _LISTED = (
     Metric(
         "target_s", "time to the target accuracy", "s", "lower",
         "Simulated seconds until the accuracy on the test set first was at least the target.",
-        measures.to_target("seconds"), "learning", cost="seconds",
+        definitions.to_target("seconds"), "learning", cost="seconds",
     ),
     Metric(
         "target_bytes", "sent to the target accuracy", "MB", "lower",
         "Bytes sent to clients and by them, headers and lost messages included, up to the close of the round that first reached "
         "the target accuracy.",
-        measures.to_target("bytes"), "learning", 1e-6, cost="bytes",
+        definitions.to_target("bytes"), "learning", 1e-6, cost="bytes",
     ),
     Metric(
         "target_j", "energy to the target accuracy", "kJ", "lower",
         "Joules that all clients drew up to then, idle ones included.",
-        measures.to_target("joules"), "learning", 1e-3, cost="joules",
+        definitions.to_target("joules"), "learning", 1e-3, cost="joules",
     ),
     Metric(
         "final_accuracy", "final accuracy", "%", "higher",
         "Mean of the last evaluations on the test set, of all where there are fewer.",
-        measures.last_accuracy, "learning", 100.0,
+        definitions.last_accuracy, "learning", 100.0,
     ),
     Metric(
         "updates_per_s", "updates a second", "1/s", "higher",
         "Updates delivered per simulated second, up to the close of the last round.",
-        measures.updates_per_s, "time", tells=_positive,
+        definitions.updates_per_s, "time", tells=_positive,
     ),
     Metric(
         "mean_round_s", "mean round latency", "s", "lower",
         "Simulated seconds from the start of a round to its close. Of servers of different kinds rounds are different things: "
         "their latencies do not say which is faster.",
-        measures.mean_round_s, "time", tells=_positive,
+        definitions.mean_round_s, "time", tells=_positive,
     ),
     Metric(
         "simulated_s", "simulated end", "s", "neither",
         "When the last round closed.",
-        measures.simulated_s, "time", tells=_positive,
+        definitions.simulated_s, "time", tells=_positive,
     ),
     Metric(
         "delivered_share", "delivered", "%", "higher",
         "Updates delivered, of all that ended by the close of the last round.",
-        measures.share("delivered"), "time", 100.0, _below_one,
+        definitions.share("delivered"), "time", 100.0, _below_one,
     ),
     Metric(
         "late_share", "late", "%", "lower",
         "Updates that arrived after their round had closed or were cancelled then, of all that ended.",
-        measures.share("late"), "time", 100.0, _positive,
+        definitions.share("late"), "time", 100.0, _positive,
     ),
     Metric(
         "lost_share", "lost", "%", "lower",
         "Updates of which a transmission failed, down or up, of all that ended.",
-        measures.share("lost"), "time", 100.0, _positive,
+        definitions.share("lost"), "time", 100.0, _positive,
     ),
     Metric(
         "aborted_share", "aborted", "%", "lower",
         "Updates whose client went away or was selected again, of all that ended.",
-        measures.share("aborted"), "time", 100.0, _positive,
+        definitions.share("aborted"), "time", 100.0, _positive,
     ),
     Metric(
         "delivered_bytes", "sent for each update delivered", "kB", "lower",
         "Bytes sent to clients and by them, headers and lost messages included, over the updates delivered.",
-        measures.delivered_bytes, "time", 1e-3,
+        definitions.delivered_bytes, "time", 1e-3,
     ),
     Metric(
         "delivered_j", "energy for each update delivered", "J", "lower",
         "What all clients drew in the whole run, idle ones included, over the updates delivered.",
-        measures.delivered_j, "time",
+        definitions.delivered_j, "time",
     ),
     Metric(
         "participation_jain", "fairness of participation, Jain", "", "higher",
         "Jain's index of the updates that each client had delivered: 1 where all clients had as many, 1/K where one had all.",
-        lambda facts: measures.jain_index(facts.deliveries), "participation",
+        lambda facts: definitions.jain_index(facts.deliveries), "participation",
     ),
     Metric(
         "participation_gini", "inequality of participation, Gini", "", "lower",
         "Gini's coefficient of the updates that each client had delivered: 0 where all clients had as many, near 1 where one had "
         "all.",
-        lambda facts: measures.gini_coefficient(facts.deliveries), "participation",
+        lambda facts: definitions.gini_coefficient(facts.deliveries), "participation",
     ),
     Metric(
         "iid_share", "selections of clients with i.i.d. data", "%", "neither",
         "Mean number of selections of a client with i.i.d. data (`learner.partition.iid_clients`, the first ones), over "
         "the sum of it "
         "and that of any other client: 50 % is chance.",
-        measures.iid_share, "participation", 100.0,
+        definitions.iid_share, "participation", 100.0,
     ),
     Metric(
         "max_leak", "largest leak", "ε", "lower",
         "What all updates of one client together give away up to the close of the last round, in units of ε, for the client "
         "that gave away most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-        measures.max_leak, "learning", tells=_limited,
+        definitions.max_leak, "learning", tells=_limited,
     ),
     Metric(
         "regret", "regret", "", "lower",
         "Reward of the genie, which knows the true expected latencies (with slots: the clients' worth), minus reward of the "
         "policy, summed over rounds.",
-        measures.cumulated("genie_reward", "reward"), "regret",
+        definitions.cumulated("genie_reward", "reward"), "regret",
     ),
     Metric(
         "aoi_regret", "AoI regret", "", "lower",
         "Age of information minus that of the oracle on the same channel states, summed over clients and rounds.",
-        measures.cumulated("sum_age", "oracle_sum_age"), "regret", axis_unit="rounds of age",
+        definitions.cumulated("sum_age", "oracle_sum_age"), "regret", axis_unit="rounds of age",
     ),
     Metric(
         "cumulated_age_variance", "cumulated AoI variance", "", "lower",
         "Sum over clients of (age - mean age)² after a round, summed over rounds.",
-        measures.cumulated("age_variance"), "regret", axis_unit="rounds²",
+        definitions.cumulated("age_variance"), "regret", axis_unit="rounds²",
     ),
     Metric(
         "agreed_s", "time to agreement", "s", "lower",
         "Seconds from the start of a consensus phase until all clients named the same best clients, mean over the slots in which "
         "they did before training started.",
-        measures.mean_of("agreed_s"), "consensus",
+        definitions.mean_of("agreed_s"), "consensus",
     ),
     Metric(
         "agreed_share", "slots with agreement", "%", "higher",
         "Slots in which all clients named the same best clients before training started.",
-        measures.share_measured("agreed_s"), "consensus", 100.0,
+        definitions.share_measured("agreed_s"), "consensus", 100.0,
     ),
     Metric(
         "consensus_share", "time in consensus phases", "%", "lower",
         "Share of the simulated time in which clients decide who takes part.",
-        measures.consensus_share, "consensus", 100.0,
+        definitions.consensus_share, "consensus", 100.0,
     ),
     Metric(
         "disagreement", "disagreement", "%", "lower",
         "Share of clients that did not name the true best clients as training started, mean over slots.",
-        measures.mean_of("disagreement"), "consensus", 100.0,
+        definitions.mean_of("disagreement"), "consensus", 100.0,
     ),
     Metric(
         "messages", "messages a slot", "", "lower",
         "Messages sent between clients, every sending counted, mean over slots.",
-        measures.mean_of("messages"), "consensus",
+        definitions.mean_of("messages"), "consensus",
     ),
     Metric(
         "message_bytes", "bytes of messages a slot", "kB", "lower",
         "Bytes of the messages sent between clients, mean over slots.",
-        measures.mean_of("message_bytes"), "consensus", 1e-3,
+        definitions.mean_of("message_bytes"), "consensus", 1e-3,
     ),
 )  # fmt: skip
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _LISTED}
@@ -247,7 +246,7 @@ def metric(name: str) -> Metric:
         unit,
         "neither",
         f"Column `{name}` of `rounds.parquet`: {'its last value' if last else 'mean over the rounds in which it was measured'}.",
-        measures.last_of(name) if last else measures.mean_of(name),
+        definitions.last_of(name) if last else definitions.mean_of(name),
         "column",
     )
 

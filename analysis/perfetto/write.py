@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from analysis.files import in_place_of
 from analysis.perfetto.events import Events
-from analysis.results import Run
-from analysis.sources import TableName
-from analysis.whole_files import in_place_of
+from analysis.results.run import Run
+from analysis.results.sources import TableName
 
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
 _AT_ONCE = 4096

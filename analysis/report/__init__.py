@@ -1,1 +1,1 @@
-"""Tables and pages that compare runs."""
+"""The report of a run or a sweep: which sections it has, in which order, and how it is written."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from analysis.groups import Groups
+from analysis.ages.section import AGE_WORDS
+from analysis.detections.section import DETECTION_WORDS
+from analysis.documents.comparison_tables import horizon_of
+from analysis.documents.numbers import format_cost, format_percent, format_seconds
+from analysis.metrics.comparison import TARGETS, Comparison
 from analysis.metrics.registry import metric
-from analysis.report.channels import AGE_WORDS, DETECTION_WORDS
-from analysis.report.comparison import TARGETS, Comparison
-from analysis.report.tables import format_cost, format_percent, format_seconds, horizon_of
+from analysis.results.groups import Groups
 
 LAST = 10
 """Evaluations averaged for the final accuracy."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from analysis.consensus.measure import MARGIN
+from analysis.metrics.comparison import Equal
+from analysis.metrics.differences import margins_of
 from analysis.metrics.registry import metric
-from analysis.report.comparison import Equal
-from analysis.report.sureness import margins_of
-from analysis.studies.timing import MARGIN
 
 
 @dataclass(frozen=True, kw_only=True)

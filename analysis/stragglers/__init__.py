@@ -1,1 +1,1 @@
-"""Who held a run up: rounds decomposed into phases, who closed each of them, and the critical path of the run."""
+"""Where the time of a run went: phases of clients, what closed each round, and the critical path."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.report.waiting import held
-from analysis.stragglers.served import Served
+from analysis.stragglers.caused_rounds import Served
+from analysis.stragglers.waiting import held
 
 if TYPE_CHECKING:
     import pandas as pd

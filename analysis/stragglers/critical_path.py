@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.stragglers.served import Served
+    from analysis.stragglers.caused_rounds import Served
 
 BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "clock", "absent"
 """Phases that are no step of an attempt: no round was open; a round was, and asked for losses; a timer ran; a client that was

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.stragglers.served import Served, updates_begun_s
+from analysis.stragglers.caused_rounds import Served, updates_begun_s
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.statistics import FloatArray
+    from analysis.statistics.arrays import FloatArray
 
 EDGES = ("start_s", "begun_s", "downloaded_s", "computed_s", "sending_s", "ended_s", "end_s")
 """The times at which the phases of a client in a round follow each other; a phase that there is not has no length."""

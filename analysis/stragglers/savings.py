@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.stragglers.caused_rounds import Served, served
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path, path_totals
 from analysis.stragglers.decomposition import decompose, totals, within
-from analysis.stragglers.served import Served, served
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.results import Run
+    from analysis.results.run import Run
 
 
 def savings(run: Run) -> pd.DataFrame:

@@ -14,9 +14,9 @@ from scenarios.cli.output import complain, out_console
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis import Run
     from analysis.breakpoints.changes import Unit
     from analysis.figures.settings import Look
+    from analysis.results.groups import Groups
 
 MOST_LETTERS = 20
 """Of the words of a variant's label that are kept in one row of a table, at most."""
@@ -36,7 +36,7 @@ def breakpoints(
     from rich.table import Table
 
     from analysis import group_runs
-    from analysis.breakpoints.sections import breakpoint_table, recovery_is_known
+    from analysis.breakpoints.section import breakpoint_table, recovery_is_known
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:
@@ -67,11 +67,11 @@ def breakpoints(
 
 
 def _write(
-    groups: dict[str, list[Run]], out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]
+    groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]
 ) -> None:
     import pandas as pd
 
-    from analysis.breakpoints.figures import course_figure, regret_around_changes_figure, shares_figure
+    from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure
     from analysis.breakpoints.summary import tables
     from analysis.figures.style import save_figure
 

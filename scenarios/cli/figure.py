@@ -41,10 +41,10 @@ def figure(
 ) -> None:
     """Draw one figure of a finished run or sweep. In the size and the letters that a paper wants."""
     from analysis import Run
-    from analysis.figures.regret_bounds import regret_bounds
-    from analysis.figures.runs import CAPTIONS, figure_of, figures_of
+    from analysis.catalogue import CAPTIONS, figure_of, figures_of
     from analysis.figures.style import save_figure
-    from analysis.whole_files import refuse_links
+    from analysis.files import refuse_links
+    from analysis.regret.bounds import regret_bounds
     from scenarios.runs.bounds import aoi_bounds
 
     try:

@@ -113,7 +113,7 @@ def warn_of(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
 
 def warn_of_missing(done: Any, strict: bool) -> None:
     """Say which runs of a sweep are missing; raises UserError with `strict`."""
-    from analysis.report.missing import missing_words
+    from analysis.documents.run_names import missing_words
 
     if done.missing and strict:
         raise UserError(f"--strict: {missing_words(done)}")
@@ -150,12 +150,12 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
 
     Returns the figures, as pictures of a report.
     """
-    from analysis.report.blocks import Bullets, Picture, Text
-    from analysis.report.blocks import Table as Shown
-    from analysis.report.cells import cell_sections
-    from analysis.report.parameters import parameter_sections
-    from analysis.report.tables import terminal_table
-    from analysis.studies.parameters import named_keys, settings_of
+    from analysis.documents.blocks import Bullets, Picture, Text
+    from analysis.documents.blocks import Table as Shown
+    from analysis.documents.terminal import terminal_table
+    from analysis.grids.section import cell_sections
+    from analysis.parameters.measure import named_keys, settings_of
+    from analysis.parameters.section import parameter_sections
 
     sections = parameter_sections(done, comparison, against=against, look=look) if against else []
     cells = cell_sections(done, comparison, within=within, look=look) if within else []
@@ -174,7 +174,7 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
 
 def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
     """A table as several, each with the first `kept` columns as one, and no more of the others than a terminal shows."""
-    from analysis.report.tables import MOST_COLUMNS
+    from analysis.documents.comparison_tables import MOST_COLUMNS
 
     header, rows = cells
     # What stands in two columns elsewhere needs the room of a number.
@@ -186,8 +186,9 @@ def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterat
 
 def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
     """Show the intervals of the differences of a comparison, with the verdicts on margins, METRIC=VALUE each."""
-    from analysis.report.sureness import margins_of, sureness_table
-    from analysis.report.tables import terminal_table
+    from analysis.documents.terminal import terminal_table
+    from analysis.metrics.differences import margins_of
+    from analysis.report.differences import sureness_table
 
     table = sureness_table(comparison, margins_of(equivalent))
     if equivalent and table is None:

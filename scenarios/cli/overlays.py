@@ -78,7 +78,7 @@ def _sharing(text: str) -> Literal["by-degree", "fluid"]:
 
 
 def _show(silos: Silos, found: list[CycleTime], sharing: str) -> None:
-    from analysis.report.tables import terminal_table
+    from analysis.documents.terminal import terminal_table
 
     fluid = sharing == "fluid"
     header = ["overlay", "arcs", "round, ms", "simulated, ms", *(["flows, ms"] if fluid else [])]

@@ -11,7 +11,7 @@ from scenarios.papers.study import Size
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.report.blocks import Document
+    from analysis.documents.blocks import Document
 
 
 @drawing
@@ -88,7 +88,7 @@ def _list() -> None:
 
 
 def _show(document: "Document") -> None:
-    from analysis.report.tables import terminal_table
+    from analysis.documents.terminal import terminal_table
 
     for table in document.tables:
         out_console.print(terminal_table(table.caption, table.note, table.cells))

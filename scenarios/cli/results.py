@@ -138,7 +138,7 @@ def _writing_a_report() -> Iterator[None]:
 
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
     """The bounds on regrets and on AoI regrets that apply; says which do not, and why."""
-    from analysis.figures.regret_bounds import regret_bound_notes, regret_bounds
+    from analysis.regret.bounds import regret_bound_notes, regret_bounds
     from scenarios.runs.bounds import aoi_bounds, bound_notes
 
     for note in (*regret_bound_notes(opened), *bound_notes(opened)):
@@ -182,9 +182,9 @@ def compare(
 ) -> None:
     """Compare finished runs and sweeps, wherever they lie. Differences are to the first."""
     from analysis import gather, write_comparison
-    from analysis.figures.runs import save_all
+    from analysis.catalogue import save_all
     from analysis.figures.style import save_figure
-    from analysis.report.sureness import margins_of
+    from analysis.metrics.differences import margins_of
 
     try:
         margins_of(equivalent or ())

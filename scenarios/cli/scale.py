@@ -19,8 +19,8 @@ def scale(
     cv: Annotated[float, typer.Option("--cv", min=0.0, help="Coefficient of variation of the time of a run.")] = 0.3,
 ) -> None:
     """Say how long sweeps of many runs take on many workers. Simulates their scheduler with measured costs."""
-    from analysis.report.tables import terminal_table
-    from analysis.studies.scale import Costs, plan_cells
+    from analysis.documents.terminal import terminal_table
+    from analysis.scaling.measure import Costs, plan_cells
 
     costs = Costs(run_s, task_s, start_s, run_bytes, cv)
     note = f"One run: {run_s:g} s; the scheduler is saturated by {costs.saturates_at:,.0f} workers. In brackets: the share of "

@@ -82,10 +82,10 @@ def stragglers(
 ) -> None:
     """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
     from analysis import open_run
+    from analysis.stragglers.caused_rounds import served
     from analysis.stragglers.critical_path import critical_path
     from analysis.stragglers.decomposition import decompose, totals, within
     from analysis.stragglers.savings import client_table, savings
-    from analysis.stragglers.served import served
 
     only = _range(rounds)
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.documents.blocks import Block, Bullets, Code, Document, Picture, Section, Table, Text
+from analysis.documents.html import html, inline_svg
 from analysis.figures.style import svg_text
-from analysis.report.blocks import Block, Bullets, Code, Document, Picture, Section, Table, Text
-from analysis.report.html import html, inline_svg
 from scenarios.fit.estimate import Estimates, PhaseFit
 from scenarios.fit.figures import quantile_figure, survival_figure
 from scenarios.fit.prediction import Prediction

@@ -13,9 +13,9 @@ from netsim.core.protocols import FloatArray
 
 if TYPE_CHECKING:
     from analysis import Sweep
+    from analysis.documents.blocks import Block
     from analysis.figures.settings import Look
     from analysis.figures.style import ShownFigure
-    from analysis.report.blocks import Block
 
 CLIENTS = 5
 SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
@@ -23,10 +23,10 @@ SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 def blocks(sweep: Sweep, *, look: Look) -> list[Block]:
     """Table and figure of the beliefs in the tables `beliefs` of a sweep's runs, of one variant."""
-    from analysis.figures.topology import belief_map
-    from analysis.report.blocks import Picture, Table
-    from analysis.report.tables import format_interval
-    from analysis.statistics import mean_interval
+    from analysis.consensus.topology_figure import belief_map
+    from analysis.documents.blocks import Picture, Table
+    from analysis.documents.numbers import format_interval
+    from analysis.statistics.intervals import mean_interval
 
     found = np.array([belief_map(run) for run in sweep])
     rows = []

@@ -22,7 +22,7 @@ from scenarios.papers.study import Judgement, Reproduction, Setup, Size
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.report.blocks import Section
+    from analysis.documents.blocks import Section
 
 FILE = Path(__file__).parents[1] / "library" / "networks" / "flow-cases.json"
 RELATIVE = 1e-6
@@ -195,7 +195,7 @@ def judge(cases: Path | None) -> Judgement:
 
 
 def _sections(found: Sequence[End], differing: int) -> list[Section]:
-    from analysis.report.blocks import Section, Table
+    from analysis.documents.blocks import Section, Table
 
     rows = [
         [

@@ -13,7 +13,7 @@ from scenarios.overlays import OVERLAYS, simulated_ms
 from scenarios.papers.study import Judgement, Reproduction, Setup, Size
 
 if TYPE_CHECKING:
-    from analysis.report.blocks import Section
+    from analysis.documents.blocks import Section
 
 MODELS: Mapping[str, tuple[float, float]] = {
     "femnist": (4_843_243, 4.6),
@@ -76,7 +76,7 @@ def judge(cases: Path | None) -> Judgement:
 
 
 def _sections(found: Sequence[Cell]) -> list[Section]:
-    from analysis.report.blocks import Section, Table
+    from analysis.documents.blocks import Section, Table
 
     rows = [
         [

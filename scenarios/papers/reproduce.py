@@ -16,8 +16,8 @@ from scenarios.sweeps.workers import Standing
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
+    from analysis.documents.blocks import Block, Document, Picture, Section, Table
     from analysis.figures.settings import FigureSettings
-    from analysis.report.blocks import Block, Document, Picture, Section, Table
 
 RUNS = "runs"
 """The folder of the sweep, below that of the reproduction."""
@@ -109,9 +109,9 @@ def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
 def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
     """What a finished sweep says of a reproduction, with figures by these settings."""
     from analysis import compare
-    from analysis.report.blocks import Section
-    from analysis.report.consensus import consensus_sections
-    from analysis.report.parameters import parameter_sections
+    from analysis.consensus.section import consensus_sections
+    from analysis.documents.blocks import Section
+    from analysis.parameters.section import parameter_sections
 
     what = asked.what
     if what.beliefs:
@@ -133,7 +133,7 @@ def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
 
 
 def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
-    from analysis.report.blocks import Code, Document, Section, Text
+    from analysis.documents.blocks import Code, Document, Section, Text
 
     what = asked.what
     told: list[Block] = [Text(what.notes)] if what.notes else []
@@ -146,11 +146,11 @@ def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Seque
 
 def write(document: Document, out: Path) -> list[Path]:
     """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; returns the files."""
+    from analysis.documents.exports import write_tables
+    from analysis.documents.html import html, inline_svg
+    from analysis.documents.markdown import markdown
     from analysis.figures.style import save_figure, svg_text
-    from analysis.report.exports import write_tables
-    from analysis.report.html import html, inline_svg
-    from analysis.report.markdown import markdown
-    from analysis.whole_files import write_whole
+    from analysis.files import write_whole
 
     figures = out / "figures"
     for picture in document.pictures:
@@ -165,7 +165,7 @@ def write(document: Document, out: Path) -> list[Path]:
 
 
 def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
-    from analysis.report.blocks import Table, Text
+    from analysis.documents.blocks import Table, Text
     rules = asked.what.rules
     blocks: list[Block] = []
     if asked.size is Size.SMOKE:
@@ -196,8 +196,8 @@ def _tables_of(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]
 
 
 def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
-    from analysis.report.blocks import Table
-    from analysis.report.tables import comparison_cells, interval_words
+    from analysis.documents.blocks import Table
+    from analysis.documents.comparison_tables import comparison_cells, interval_words
 
     what = asked.what
     names = [name for name in what.metrics if comparison.has(name) and not (name == "target_s" and what.slots_to_target)]
@@ -221,7 +221,7 @@ def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption
 
 
 def _short(comparison: Comparison, name: str) -> str:
-    from analysis.report.tables import heading
+    from analysis.documents.comparison_tables import heading
 
     return heading(comparison, name)
 
@@ -229,7 +229,7 @@ def _short(comparison: Comparison, name: str) -> str:
 def _slots(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
     """The slots that each variant takes to each target: restricted means, in slots."""
     from analysis import compare
-    from analysis.report.tables import format_interval
+    from analysis.documents.numbers import format_interval
 
     found = {}
     for target in what.targets if what.slots_to_target else ():
@@ -243,8 +243,8 @@ def _slots(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[floa
 
 
 def _pictures(what: Reproduction, done: Sweep, its: FigureSettings) -> list[Picture]:
-    from analysis.figures.runs import CAPTIONS, figures_of
-    from analysis.report.blocks import Picture
+    from analysis.catalogue import CAPTIONS, figures_of
+    from analysis.documents.blocks import Picture
 
     if not what.figures:
         return []

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from analysis.inference import simultaneous
+from analysis.documents.numbers import format_interval, format_percent
+from analysis.metrics.comparison import Comparison, compare, values_of
 from analysis.metrics.registry import metric
-from analysis.report.comparison import Comparison, compare
-from analysis.report.tables import format_interval, format_percent
-from analysis.statistics import Interval, mean_interval
-from analysis.studies.parameters import check_key, settings_of, values_of
-from analysis.sweeps import Sweep
+from analysis.parameters.measure import check_key, settings_of
+from analysis.results.sweep import Sweep
+from analysis.statistics.inference import simultaneous
+from analysis.statistics.intervals import Interval, mean_interval
 
 Verdict = Literal["as in the paper", "not as in the paper", "open"]
 CONFIDENCE = 0.95

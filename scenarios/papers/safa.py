@@ -17,7 +17,7 @@ from scenarios.runs.reading import override, parse
 from scenarios.wiring.simulation import build
 
 if TYPE_CHECKING:
-    from analysis.report.blocks import Section
+    from analysis.documents.blocks import Section
 
 CLIENTS, SAMPLES, BATCH, EPOCHS = 100, 70_000, 40, 5
 LIMIT_S = 5600.0
@@ -166,7 +166,7 @@ def verdict(published_s: float, runs_s: FloatArray) -> str:
 
 def sections(found: Mapping[Cell, FloatArray]) -> list[Section]:
     """How many cells agree, and the cells."""
-    from analysis.report.blocks import Section, Table
+    from analysis.documents.blocks import Section, Table
 
     judged = {cell: verdict(cell.published_s, runs_s[:, 0]) for cell, runs_s in found.items()}
     counts = [
@@ -191,7 +191,7 @@ _WORDS = (AGREES, DIFFERS, NO_EVIDENCE)
 
 
 def _row(cell: Cell, runs_s: FloatArray, word: str) -> list[str]:
-    from analysis.statistics import mean_interval
+    from analysis.statistics.intervals import mean_interval
 
     cells = [f"{cell.crash:g}", NAMES[cell.method], f"{cell.share:g}", f"{cell.published_s:.1f}"]
     for column in runs_s.T:

@@ -11,7 +11,7 @@ from scenarios.papers.safa import AGREES, DIFFERS, NAMES
 
 if TYPE_CHECKING:
     from analysis import Sweep
-    from analysis.report.blocks import Block
+    from analysis.documents.blocks import Block
     from netsim.core.protocols import FloatArray
 
 PUBLISHED = {
@@ -60,7 +60,7 @@ def accuracies(sweep: Sweep) -> dict[tuple[str, int, float], FloatArray]:
 
 def blocks(sweep: Sweep) -> list[Block]:
     """The cells beside the published ones, with what SAFA gains over FedAvg here and there."""
-    from analysis.report.blocks import Table
+    from analysis.documents.blocks import Table
 
     found = accuracies(sweep)
     rows, gains = [], []

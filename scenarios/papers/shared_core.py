@@ -17,8 +17,8 @@ from scenarios.papers.overlays_table import MODELS
 from scenarios.papers.study import Judgement, Reproduction, Setup, Size
 
 if TYPE_CHECKING:
+    from analysis.documents.blocks import Section
     from analysis.figures.style import ShownFigure
-    from analysis.report.blocks import Section
 
 STUDIED = ("star", "star-direct", "mst", "delta-mbst", "ring")
 """Overlays without chance."""
@@ -56,7 +56,7 @@ def judge(cases: Path | None) -> Judgement:
 
 def sections(found: Sequence[Pair]) -> list[Section]:
     """Return the table of round times and the figure."""
-    from analysis.report.blocks import Picture, Section, Table
+    from analysis.documents.blocks import Picture, Section, Table
 
     names = [f"{one.network}, {one.model}, {one.overlay}" for one in found]
     times = [[f"{one.fixed_ms:.1f}", f"{one.fluid_ms:.1f}", f"{one.fluid_ms / one.fixed_ms:.2f}"] for one in found]

@@ -20,9 +20,9 @@ from netsim.core.protocols import FloatArray
 from scenarios.papers.study import Size
 
 if TYPE_CHECKING:
+    from analysis.documents.blocks import Section
     from analysis.figures.settings import Look
     from analysis.figures.style import ShownFigure
-    from analysis.report.blocks import Section
 
 MEMBERS = 5
 STEPS = 1000
@@ -91,8 +91,8 @@ def slope(points: list[tuple[int, float]]) -> float:
 
 def sections(times: Times, *, look: Look) -> list[Section]:
     """Verdict, table and figure of measured times."""
-    from analysis.report.blocks import Picture, Section, Table
-    from analysis.report.tables import format_number
+    from analysis.documents.blocks import Picture, Section, Table
+    from analysis.documents.numbers import format_number
 
     slopes = {name: slope(points) for name, points in times.items()}
     rules = [

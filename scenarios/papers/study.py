@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analysis.report.blocks import Section
+    from analysis.documents.blocks import Section
     from scenarios.papers.rules import Rule
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.sources import OpenTable, TableName
+from analysis.results.sources import OpenTable, TableName
 from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
 from netsim.records.columns import counted, numbers

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.groups import Bound
-from analysis.results import Run
-from analysis.statistics import oracle_name
+from analysis.figures.settings import Bound
+from analysis.metrics.run_metrics import oracle_name
+from analysis.results.run import Run
 from models.schedulers.m_exp3 import tune_gamma
 from models.theory.aoi import (
     lemma3_constant,

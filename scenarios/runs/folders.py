@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from analysis.checksums import sealed
-from analysis.sources import read_json
+from analysis.results.checksums import sealed
+from analysis.results.sources import read_json
 from netsim.records import atomic
 from scenarios.runs import checkpoint
 from scenarios.runs.marker import MARKER, Marker

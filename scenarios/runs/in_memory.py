@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from analysis.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
+from analysis.results.sources import COLUMNS, OpenTable, RunInMemory, TableInMemory
 from netsim.core.collector import long_lived
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation

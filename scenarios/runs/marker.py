@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from analysis.checksums import KEY, sealed, unsealed
+from analysis.results.checksums import KEY, sealed, unsealed
 from netsim.records import atomic
 from scenarios.schema.errors import UserError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from analysis.sources import RunFolder
+from analysis.results.sources import RunFolder
 from netsim.simulation import BY_EVENTS, Simulation
 from scenarios.runs.folders import SCENARIO, not_a_run, read_beginning, read_ending, read_summary
 from scenarios.runs.own_code import changes, latest

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.checksums import FILES, DamagedFileError
-from analysis.sources import COLUMNS, RunFolder
+from analysis.results.checksums import FILES, DamagedFileError
+from analysis.results.sources import COLUMNS, RunFolder
 from netsim.core.collector import long_lived, resting
 from netsim.records import atomic
 from netsim.records.sinks import ParquetRecorder

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report.detections import detection_totals
+from analysis.detections.measure import detection_totals
 from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES

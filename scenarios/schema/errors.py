@@ -11,7 +11,7 @@ from pathlib import Path
 
 import models.errors
 import netsim.core.errors
-from analysis.names import did_you_mean as did_you_mean
+from analysis.suggestions import did_you_mean as did_you_mean
 
 PARAMETER_ERRORS = (models.errors.ParameterError, netsim.core.errors.ParameterError)
 PARAMETER_WARNINGS = (models.errors.ParameterWarning, netsim.core.errors.ParameterWarning)

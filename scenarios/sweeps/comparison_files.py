@@ -24,7 +24,7 @@ def add_comparison(
 ) -> list[Path]:
     """Write `comparison.parquet` and figures in each of `formats` into the folder of a sweep; returns the figures."""
     from analysis import write_comparison
-    from analysis.figures.runs import save_all
+    from analysis.catalogue import save_all
     from analysis.figures.settings import FigureSettings
 
     with temporary_folder() as made:

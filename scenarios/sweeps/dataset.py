@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
-from analysis.sources import COLUMNS, RunFolder, TableName, read_json
-from analysis.sweeps import SweepEntry, open_sweep
+from analysis.api import open_sweep
+from analysis.results.sources import COLUMNS, RunFolder, TableName, read_json
+from analysis.results.sweep import SweepEntry
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
 from scenarios.runs.folders import DATASET, write_json, writing

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from analysis.sources import RunFolder, read_json
+from analysis.results.sources import RunFolder, read_json
 from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import MANIFEST, read_beginning, read_ending, read_summary

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.sources import RunInMemory
-from analysis.sweeps import Sweep, SweepEntry
+from analysis.api import Sweep, SweepEntry
+from analysis.results.sources import RunInMemory
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.in_memory import run_in_memory

@@ -27,8 +27,9 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
     """
     from analysis.metrics.facts import Settings
     from analysis.metrics.registry import metric
-    from analysis.results import Run
-    from analysis.sequential import always_valid_interval, paired_difference
+    from analysis.metrics.run_metrics import paired_difference
+    from analysis.results.run import Run
+    from analysis.statistics.sequential import always_valid_interval
 
     rule = planned.until
     assert rule is not None

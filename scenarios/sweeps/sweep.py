@@ -212,7 +212,7 @@ class _UnderWay:
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
     """Return warnings of complete runs that the plan did not know, each with its runs in words; "": all."""
-    from analysis.report.missing import runs_in_words
+    from analysis.documents.run_names import runs_in_words
 
     found: dict[Caution, list[tuple[str, int]]] = {}
     runs = read_manifest(folder).get("runs", ())

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from analysis.report.comparison import compare
-from analysis.sources import KEPT_BYTES
-from analysis.sweeps import open_sweep
+from analysis.api import open_sweep
+from analysis.metrics.comparison import compare
+from analysis.results.sources import KEPT_BYTES
 from tests.helpers.result_folders import PARTS, write_run, write_sweep
 
 VARIANTS, SEEDS, ROUNDS = 20, 5, 1000

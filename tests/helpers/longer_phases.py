@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 import netsim
-from analysis.results import Run
+from analysis.results.run import Run
 from netsim.network.draws import Durations
 from netsim.network.medium import Medium
 

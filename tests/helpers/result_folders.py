@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.checksums import FILES, sealed
-from analysis.results import COLUMNS, Run, open_run
-from analysis.sources import read_json
+from analysis.api import open_run
+from analysis.results.checksums import FILES, sealed
+from analysis.results.run import COLUMNS, Run
+from analysis.results.sources import read_json
 from netsim.records import sinks as trace
 from netsim.records.tables import sha256_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from analysis.api import open_run
 from analysis.perfetto.write import write_trace
-from analysis.results import open_run
 from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.in_memory import run_in_memory

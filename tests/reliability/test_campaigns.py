@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from analysis.statistics import last_value
+from analysis.statistics.curves import last_value
 from scenarios.cli.main import app
 from tests.reliability.files import ATTACKS
 from tests.reliability.traced import ROOT, functions, in_branch, replace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.results import Run
+from analysis.results.run import Run
 from netsim.records.sinks import FORMAT
 from scenarios.runs.replay import read_finished
 from scenarios.runs.what_if.branches import Closed, Replay, rounds_per_unit

@@ -13,12 +13,12 @@ import pytest
 
 import netsim
 from analysis.breakpoints.changes import change_table, detects, recovery, true_changes
-from analysis.breakpoints.figures import aligned, course_figure, regret_around_changes_figure, shares_figure
-from analysis.breakpoints.sections import breakpoint_sections
-from analysis.breakpoints.shading import disturbances, joined
+from analysis.breakpoints.disturbances import disturbances, joined
+from analysis.breakpoints.figure import aligned, course_figure, regret_around_changes_figure, shares_figure
+from analysis.breakpoints.section import breakpoint_sections
 from analysis.breakpoints.summary import answered, share_over_time, tables
-from analysis.groups import group_runs
-from analysis.results import Run
+from analysis.results.groups import group_runs
+from analysis.results.run import Run
 from models.detection.cusum import Cusum
 from tests.helpers.small_scenario import Shell
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.figures.runs import draw, draw_all
+from analysis.catalogue import draw, draw_all
 from analysis.figures.settings import FigureSettings, Look
 from analysis.figures.style import image_of, save_figure, svg_text
 from tests.helpers.result_folders import run_of

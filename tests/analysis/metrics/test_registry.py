@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.metrics.measures import gini_coefficient, jain_index
+from analysis.api import open_run, open_sweep
+from analysis.documents.comparison_tables import comparison_cells
+from analysis.metrics.comparison import compare
+from analysis.metrics.definitions import gini_coefficient, jain_index
 from analysis.metrics.registry import METRICS, known, metric, metric_values, names_of
-from analysis.report.comparison import compare
-from analysis.report.tables import comparison_cells
-from analysis.results import Run, open_run
-from analysis.sources import ROUND_NUMBERS
-from analysis.sweeps import open_sweep
+from analysis.results.run import Run
+from analysis.results.sources import ROUND_NUMBERS
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
 
 # Rounds close at 1, 3, 6, 10, 15 s. 10 updates are delivered, 4 lost, 3 late and 3 aborted: 20 ended.

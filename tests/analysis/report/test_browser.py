@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.report.report import write_report
+from analysis.report.write import write_report
 from scenarios.runs.reading import read
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.sweep import plan, sweep

@@ -15,19 +15,25 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from analysis.figures.runs import accuracy_figure, draw_all, group_runs, latency_figure, leak_figure, regret_figure
-from analysis.figures.settings import FigureSettings
-from analysis.figures.style import DASHES, PALETTE, line_style
-from analysis.groups import Bound
-from analysis.report.comparison import compare, comparison_rows, difference_rows, write_comparison
-from analysis.report.markdown import markdown_table
-from analysis.report.missing import missing_words, runs_in_words
+from analysis.api import open_run, open_sweep
+from analysis.catalogue import draw_all
+from analysis.documents.comparison_tables import comparison_cells, comparison_table, difference_cells, difference_table
+from analysis.documents.markdown import markdown_table
+from analysis.documents.numbers import format_interval, format_number
+from analysis.documents.run_names import missing_words, runs_in_words
+from analysis.figures.settings import Bound, FigureSettings
+from analysis.figures.style import line_style
+from analysis.figures.theme import DASHES, PALETTE
+from analysis.learning.figure import accuracy_figure
+from analysis.metrics.comparison import compare, comparison_rows, difference_rows, write_comparison
+from analysis.privacy.figure import leak_figure
+from analysis.regret.figure import regret_figure
 from analysis.report.questions import Questions
-from analysis.report.report import comparison_table, difference_table, write_report
-from analysis.report.tables import comparison_cells, difference_cells, format_interval, format_number
-from analysis.results import open_run
-from analysis.statistics import Interval, mean_interval
-from analysis.sweeps import Sweep, open_sweep
+from analysis.report.write import write_report
+from analysis.results.groups import group_runs
+from analysis.results.sweep import Sweep
+from analysis.statistics.intervals import Interval, mean_interval
+from analysis.stragglers.figure import latency_figure
 from tests.helpers.result_folders import EMPTY, PARTS, ROUNDS, write_run, write_sweep
 
 PNG = b"\x89PNG\r\n\x1a\n"

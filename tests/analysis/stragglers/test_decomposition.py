@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 import netsim
-from analysis.report.waiting import straggler_study
-from analysis.results import Run
+from analysis.results.run import Run
+from analysis.stragglers.caused_rounds import Served, served
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path, path_totals
 from analysis.stragglers.decomposition import EDGES, PHASES, decompose, edges, totals
-from analysis.stragglers.served import Served, served
+from analysis.stragglers.waiting import straggler_study
 from tests.helpers.random_worlds import random_tables
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.critical_path import critical_path
-from analysis.stragglers.served import served
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
 from tests.helpers.rough_scenarios import other
 

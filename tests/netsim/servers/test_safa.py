@@ -250,9 +250,9 @@ def test_another_aggregation_than_that_of_the_cache_is_refused(table: str, kind:
 
 def test_a_report_of_such_a_run_and_its_stragglers(tmp_path: Path) -> None:
     from analysis import open_run
-    from analysis.report.time import time_sections
+    from analysis.stragglers.caused_rounds import served
     from analysis.stragglers.critical_path import critical_path
-    from analysis.stragglers.served import served
+    from analysis.stragglers.time_section import time_sections
     from scenarios.runs.run import run
 
     run(parse(ROUGH), tmp_path / "run")

@@ -10,7 +10,7 @@ from typing import get_type_hints
 import pytest
 import typer
 
-from analysis.results import open_run
+from analysis.api import open_run
 from scenarios.cli.drawing import Drawing, Looks
 from scenarios.cli.main import app
 from tests.helpers.result_folders import ROUNDS, write_sweep

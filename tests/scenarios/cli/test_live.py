@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import netsim
+from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.closers import closers
-from analysis.stragglers.served import served
 from scenarios.cli import live as shown
 from scenarios.cli.live import LastClients, Look, clock
 from scenarios.runs.event_log import FILE, EventLog

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis.figures.runs import CAPTIONS
+from analysis.api import open_sweep
+from analysis.catalogue import CAPTIONS
+from analysis.documents.blocks import Table
 from analysis.figures.settings import PLAIN, FigureSettings
 from analysis.metrics.registry import metric
-from analysis.report.blocks import Table
-from analysis.sweeps import open_sweep
 from models.fl.data.files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.registry import REPRODUCTIONS, find

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.report.comparison import Comparison, compare
-from analysis.sweeps import Sweep, open_sweep
+from analysis.api import open_sweep
+from analysis.metrics.comparison import Comparison, compare
+from analysis.results.sweep import Sweep
 from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
 from tests.helpers.result_folders import write_sweep
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.sources import RunFolder
+from analysis.results.sources import RunFolder
 from netsim.clients.pool import ClientPool
 from netsim.clients.update import OUTCOMES
 from scenarios.runs.books import audit

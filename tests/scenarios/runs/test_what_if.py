@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import netsim
+from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.closers import closers
-from analysis.stragglers.served import served
 from scenarios.runs.reading import override, parse
 from scenarios.runs.what_if.answers import Answer, every_client, what_if
 from scenarios.runs.what_if.branches import Closed

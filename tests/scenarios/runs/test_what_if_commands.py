@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import netsim
-from analysis.report.blocks import Table, Text
-from analysis.report.tables import format_number
+from analysis.documents.blocks import Table, Text
+from analysis.documents.numbers import format_number
 from analysis.stragglers.savings import client_table, savings
-from analysis.stragglers.sections import straggler_sections
+from analysis.stragglers.section import straggler_sections
 from tests.helpers.small_scenario import Shell, selected_in
 
 

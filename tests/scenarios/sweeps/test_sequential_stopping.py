@@ -11,7 +11,8 @@ import pytest
 import netsim
 from analysis import open_sweep
 from analysis.metrics.facts import Settings
-from analysis.sequential import always_valid_interval, paired_difference
+from analysis.metrics.run_metrics import paired_difference
+from analysis.statistics.sequential import always_valid_interval
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import plan

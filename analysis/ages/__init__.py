@@ -1,0 +1,1 @@
+"""Ages of information: AoI regret and variance, maps of ages, deliveries by client."""

@@ -1,0 +1,205 @@
+"""The figure of ages: how long ago each client was last heard, round by round, as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from analysis.ages.measure import ages
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thinned
+from analysis.figures.settings import PLAIN, Bound, Look, Over
+from analysis.figures.style import ShownFigure, drawable, headline, line_style, new_figure
+from analysis.figures.theme import AXIS, FAINT
+from analysis.metrics.run_metrics import delivery_shares, oracle_name
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve, FloatArray
+from analysis.statistics.curves import moving_mean
+
+MOST_PANELS = 6
+"""Variants that one figure shows."""
+MOST_COLUMNS, MOST_ROWS = 600, 300
+"""Rounds and clients that a map shows one by one; of more, neighbours share a cell."""
+
+
+
+
+def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The largest age within each cell of a map of at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
+
+    `edges`: those of the rounds, (rounds + 1,), and of the clients, (K + 1,).
+    """
+    kept = list(edges)
+    for axis, most in ((0, MOST_COLUMNS), (1, MOST_ROWS)):
+        count = age.shape[axis]
+        if count > most:
+            starts = np.unique(np.linspace(0, count, most, endpoint=False).astype(np.int64))
+            age = np.maximum.reduceat(age, starts, axis=axis)
+            kept[axis] = kept[axis][np.append(starts, count)]
+    return age, kept[0], kept[1]
+
+
+def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """Ages of all clients over the run, a map for each variant's first run; None without records of clients, or one round."""
+    maps: dict[str, tuple[FloatArray, FloatArray]] = {}
+    along = abscissa(groups, over)
+    for label, runs in groups.items():
+        if len(maps) == MOST_PANELS or not runs:
+            continue
+        found = ages(runs[0])
+        edges = round_edges(runs[0], along)
+        # Rounds in which no time passes are nowhere over seconds.
+        if found.shape[0] > 1 and found.shape[1] > 1 and edges[-1] > edges[0]:
+            maps[label] = (found, edges)
+    if not maps:
+        return None
+    highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
+    columns = min(2, len(maps))
+    rows = -(-len(maps) // columns)
+    with look.applied():
+        size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
+        figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
+        # Of the width, a panel has its share less what stands beside the panels.
+        letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
+        for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
+            shown, across, up = _coarse(age, (edges, np.arange(age.shape[1] + 1) - 0.5))
+            # Rounds may last for different times: each is as wide as it lasted.
+            image = axes.pcolorfast(across, up, shown.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
+            axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
+            axes.set(xlabel=along.unit, ylabel="client")
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=along.over == "rounds"))
+            axes.grid(visible=False)
+        for axes in panels[len(maps) :]:
+            axes.set_visible(False)
+        figure.colorbar(image, ax=panels, label="age (rounds)", pad=0.015, extend="max")
+        left_out = len(groups) - len(maps)
+        note = f"rounds since a client was last heard; seed {next(iter(groups.values()))[0].seed}"
+        note += f"; {left_out} further variants are not drawn" if left_out else ""
+        headline(figure, "Age of information", note, [], look=look)
+        means = ", ".join(f"{label} {float(age.mean()):.3g}" for label, (age, _) in maps.items())
+        figure.described = f"Maps of ages, clients against {along.unit}. Mean ages in rounds: {means}."
+    return figure
+
+
+def aoi_regret_figure(
+    groups: Groups, *, bounds: Sequence[Bound] = (), over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """AoI regret (Li et al., eq. 14) against rounds or seconds; None where no run measured it.
+
+    With `bounds`, which are of rounds, the horizontal axis is of rounds; both axes are logarithmic then, and the vertical one
+    begins at 1: bounds lie orders of magnitude above.
+    """
+    along = abscissa(groups, "rounds" if bounds else over)
+
+    def curve(run: Run) -> Curve:
+        number, mine, oracle = round_columns(run, along.column, "sum_age", "oracle_sum_age")
+        regret = mine - oracle
+        measured = ~np.isnan(regret)
+        return thinned((number[measured], np.cumsum(regret[measured])))
+
+    curves = curves_of(groups, curve)
+    if not any(curves.values()):
+        return None
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        grid = along.grid(curves)
+        lines = draw_lines(axes, curves, grid)
+        note = curve_note(curves, "sum over clients and rounds of age minus the oracle's age on the same channel states")
+        for index, bound in enumerate(bounds):
+            values = bound.values(grid)
+            # A bound at one horizon is a point, which a line alone would not show.
+            marker = "D" if np.count_nonzero(~np.isnan(values)) == 1 else "None"
+            style = line_style(index)["linestyle"]
+            (line,) = axes.plot(grid, values, color=FAINT, linewidth=1.2, linestyle=style, marker=marker, markersize=4.0)
+            lines.append((line, bound.label))
+            note += f"; {bound.label}: {bound.constants}"
+        axes.set_ylabel("AoI regret (rounds of age)")
+        along.label(axes)
+        if bounds:
+            axes.set_xscale("log")
+            axes.set_yscale("log", nonpositive="clip")
+            axes.set_xlim(left=min(10.0, float(grid[-1])))
+            axes.set_ylim(bottom=1.0)
+            note += "; regrets below 1 are not shown"
+        else:
+            axes.axhline(0.0, color=AXIS, linewidth=0.8, zorder=1)
+        headline(figure, f"AoI regret against the oracle {_oracles(groups)}", note, lines, look=look)
+    return figure
+
+
+def _oracles(groups: Groups) -> str:
+    names = dict.fromkeys(oracle_name(run) for runs in groups.values() for run in runs)
+    return " or ".join(f'"{name}"' for name in names if name)
+
+
+def aoi_variance_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """AoI variance (Li et al., eq. 37), as a moving mean over `window` rounds, and cumulated; None without ages.
+
+    Without a `window` over a fiftieth of the run.
+    """
+    along = abscissa(groups, over)
+    windows: set[int] = set()
+
+    def smooth(run: Run) -> Curve:
+        number, variance = round_columns(run, along.column, "age_variance")
+        measured = ~np.isnan(variance)
+        width = window or max(1, int(measured.sum()) // 50)
+        if measured.any():
+            windows.add(width)
+        return thinned((number[measured], moving_mean(variance[measured], width)))
+
+    def total(run: Run) -> Curve:
+        number, variance = round_columns(run, along.column, "age_variance")
+        measured = ~np.isnan(variance)
+        return thinned((number[measured], np.cumsum(variance[measured])))
+
+    over_rounds = curves_of(groups, smooth)
+    if not any(over_rounds.values()):
+        return None
+    cumulated = curves_of(groups, total)
+    with look.applied():
+        figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
+        lines = draw_lines(left, over_rounds, along.grid(over_rounds))
+        draw_lines(right, cumulated, along.grid(cumulated))
+        # A client that is out of luck for long counts with the square of its age: single rounds lie decades apart.
+        lowest = min((float(y[y > 0.0].min()) for line, _ in lines for y in [line.get_ydata()] if (y > 0.0).any()), default=1.0)
+        left.set_yscale("log", nonpositive="clip")
+        left.set_ylim(bottom=lowest / 2.0)
+        right.set_ylim(bottom=0.0)
+        for axes, label in ((left, "AoI variance of a round (rounds²)"), (right, "cumulated AoI variance (rounds²)")):
+            axes.set_ylabel(label)
+            along.label(axes)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=along.over == "rounds"))
+        widths = " to ".join(str(window) for window in sorted({min(windows), max(windows)}))
+        note = curve_note(over_rounds, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
+        headline(figure, "Variance of the age of information", note, lines, look=look)
+    return figure
+
+
+def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """Share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
+
+    def curve(run: Run) -> Curve:
+        share = delivery_shares(run)
+        return np.arange(share.size, dtype=np.float64), share
+
+    curves = curves_of(groups, curve)
+    if not any(curves.values()):
+        return None
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        lines = draw_lines(axes, curves, np.arange(max(x.size for group in curves.values() for x, _ in group), dtype=np.float64))
+        for line, _ in lines:
+            line.set(marker="o", markersize=4.5)
+        axes.set_ylim(bottom=0.0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.set(xlabel="client", ylabel="rounds with a delivery")
+        round_axis(axes)
+        headline(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines, look=look)
+    return figure
+

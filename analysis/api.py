@@ -1,0 +1,97 @@
+"""Runs and sweeps as users hold them: the results, and methods that compare and draw them. `import analysis` offers all of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from analysis.results import run as run_results
+from analysis.results import sweep as sweep_results
+from analysis.results.sweep import SweepEntry
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from analysis.metrics.comparison import Comparison
+
+# Comparisons and figures are imported where one is made: opening a run must wait neither for pandas nor for Matplotlib.
+
+
+class Run(run_results.Run):
+    """A finished run that draws its figures.
+
+        run = netsim.open_run("runs/study")
+        run.plot("latency").savefig("latency.png")
+    """
+
+    def plot(self, figure: str | None = None, **settings: Any) -> Figure:
+        """Draw one of the run's figures, by name; None: the first that there is data for. A notebook shows it.
+
+        The names and `settings` are those of `analysis.draw`. ValueError: no such figure, or the run has no data for it.
+        """
+        from analysis.catalogue import draw
+
+        return draw(self, figure, **settings)
+
+
+class Sweep(sweep_results.Sweep):
+    """A sweep that compares its variants and draws their figures.
+
+        sweep = netsim.open_sweep("runs/study")
+        sweep.comparison[["label", "mean_round_s_mean", "mean_round_s_half_width"]]
+    """
+
+    run_class: ClassVar[type[run_results.Run]] = Run
+
+    def compare(self, **settings: Any) -> Comparison:
+        """Compare the variants: means with intervals, paired differences; `settings` as for `analysis.compare`."""
+        from analysis.metrics.comparison import compare
+
+        return compare(self, **settings)
+
+    @cached_property
+    def comparison(self) -> pd.DataFrame:
+        """A row a variant, with the columns of `comparison.parquet`: mean, half-width and count of each figure.
+
+        Final accuracies are those at `until_s`, where the shortest of all runs ends. Warns (UserWarning) where that is far from
+        the ends of the others, as `netsim compare` does.
+        """
+        from analysis.documents.comparison_tables import cut_short
+        from analysis.metrics.comparison import comparison_frame
+
+        comparison = self.compare()
+        if caution := cut_short(comparison):
+            warnings.warn(caution, stacklevel=2)
+        return comparison_frame(comparison)
+
+    def plot(self, figure: str | None = None, **settings: Any) -> Figure:
+        """Draw one of the figures of the variants, as `Run.plot`: means over seeds, with their 95 % interval as a band."""
+        from analysis.catalogue import draw
+
+        return draw(self, figure, **settings)
+
+    def run(self, variant: str, seed: int) -> Run:
+        return cast(Run, super().run(variant, seed))
+
+    def runs(self, variant: str) -> Sequence[Run]:
+        return cast(Sequence[Run], super().runs(variant))
+
+    def __iter__(self) -> Iterator[Run]:
+        return cast(Iterator[Run], super().__iter__())
+
+
+def open_run(path: str | Path) -> Run:
+    """Open the run folder at `path`. ValueError: no such folder, not a run, or a format newer than this reader."""
+    return Run.open(Path(path))
+
+
+def open_sweep(path: str | Path) -> Sweep:
+    """Open the sweep folder at `path`. ValueError: no such folder, not a sweep, or a format newer than this reader."""
+    return Sweep.open(Path(path))
+
+
+__all__ = ["Run", "Sweep", "SweepEntry", "open_run", "open_sweep"]

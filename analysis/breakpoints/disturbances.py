@@ -1,0 +1,66 @@
+"""What else went on in a run, to be shaded behind its curves: jamming, and outages that the scenario writes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.results.run import Run
+    from analysis.statistics.arrays import FloatArray
+
+
+def disturbances(run: Run) -> pd.DataFrame:
+    """The intervals of time in which something was jammed or cut off, ascending, those of one name joined where they overlap.
+
+    Columns: kind (jamming or outage), name, start_s, end_s, first_round, last_round (those that lie in it, in part or whole).
+    Outages that are drawn are in no table, and are left out, as are those in rounds of servers with slots.
+    """
+    import pandas as pd
+
+    found: list[tuple[str, str, float, float]] = []
+    starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("start_s", "end_s"))
+    end_s = float(ends_s[-1]) if len(ends_s) else 0.0
+    if run.source.has("jams"):
+        table = run.arrow("jams", ["jammer", "start_s", "end_s"]).to_pandas()
+        for name, rows in table.groupby(table["jammer"].astype(str)):
+            for low, high in joined(rows["start_s"].to_numpy(), rows["end_s"].to_numpy()):
+                found.append(("jamming", str(name), low, high))
+    for outage in run.scenario.get("outages", ()):
+        interval = None if run.scenario.get("slots") else _written(outage, starts_s)
+        if interval is not None:
+            found.append(("outage", str(outage["name"]), *interval))
+    rows_of = []
+    for kind, name, low, high in sorted(found, key=lambda row: row[2:]):
+        if low < end_s:
+            first, last = np.searchsorted(ends_s, low, side="right") + 1, np.searchsorted(starts_s, high)
+            rows_of.append((kind, name, low, min(high, end_s), int(first), int(last)))
+    return pd.DataFrame(rows_of, columns=["kind", "name", "start_s", "end_s", "first_round", "last_round"])
+
+
+def _written(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:
+    """From when to when an outage lasts; None: it is drawn, or no round comes to it."""
+    if "from_s" in outage:
+        return float(outage["from_s"]), float(outage.get("to_s", np.inf))
+    first = outage.get("from_round")
+    if first is None or first > len(starts_s):
+        return None
+    last = outage.get("to_round")
+    return float(starts_s[first - 1]), float(starts_s[last - 1]) if last is not None and last <= len(starts_s) else np.inf
+
+
+def joined(starts: FloatArray, ends: FloatArray) -> list[tuple[float, float]]:
+    """Intervals (n,) as few as hold the same times, ascending."""
+    order = np.argsort(starts, kind="stable")
+    low, high = starts[order], np.maximum.accumulate(ends[order]) if len(ends) else ends
+    if not len(low):
+        return []
+    new = np.concatenate([[True], low[1:] > high[:-1]])
+    at = np.flatnonzero(new)
+    last = np.concatenate([at[1:] - 1, [len(low) - 1]])
+    return list(zip(low[at].tolist(), high[last].tolist(), strict=True))
+
+

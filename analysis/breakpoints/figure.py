@@ -1,0 +1,165 @@
+"""Figures of changes: the regret rate around them, how soon they were declared and recovered from, and a run's course."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+
+from analysis.breakpoints.changes import WINDOW, Unit, detects, regret_of_rounds, true_changes
+from analysis.breakpoints.disturbances import disturbances
+from analysis.breakpoints.summary import share_over_time, tables
+from analysis.detections.measure import declared_rounds, run_detections
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.theme import FAINT, INK
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve
+from analysis.statistics.curves import moving_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.statistics.arrays import FloatArray
+
+_SHARES = {"delay": "changes declared", "recovery": "changes recovered from"}
+SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
+
+
+def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
+    """The moving regret rate around the changes of a run, averaged over them; empty where there are none, or no regret.
+
+    Abscissae: rounds or seconds since the change, from half the shortest stretch between two changes before it to that after it.
+    In seconds the regret is counted per second.
+    """
+    firsts, regret = true_changes(run), regret_of_rounds(run)
+    if not firsts or np.isnan(regret).any() or (unit == "seconds" and not run.rounds["end_s"].any()):
+        return np.zeros(0), np.zeros(0)
+    starts_s, ends_s = (run.rounds[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
+    rate = moving_mean(regret, window)
+    begun: FloatArray = np.arange(1.0, len(regret) + 1.0)
+    position = begun
+    if unit == "seconds":
+        # A rate is known as its round closes; a change is there as its first round begins.
+        begun, position, rate = starts_s, ends_s, rate / moving_mean(ends_s - starts_s, window)
+    at = begun[np.array(firsts) - 1]
+    edges = np.concatenate([[begun[0]], at, [position[-1]]])
+    reach = float(np.diff(edges).min()) / 2.0
+    grid = np.linspace(-reach, reach, points)
+    return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
+
+
+def regret_around_changes_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none.
+
+    `window`: the rounds that it is averaged over (None: `WINDOW`); `over`: as of `abscissa`.
+    """
+    window, unit = window or WINDOW, abscissa(groups, over).over
+    curves = curves_of(groups, lambda run: aligned(run, window=window, unit=unit))
+    if not any(curves.values()):
+        return None
+    reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
+        axes.axvline(0.0, color=FAINT, linewidth=1.2, zorder=1)
+        per = "round" if unit == "rounds" else "s"
+        axes.set(xlabel=f"{unit} since the change", ylabel=f"regret per {per}")
+        note = curve_note(curves, f"moving mean of {window} rounds, over the changes of a run")
+        headline(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")], look=look)
+    return figure
+
+
+def shares_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """The share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
+    window, unit = window or WINDOW, abscissa(groups, over).over
+    if not any(true_changes(run) for runs in groups.values() for run in runs):
+        return None
+    told: Mapping[str, pd.DataFrame] = {label: tables(runs, window=window) for label, runs in groups.items()}
+    shown = {
+        what: {label: found for label, frame in told.items() if (found := share_over_time(frame, what, unit)) is not None}
+        for what in ("delay", "recovery")
+    }
+    watching = {label for label, runs in groups.items() if any(map(detects, runs))}
+    shown["delay"] = {label: found for label, found in shown["delay"].items() if label in watching}
+    panels = [what for what in shown if shown[what]]
+    if not panels:
+        return None
+    with look.applied():
+        figure, all_axes = new_figure((1.0,) * len(panels), look=look)
+        lines = {}
+        for axes, what in zip(all_axes, panels, strict=True):
+            for label, found in shown[what].items():
+                style = line_style(list(groups).index(label))
+                (lines[label],) = axes.step(found.times_s, found.share, where="post", **style)
+                at = np.searchsorted(found.times_s, found.censored_s, side="right") - 1
+                axes.plot(found.censored_s, found.share[at], "|", color=style["color"], markersize=8)
+            axes.set(xlabel=f"{unit} since the change", ylabel=_SHARES[what])
+            axes.set_ylim(0.0, 1.03)
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        note = "Kaplan-Meier estimates over all changes and seeds; strokes: censored by the next change or the end of the run"
+        headline(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()], look=look)
+    return figure
+
+
+def course_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """The regret rate of the first run with its changes and declarations; jamming and outages are shaded.
+
+    None where it has no regret, or neither a change nor anything to shade.
+    """
+    run = next((runs[0] for runs in groups.values() if runs), None)
+    regret = np.zeros(0) if run is None else regret_of_rounds(run)
+    if run is None or not len(regret) or np.isnan(regret).any():
+        return None
+    changes, shaded = true_changes(run), disturbances(run)
+    if not changes and not len(shaded):
+        return None
+    window, along = window or WINDOW, abscissa({run.label: [run]}, over)
+    columns = run.columns(["round", "start_s", "end_s"])
+    position, begun = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
+        lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]
+        for first in changes:
+            axes.axvline(begun[first - 1], color=FAINT, linewidth=1.2, zorder=1)
+        lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
+        lines += _declared(axes, run, changes, position)
+        # A round reaches half way to its neighbours.
+        low, high, around = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
+        for kind, rows in shaded.groupby("kind"):
+            for left, right in rows[[low, high]].to_numpy().tolist():
+                axes.axvspan(left - around, right + around, color=SHADES[str(kind)], alpha=0.25, linewidth=0, zorder=0)
+            lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
+        axes.set_ylabel("regret per round")
+        along.label(axes)
+        headline(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines, look=look)
+    return figure
+
+
+def _declared(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[object, str]]:
+    """Marks where `run` declared changes, by what they were put down to; what stands for them in a legend."""
+    if not run.has_detections or not len(run.detections):
+        return []
+    told = declared_rounds(run)
+    causes = run_detections(run, changes).causes
+    lines: list[tuple[object, str]] = []
+    for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
+        at = told[[found == cause for found in causes]]
+        if len(at):
+            axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
+            lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))
+    return lines

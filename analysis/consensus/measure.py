@@ -1,0 +1,196 @@
+"""How long the consensus phase of clients takes, how far they agree, and what it costs (footnote 4 of Tong et al. 2024).
+
+Of a sweep over servers of kind "fl-da", such as `bp_ucb_timing`: every variant's times, agreement and regret. Where it varies the
+message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with theirs of the same task, latency and
+seed, the ratios are named up to which the assumption of zero message time holds, and they are drawn.
+
+The assumption is taken to hold at a latency if it costs neither time nor regret: the upper end of the 95 % interval of the share
+of a slot spent in the consensus phase is below 5 %, and the paired 95 % interval of the difference in regret lies within a margin
+around zero; and if both are so at every lower latency of the sweep. (Two one-sided tests at 2.5 %. An interval that merely holds
+zero shows nothing, and holds it the more easily the fewer seeds there are.) Regret is shown to differ where the interval lies
+outside of the margin; else the question is open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.results.run import Run
+from analysis.results.sweep import Sweep
+from analysis.statistics.inference import Verdict, verdict
+from analysis.statistics.intervals import Interval, mean_interval
+
+if TYPE_CHECKING:
+    pass
+
+MOST_CONSENSUS = 0.05
+"""The share of a slot that the consensus phase may take."""
+MARGIN = 0.005
+"""The regret a slot that may be lost, or gained, and still counts as none: half a point of the average opinion."""
+_NO_TASK = ("seed", "name", "description", "output", "sweep", "slots", "peers", "belief", "gossip")
+"""Tables of a scenario in which runs may differ whose regrets are compared: how clients come to decide, and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Means of one run over its slots; NaN where there is nothing to average."""
+
+    latency_s: float
+    """Mean delay of a message, but for its distance and its bytes."""
+    slot_s: float
+    """Duration of a slot without the consensus phase."""
+    converged_s: float
+    """Seconds from the start of the consensus phase until beliefs had settled, in slots where they did before training
+    started."""
+    converged: float
+    """Share of those slots."""
+    agreed_s: float
+    """Seconds until all named the same clients, likewise."""
+    agreed: float
+    consensus: float
+    """Share of the time spent in the consensus phase."""
+    disagreement: float
+    """Share of clients that did not name the true best as training started."""
+    members: float
+    """Clients that took part."""
+    messages: float
+    """Messages sent in a slot."""
+    regret: float
+    """The best set's average opinion minus that of the clients chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One variant over its seeds; `regret_difference` is to zero time at equal seeds (no value without such runs)."""
+
+    start: str
+    """The variant's label, without the latency."""
+    label: str
+    zero_time: bool
+    latency_s: float
+    slot_s: float
+    converged_s: Interval
+    converged: Interval
+    agreed_s: Interval
+    agreed: Interval
+    consensus: Interval
+    disagreement: Interval
+    members: Interval
+    messages: Interval
+    regret: Interval
+    regret_difference: Interval
+
+    @property
+    def ratio(self) -> float:
+        """Message latency over slot length."""
+        return self.latency_s / self.slot_s
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the consensus phase takes less than `MOST_CONSENSUS` of the time."""
+        return bool(self.consensus.mean + np.nan_to_num(self.consensus.half_width) < MOST_CONSENSUS)
+
+    def regret_verdict(self, margin: float) -> Verdict:
+        """Whether the difference in regret is shown to be within `margin` of zero, shown not to be, or neither."""
+        return verdict(self.regret_difference, margin)
+
+
+def mean_delay_s(law: dict[str, Any]) -> float:
+    """Mean of the law of a message's delay; ValueError for a law that differs between clients, or of another kind."""
+    kind = law.get("kind")
+    names = {"constant": ("value_s",), "shifted-exponential": ("shift_s", "mean_excess_s")}.get(str(kind))
+    if names is None or not all(isinstance(law.get(name), int | float) for name in names):
+        raise ValueError(f"peers.delay = {law!r}: must be constant or shifted-exponential, and the same for all clients")
+    return float(sum(law[name] for name in names))
+
+
+def run_timing(run: Run) -> Timing:
+    """The figures of one run; ValueError unless it is one of clients that decide among themselves."""
+    if run.scenario["server"]["kind"] != "fl-da":
+        raise ValueError(f"{run.source.place}: server.kind = {run.scenario['server']['kind']!r}: must be 'fl-da'")
+    rows = run.rounds
+    if not len(rows):
+        raise ValueError(f"{run.source.place}: has no slot; run it to the end")
+    length_s = rows["end_s"] - rows["start_s"]
+    return Timing(
+        latency_s=mean_delay_s(run.scenario["peers"]["delay"]),
+        slot_s=float((length_s - rows["consensus_s"]).mean()),
+        converged_s=float(rows["converged_s"].astype(float).mean()),
+        converged=float(rows["converged_s"].notna().mean()),
+        agreed_s=float(rows["agreed_s"].astype(float).mean()),
+        agreed=float(rows["agreed_s"].notna().mean()),
+        consensus=float(rows["consensus_s"].sum() / length_s.sum()),
+        disagreement=float(rows["disagreement"].mean()),
+        members=float(rows["members"].mean()),
+        messages=float(rows["messages"].mean()),
+        regret=float((rows["genie_reward"] - rows["reward"]).astype(float).mean()),
+    )
+
+
+def timing_study(sweep: Sweep) -> list[Point]:
+    """A point a variant, in the order of the sweep; ValueError where a run is not one of clients that decide among themselves."""
+    timings: dict[str, dict[int, Timing]] = {}
+    zero: dict[str, bool] = {}
+    tasks: dict[str, str] = {}
+    for run in sweep:
+        timings.setdefault(run.variant, {})[run.seed] = run_timing(run)
+        zero[run.variant] = run.scenario["slots"]["start"] == "zero"
+        tasks[run.variant] = repr({name: table for name, table in run.scenario.items() if name not in _NO_TASK})
+    reference: dict[tuple[str, float, int], list[float]] = {}
+    for name in (name for name in timings if zero[name]):
+        for seed, t in timings[name].items():
+            reference.setdefault((tasks[name], t.latency_s, seed), []).append(t.regret)
+    points = []
+    for name, by_seed in timings.items():
+        runs = list(by_seed.values())
+        # Of several in zero time none is the one to compare with.
+        found = [[t.regret] if zero[name] else reference.get((tasks[name], t.latency_s, seed), []) for seed, t in by_seed.items()]
+        pairs = [(t.regret, theirs[0] if len(theirs) == 1 else math.nan) for t, theirs in zip(runs, found, strict=True)]
+        averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
+        points.append(
+            Point(
+                start=_without_grid(sweep.labels[name]),
+                label=sweep.labels[name],
+                zero_time=zero[name],
+                latency_s=runs[0].latency_s,
+                slot_s=float(np.mean([t.slot_s for t in runs])),
+                regret_difference=mean_interval([mine - theirs for mine, theirs in pairs]),
+                **{field: mean_interval([getattr(t, field) for t in runs]) for field in averaged},
+            )
+        )
+    return points
+
+
+def _without_grid(label: str) -> str:
+    """A variant's label without what a sweep adds to it for the values of its grid."""
+    return ", ".join(word for word in label.split(", ") if "=" not in word) or label
+
+
+def curves(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """The points of each start that takes time, by ascending latency; those with one latency only are left out."""
+    lines: dict[str, list[Point]] = {}
+    for point in points:
+        if not point.zero_time:
+            lines.setdefault(point.start, []).append(point)
+    ordered = {start: sorted(line, key=lambda point: point.latency_s) for start, line in lines.items()}
+    return {start: line for start, line in ordered.items() if len({point.latency_s for point in line}) == len(line) > 1}
+
+
+def holds_up_to(line: Sequence[Point], criterion: Callable[[Point], bool]) -> float:
+    """The largest ratio at which `criterion` is true there and at all smaller ones; 0: at none."""
+    held = itertools.takewhile(criterion, sorted(line, key=lambda point: point.latency_s))
+    return max((point.ratio for point in held), default=0.0)
+
+
+
+
+
+
+
+

@@ -1,0 +1,118 @@
+"""The section of a report on clients that decide among themselves: how long it takes, how far they agree, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from analysis.consensus.figure import timing_figure
+from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves, holds_up_to, timing_study
+from analysis.documents.blocks import Cells, Picture, Section, Table
+from analysis.documents.numbers import format_interval, format_number, format_percent
+from analysis.figures.settings import PLAIN, Look
+from analysis.results.sweep import Sweep
+from analysis.statistics.intervals import Interval
+
+if TYPE_CHECKING:
+    pass
+
+
+def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLAIN) -> list[Section]:
+    """Tables and figure of message times; nothing where a variant's clients do not decide among themselves.
+
+    Nor where the delays of messages are of another law than constant or shifted-exponential, or differ between clients.
+    `margin`: regret a slot that counts as none.
+    """
+    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    kinds = {(sweep.run(variant, seed).scenario.get("server") or {}).get("kind") for variant, seed in first.items()}
+    if kinds != {"fl-da"}:
+        return []
+    try:
+        points = timing_study(sweep)
+    except ValueError:
+        return []
+    note = (
+        "Means over seeds with 95 % intervals. Settled: belief propagation had come to its fixed point; agreed: all "
+        "clients named "
+        "the same best clients, in slots in which they did before training started. Latency: the mean delay of a message; slot: "
+        "without the consensus phase."
+    )
+    blocks: list[Table | Picture] = [Table("consensus", "Consensus phase by variant", table_cells(points, margin), note=note)]
+    figure = timing_figure(points, margin, look=look)
+    if figure is not None:
+        words = (
+            f"Ratios of message latency to slot length up to which two criteria hold, at every latency simulated up to "
+            f"there: the "
+            f"consensus phase takes less than 5 % of the time; regret is equivalent to that in zero time, within "
+            f"{margin:g} a slot "
+            "(two one-sided tests at 2.5 %). The last column has the least ratio at which regret is shown to differ by more."
+        )
+        caption = "Consensus phase, disagreement and regret against message latency over slot length"
+        cells = answer_cells(points, margin)
+        blocks.append(Table("message-times", "Up to where zero message time may be assumed", cells, note=words))
+        blocks.append(Picture("timing", caption, figure))
+    return [Section("Consensus phase", blocks)]
+
+
+def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
+    """Every variant's figures as text."""
+    paired = any(point.regret_difference.count for point in points)
+    header = [
+        "variant",
+        "latency / slot",
+        "settled (s)",
+        "agreed (s)",
+        "agreed (latencies)",
+        "slots agreed",
+        "consensus phase",
+        "disagree",
+    ]
+    header += ["members", "messages", "regret a slot", *(["regret minus zero time's", "verdict"] if paired else [])]
+    rows = []
+    for point in points:
+        cells = [
+            point.label,
+            "—" if point.zero_time else f"{point.ratio * 100:.3g} %",
+            format_interval(point.converged_s),
+            format_interval(point.agreed_s),
+            "—" if point.zero_time or not point.latency_s else format_interval(point.agreed_s, scale=1 / point.latency_s),
+            _share(point.agreed),
+            _share(point.consensus),
+            _share(point.disagreement),
+            format_interval(point.members),
+            format_number(point.messages.mean, digits=0),
+            format_interval(point.regret),
+        ]
+        verdict = "—" if point.zero_time else point.regret_verdict(margin)
+        rows.append([*cells, *([format_interval(point.regret_difference, signed=True), verdict] if paired else [])])
+    return header, rows
+
+
+def _share(interval: Interval) -> str:
+    if interval.half_width < 1e-9:
+        return format_percent(round(interval.mean, 4))
+    return f"{format_interval(interval, scale=100)} %"
+
+
+def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
+    """For each start: the ratio up to which the assumption of zero message time holds, by either criterion and by both.
+
+    And the least ratio at which regret is shown to differ by more than the margin; what lies between is open.
+    """
+    header = [
+        "start",
+        f"consensus phase below {format_percent(MOST_CONSENSUS)}",
+        f"regret within {margin:g} of zero time's",
+        "both",
+    ]
+    rows = []
+    for start, line in curves(points).items():
+        held = [
+            holds_up_to(line, lambda point: point.is_quick),
+            holds_up_to(line, lambda point: point.regret_verdict(margin) == "equivalent"),
+        ]
+        other = min((point.ratio for point in line if point.regret_verdict(margin) == "different"), default=0.0)
+        ratios = [f"{ratio * 100:.3g} %" if ratio else "nowhere" for ratio in (*held, min(held), other)]
+        rows.append([start, *ratios])
+    return [*header, "regret differs by more from"], rows
+

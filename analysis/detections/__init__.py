@@ -1,0 +1,1 @@
+"""Changes of sub-channels that a scheduler declared, against those that really happened."""

@@ -1,0 +1,196 @@
+"""The figure of sub-channels: how good each was when, where a jammer was, and what the detectors declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from analysis.detections.measure import Cause, DetectionScore, declared_rounds, run_detections
+from analysis.figures.lines import abscissa, round_columns, round_edges
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import LETTERS, ShownFigure, drawable, headline, line_style, new_figure, row_in
+from analysis.figures.theme import FAINT, INK, PAPER
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import FloatArray
+
+IntArray = NDArray[np.int64]
+JAM = "#D55E00"
+_BINS = 120
+"""Stretches of a run over which observed states are averaged."""
+
+
+def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """States of the sub-channels over the course of one run, with jams and declared changes; None without sub-channels.
+
+    The run is the first of the first variant that declares changes, or else of the first with sub-channels. Colours are the true
+    means of segments where the run tells them, else the share of transmissions that found the sub-channel Good.
+    """
+    run = _chosen(groups)
+    if run is None:
+        return None
+    (number,) = round_columns(run, "round")
+    true, means, firsts = _means(run, number.size)
+    if not means.size:
+        return None
+    along = abscissa(groups, over)
+    edges = round_edges(run, along)
+    with look.applied():
+        figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.3 * means.shape[0]), look=look)
+        rows = np.arange(means.shape[0] + 1) - 0.5
+        image = axes.pcolorfast(edges[firsts], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
+        legend = [*_jams(axes, run, edges), *_declared(axes, run, edges)]
+        along.label(axes)
+        axes.set(ylabel="sub-channel", xlim=(edges[0], edges[-1]), ylim=(rows[0], rows[-1]))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+        axes.grid(visible=False)
+        label = "true mean of the state" if true else "share of transmissions that found it Good"
+        figure.colorbar(image, ax=axes, label=label, pad=0.015)
+        changes = run_detections(run).changes or ()
+        note = f"seed {run.seed}, {run.label}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
+        headline(figure, "States of the sub-channels", note, legend, look=look)
+        figure.described = (
+            f"A map of {means.shape[0]} sub-channels over {number.size:,} rounds, with {len(changes)} true changes and "
+            f"{len(run_detections(run).causes)} declared ones."
+        )
+    return figure
+
+
+def _chosen(groups: Groups) -> Run | None:
+    having = [run for runs in groups.values() for run in runs[:1] if run.scenario.get("channels") and run.has_clients]
+    declaring = [run for run in having if run.has_detections and run_detections(run).causes]
+    return next(iter([*declaring, *having]), None)
+
+
+def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
+    """Whether they are the true ones; how good each sub-channel was over time, (N, stretches), NaN where nobody knows; and where
+    stretches begin, (stretches + 1,), as the number of rounds before, the last one's end included."""
+    channels = run.summary.get("sub_channels") or {}
+    segments = channels.get("channels") or {}
+    if segments.get("means") and "first_rounds" in segments:
+        starts = [1, *run.row_of(segments["first_rounds"]).tolist()]
+        edges = np.searchsorted(starts, np.arange(1, rounds + 1), side="right") - 1
+        kept = np.unique(np.linspace(0, rounds - 1, min(rounds, 1000)).astype(np.int64))
+        return True, np.asarray(segments["means"], np.float64)[edges[kept]].T, np.append(kept, rounds)
+    table = run.arrow("clients", ["round", "channel", "good"])
+    channel, good = (np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in ("channel", "good"))
+    seen = ~np.isnan(channel) & ~np.isnan(good)
+    count = int((run.scenario.get("channels") or {}).get("count", 0))
+    if not seen.any() or not count:
+        return False, np.empty(0), np.zeros(1, np.int64)
+    at = (run.row_of(table.column("round").to_numpy())[seen] - 1) * _BINS // max(1, rounds)
+    cell = channel[seen].astype(np.int64) * _BINS + np.minimum(at, _BINS - 1)
+    hits = np.bincount(cell, minlength=count * _BINS).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        share = np.bincount(cell, weights=good[seen], minlength=count * _BINS) / hits
+    return False, share.reshape(count, _BINS), -(-np.arange(_BINS + 1) * rounds // _BINS)
+
+
+def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
+    """Dwells of jammers, as bars within the row of their sub-channel."""
+    if not run.source.has("jams"):
+        return []
+    table = run.arrow("jams", ["round", "channel"])
+    number, channel = run.row_of(table.column("round").to_numpy()), np.asarray(table.column("channel").to_numpy(), np.int64)
+    closed = number < edges.size  # the end of the run may have cut the last round short
+    number, channel = number[closed], channel[closed]
+    if not number.size:
+        return []
+    for one in np.unique(channel):
+        intervals = _stretches(np.unique(number[channel == one]))
+        bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in intervals]
+        axes.broken_barh(bars, (one - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
+    return [(Patch(facecolor=JAM), "jammed")]
+
+
+def _stretches(rounds: FloatArray | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequence[tuple[int, int]]:
+    """Rounds, ascending, as stretches without a gap: the first round and the length of each."""
+    cuts = np.flatnonzero(np.diff(rounds) > 1) + 1
+    return [(int(stretch[0]), len(stretch)) for stretch in np.split(rounds, cuts)]
+
+
+def _declared(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:
+    """Declared changes by their cause, each in the row of the sub-channel that told, and true changes as lines."""
+    legend: list[tuple[Line2D, str]] = []
+    scored = run_detections(run)
+    for first in run.row_of(scored.changes or ()).tolist():
+        axes.axvline(edges[first - 1], color=PAPER, linewidth=1.6)
+        axes.axvline(edges[first - 1], color=INK, linewidth=1.0, linestyle=(0, (3, 2)))
+    if scored.changes:
+        legend.append((Line2D([], [], color=INK, linewidth=1.0, linestyle=(0, (3, 2))), "change of means"))
+    if not scored.causes:
+        return legend
+    number = declared_rounds(run)
+    channel = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
+    centres = (edges[number - 1] + edges[number]) / 2.0
+    for cause, (marker, words) in MARKERS.items():
+        at = np.array([found == cause for found in scored.causes])
+        if at.any():
+            faces = PAPER if cause == "jamming" else "#CC79A7"
+            axes.plot(centres[at], channel[at], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
+            legend.append((Line2D([], [], color=faces, mec=INK, marker=marker, ls="none"), words))
+    return legend
+
+
+MARKERS: dict[Cause, tuple[str, str]] = {
+    "change": ("o", "change found"),
+    "jamming": ("s", "restart by jamming"),
+    "false alarm": ("X", "false alarm"),
+}
+"""How a declaration is drawn, by its cause, and what the legend says."""
+
+
+def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """Declared and true changes of each variant's first run, with the counts of all its runs; None where none is declared."""
+    scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
+    shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
+    if not shown:
+        return None
+    along = abscissa(groups, over)
+    edges = {label: round_edges(groups[label][0], along) for label in shown}
+    with look.applied():
+        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_in(shown, 0.42) * len(shown)), look=look)
+        for place, label in enumerate(shown):
+            score = scores[label][0]
+            colour = line_style(list(groups).index(label))["color"]
+            changed = edges[label][groups[label][0].row_of(score.changes or ()) - 1]
+            axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
+            told = edges[label][declared_rounds(groups[label][0])]
+            for cause, (marker, _) in MARKERS.items():
+                at = told[[found == cause for found in score.causes]]
+                faces = "white" if cause == "jamming" else colour
+                axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
+        names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
+        axes.set_yticks(range(len(shown)), names, fontsize="small")
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        along.label(axes)
+        axes.set_xlim(0.0, max(float(edge[-1]) for edge in edges.values()))
+        axes.grid(visible=False)
+        used = {cause for label in shown for cause in scores[label][0].causes}
+        lines = [(Line2D([], [], color=FAINT, lw=1.2), "change of means")] if any(scores[n][0].changes for n in shown) else []
+        lines += [
+            (Line2D([], [], color=INK, marker=marker, ls="none", mfc="white" if cause == "jamming" else INK), words)
+            for cause, (marker, words) in MARKERS.items()
+            if cause in used
+        ]
+        seeds = max(len(scores[label]) for label in shown)
+        drawn = f"drawn: seed {groups[shown[0]][0].seed}; counts: all {seeds} seeds" if seeds > 1 else ""
+        headline(figure, "Declared changes", drawn, lines, look=look)
+    return figure
+
+
+def _counts(scored: Sequence[DetectionScore]) -> str:
+    changes = sum(len(score.changes or ()) for score in scored)
+    found = sum(len(score.delays_rounds) for score in scored)
+    alarms = sum(sum(score.false_alarms.values()) for score in scored)
+    jamming = sum(sum(score.jamming.values()) for score in scored)
+    words = [f"{found:,} of {changes:,} found"] if changes else []
+    words += [f"{jamming:,} by jamming"] if jamming else []
+    return ", ".join([*words, f"{alarms:,} false"])
+

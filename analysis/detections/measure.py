@@ -1,0 +1,154 @@
+"""What the detectors of a scheduler were worth: declared changes against those that the sub-channels really went through.
+
+A change is found by the first declaration from the round on in which the new means hold, before the next change; it is missed if
+there is none. Any further declaration is the jammer's doing if transmissions that told of it were jammed, and else a false alarm.
+A scheduler that resets all sub-channels does so at the first of them to tell: what is missed is therefore a matter of
+all detectors together, and what each found and raised falsely is counted by sub-channel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from analysis.results.run import Run
+
+Cause = Literal["change", "jamming", "false alarm"]
+
+
+class Declaration(Protocol):
+    """The columns of a row of `detections.parquet` that are scored."""
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def channel(self) -> int: ...
+
+    @property
+    def jammed(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionScore:
+    """Declarations against changes. Delays are in rounds; the first of the new means and that of the declaration both count."""
+
+    changes: tuple[int, ...] | None
+    """The first round of each change; None: not known, and causes are not told apart."""
+    causes: tuple[Cause, ...]
+    """Of each declaration, in their order."""
+    delays_rounds: tuple[int, ...]
+    """Of the changes that were found, in their order."""
+    found: Mapping[int, int]
+    """By sub-channel: changes that its detector was the first to declare."""
+    jamming: Mapping[int, int]
+    """By sub-channel: declarations that jamming caused."""
+    false_alarms: Mapping[int, int]
+    """By sub-channel: declarations without a cause."""
+
+    @property
+    def missed(self) -> int:
+        """Changes that nothing was declared after, before the next one or the end of the run."""
+        return len(self.changes or ()) - len(self.delays_rounds)
+
+    @property
+    def mean_delay_rounds(self) -> float:
+        """NaN where nothing was found."""
+        return sum(self.delays_rounds) / len(self.delays_rounds) if self.delays_rounds else math.nan
+
+
+def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
+    """The first round of each change of some mean, from `aoi.channels` of a summary; None where it says nothing."""
+    if channels is None or "first_rounds" not in channels:
+        return None
+    means = np.asarray(channels["means"])
+    moved = (means[1:] != means[:-1]).any(axis=1).tolist()
+    # Change points after the end of the run have no first round.
+    return tuple(int(first) for first, real in zip(channels["first_rounds"], moved, strict=False) if real)
+
+
+def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> DetectionScore:
+    """Score declarations (ascending rounds) against the first rounds of changes (ascending; two may share one)."""
+    if changes is None:
+        return DetectionScore(None, (), (), {}, {}, {})
+    waiting = -1
+    causes: list[Cause] = []
+    delays: list[int] = []
+    found: dict[int, int] = {}
+    jamming: dict[int, int] = {}
+    alarms: dict[int, int] = {}
+    for row in declared:
+        segment = sum(first <= row.round for first in changes) - 1
+        if segment > waiting:
+            waiting = segment
+            causes.append("change")
+            delays.append(row.round - changes[segment] + 1)
+            count = found
+        elif row.jammed:
+            causes.append("jamming")
+            count = jamming
+        else:
+            causes.append("false alarm")
+            count = alarms
+        count[row.channel] = count.get(row.channel, 0) + 1
+    return DetectionScore(tuple(changes), tuple(causes), tuple(delays), found, jamming, alarms)
+
+
+def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The totals that a summary gives, from the run's declarations and its `aoi.channels`; null: the changes are not known."""
+    scored = score(declared, change_rounds(channels))
+    totals: dict[str, Any] = {"declared": len(declared)}
+    if scored.changes is None:
+        return totals | dict.fromkeys(("changes", "found", "missed", "mean_delay_rounds", "by_jamming", "false_alarms"))
+    mean = scored.mean_delay_rounds
+    return totals | {
+        "changes": len(scored.changes),
+        "found": len(scored.delays_rounds),
+        "missed": scored.missed,
+        "mean_delay_rounds": None if math.isnan(mean) else mean,
+        "by_jamming": sum(scored.jamming.values()),
+        "false_alarms": sum(scored.false_alarms.values()),
+    }
+
+
+class _Row(NamedTuple):
+    round: int
+    channel: int
+    jammed: int
+
+
+def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionScore:
+    """How a run's `detections.parquet` scores; nothing is known where it has no such table.
+
+    `changes`: the first rounds of the true changes (ascending), as `rounds.parquet` counts them; None: those of the sub-channels'
+    means, in rounds as the table has them, which with slots are communication rounds.
+    """
+    if not run.has_detections:
+        return score((), None)
+    columns = run.arrow("detections", _Row._fields).to_pydict()
+    if changes is not None:
+        columns["round"] = declared_rounds(run).tolist()
+    rows = [_Row(*row) for row in zip(*(columns[name] for name in _Row._fields), strict=True)]
+    return score(rows, changes_of_means(run) if changes is None else changes)
+
+
+def declared_rounds(run: Run) -> NDArray[np.int64]:
+    """(n,) the rounds, as `rounds.parquet` counts them, after which changes were declared; the run has such a table.
+
+    What was declared in a slot that the end of the run cut short counts for the last slot that closed.
+    """
+    found = run.row_of(run.arrow("detections", ["round"]).column("round").to_numpy())
+    return np.minimum(found, run.columns(["round"])["round"].size)
+
+
+def changes_of_means(run: Run) -> tuple[int, ...] | None:
+    """The first round of each change of the sub-channels' means, with slots communication rounds; None: they are not known."""
+    # Summaries of earlier versions say it of servers with ages alone.
+    told = run.summary.get("sub_channels") or run.summary.get("aoi") or {}
+    return change_rounds(told.get("channels"))

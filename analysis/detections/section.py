@@ -1,0 +1,75 @@
+"""The sections of a report on ages of information and declared changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.detections.measure import DetectionScore, run_detections
+from analysis.documents.blocks import Block, Table
+from analysis.documents.numbers import MISSING, format_interval, format_number
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.intervals import mean_interval
+
+DETECTION_WORDS = (
+    "A change of the means is found by the first declaration after it and before the next; the delay counts the first round "
+    "of the new means and that of the declaration. Without one it is missed. Any other declaration is put down to jamming where "
+    "a jammer had hit the sub-channel that told since the last restart, and is a false alarm otherwise."
+)
+
+
+
+
+
+
+
+
+def detection_table(groups: Groups) -> Table | None:
+    """What each variant's detectors declared, found, missed and raised falsely, over all its runs; None where none declared."""
+    rows = []
+    for label, runs in groups.items():
+        scored = [run_detections(run) for run in runs]
+        if not any(score.causes or (run.has_detections and len(run.detections)) for run, score in zip(runs, scored, strict=True)):
+            continue
+        kinds = dict.fromkeys(str(kind) for run in runs if run.has_detections for kind in run.detections["detector"])
+        declared = sum(len(run.detections) for run in runs if run.has_detections)
+        known = [score for score in scored if score.changes is not None]
+        cells = [MISSING] * 6
+        if known:
+            delays = [delay for score in known for delay in score.delays_rounds]
+            counts = (sum(len(score.changes or ()) for score in known), len(delays), sum(score.missed for score in known))
+            causes = (_total(known, "jamming"), _total(known, "false_alarms"))
+            spread = format_interval(mean_interval([score.mean_delay_rounds for score in known]))
+            cells = [*(f"{n:,}" for n in counts), spread, *(f"{n:,}" for n in causes)]
+        rows.append([label, " or ".join(kinds), f"{declared:,}", *cells])
+    header = ["", "detector", "declared", "changes", "found", "missed", "mean delay (rounds)", "by jamming", "false alarms"]
+    caption = "Declared changes against true ones, over all runs"
+    return Table("detections", caption, (header, rows), words=(0, 1)) if rows else None
+
+
+def _total(scored: Sequence[DetectionScore], name: str) -> int:
+    return sum(sum(getattr(score, name).values()) for score in scored)
+
+
+def declaration_tables(run: Run) -> list[Block]:
+    """Of a single run: what the detector of each sub-channel was worth, and its first declarations with their causes."""
+    if not run.has_detections or not len(run.detections):
+        return []
+    score, table = run_detections(run), run.detections
+    sections: list[Block] = []
+    if score.changes is not None:
+        counted: tuple[Mapping[int, int], ...] = (score.found, score.jamming, score.false_alarms)
+        channels = sorted(set().union(*counted))
+        rows = [[str(channel), *(f"{count.get(channel, 0):,}" for count in counted)] for channel in channels]
+        cells = (["sub-channel", "changes it declared first", "by jamming", "false alarms"], rows)
+        sections.append(Table("detections-by-channel", "What the detector of each sub-channel was worth", cells))
+    first = table.head(20)
+    causes: list[str] = list(score.causes[:20]) or [MISSING] * len(first)
+    columns = (first["round"], first["time_s"], first["channel"], first["observations"], first["jammed"])
+    rows = [
+        [f"{round_:,}", format_number(time_s), str(channel), f"{seen:,}", f"{hits:,}", cause]
+        for round_, time_s, channel, seen, hits, cause in zip(*(column.tolist() for column in columns), causes, strict=True)
+    ]
+    header = ["round", "time (s)", "sub-channel", "observations", "of them jammed", "cause"]
+    caption = f"The first 20 of {len(table):,} declarations" if len(table) > 20 else "All declarations"
+    return [*sections, Table("declarations", caption, (header, rows), words=(5,))]

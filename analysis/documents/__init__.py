@@ -1,0 +1,1 @@
+"""Reports as sections of text, tables and pictures, and how these become HTML, Markdown, CSV and LaTeX."""

@@ -1,0 +1,200 @@
+"""Tables of a comparison as text: the same cells for the terminal (rich) and for Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from analysis.documents.blocks import Cells
+from analysis.documents.numbers import MISSING, UNITS, format_cost, format_interval, format_percent, format_seconds
+from analysis.documents.terminal import terminal_table
+from analysis.metrics.comparison import TARGETS, Comparison, ComparisonRow, DifferenceRow, compare
+from analysis.metrics.registry import metric
+from analysis.metrics.targets import Cost
+from analysis.results.sweep import Sweep
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_COLUMNS = 4
+"""Figures that fit into 80 columns of a terminal; the others are in the report."""
+MOST_CUT = 0.9
+"""Runs are compared up to the end of the shortest: no warning where that is at so large a share of the longest, or larger."""
+
+
+
+
+
+
+
+
+
+
+def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
+    """The comparison as text; `metrics` None: those that `Comparison.shown` names."""
+    shown = comparison.shown() if metrics is None else metrics
+    header = ["variant", *(heading(comparison, name) for name in shown)]
+    return header, [[row.label, *(value_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
+
+
+def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
+    """The paired differences as text; `metrics` None: those that `Comparison.shown` names."""
+    shown = comparison.shown() if metrics is None else metrics
+    header = ["variant", *(heading(comparison, name).replace("accuracy (%)", "accuracy (points)") for name in shown)]
+    return header, [[row.label, *(difference_cell(row, name) for name in shown)] for row in comparison.differences]
+
+
+def heading(comparison: Comparison, name: str) -> str:
+    """The head of a metric's column: its title and unit, with the target or the oracle where it has one."""
+    if name in TARGETS:
+        return _target_title(comparison, TARGETS[name])
+    return aoi_regret_title(comparison.oracles) if name == "aoi_regret" else metric(name).heading
+
+
+def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    """What all tables show of a metric of one variant: mean ± half-width, and of a target how many runs were there."""
+    if name in TARGETS:
+        return _target_cell(row, comparison, name)
+    if name == "max_leak" and math.isinf(row[name].mean):
+        return "unprotected"
+    text = format_interval(row[name], scale=metric(name).scale)
+    # Where runs differ in their oracle, every figure names its own.
+    return f"{text} ({row.oracle})" if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle else text
+
+
+def difference_cell(row: DifferenceRow, name: str) -> str:
+    """A difference to the baseline as text, or why there is none."""
+    if name == "aoi_regret" and not row.same_oracle:
+        return "another oracle"
+    if name in TARGETS and row[name].difference.count and row[name].reached == row[name].baseline_reached == 0:
+        return "neither"
+    return format_interval(row[name].difference, scale=metric(name).scale, signed=True)
+
+
+def comparison_table(source: Sweep | Comparison) -> Table:
+    """Each variant's figures, mean ± half-width over seeds, for the terminal."""
+    comparison = source if isinstance(source, Comparison) else compare(source)
+    shown = _terminal_metrics(comparison)
+    caption = "; ".join([interval_words(comparison), *common_words(comparison, shown)])
+    return terminal_table(comparison.name, caption, comparison_cells(comparison, shown))
+
+
+def difference_table(source: Sweep | Comparison) -> Table:
+    """Paired differences to the baseline at equal seeds, for the terminal."""
+    comparison = source if isinstance(source, Comparison) else compare(source)
+    title = f"Variant minus {baseline_label(comparison)}, at equal seeds"
+    return terminal_table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
+
+
+_DECIDED = ("agreed_s", "disagreement", "messages", "message_bytes")
+"""What the consensus phase of clients that decide among themselves is told by, in four columns."""
+
+
+def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
+    """Those asked for, or the first that there are; ages before other regrets, since who measures them studies them.
+
+    So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last. Of clients that decide
+    among themselves, and train nothing, it is when they agree, whether they do, and what that takes.
+    """
+    shown = comparison.shown()
+    decided = tuple(name for name in _DECIDED if name in shown)
+    if comparison.asked:
+        return shown
+    if decided and not comparison.has("final_accuracy"):
+        return decided
+    ages = ("aoi_regret", "cumulated_age_variance")
+    last = () if comparison.has("target_j") else ("target_bytes",)
+    order = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]
+    return tuple(name for name in shown if name in order)
+
+
+def aoi_regret_title(oracles: Sequence[str]) -> str:
+    """AoI regret with the name of its oracle, or oracles."""
+    return f"AoI regret (oracle {' or '.join(oracles)})" if oracles else "AoI regret"
+
+
+def interval_words(comparison: Comparison) -> str:
+    """What the numbers of a comparison were averaged over."""
+    counts = sorted({row.seeds for row in comparison.rows})
+    if not counts:
+        return "no runs"
+    if counts[-1] == 1:
+        return "one seed: no intervals"
+    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"mean over {seeds} seeds ± half-width of the {format_percent(comparison.confidence)} interval"
+
+
+def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
+    """Up to where the runs are compared: the horizons of what a target costs, and where the final accuracy is taken."""
+    words = []
+    metrics = comparison.shown() if metrics is None else metrics
+    if len(comparison.servers) > 1:
+        words.append(f"servers of different kinds ({', '.join(comparison.servers)}): a round of one is not a round of another")
+    for name in TARGETS:
+        if name in metrics and comparison.has(name):
+            smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""
+            title = _target_title(comparison, TARGETS[name])
+            words.append(f"{title}: mean of {restricted_words(comparison, name)}{smooth if name == 'target_s' else ''}")
+    if "final_accuracy" in metrics and comparison.has("final_accuracy"):
+        until_s = comparison.until.time_s
+        where = f"by {format_seconds(until_s)}" if until_s else "(nothing in these runs takes time)"
+        if comparison.equal == "bytes":
+            where = f"within the first {comparison.until.sent_bytes:,.0f} bytes sent"
+        words.append(f"final accuracy: mean of the last {comparison.last} evaluations {where}")
+    return words
+
+
+_AMOUNTS: dict[Cost, str] = {"seconds": "time", "bytes": "bytes", "joules": "energy"}
+
+
+def restricted_words(comparison: Comparison, name: str) -> str:
+    """What tables and figures average of a target's cost: never more than its horizon."""
+    cost = TARGETS[name]
+    return f"min({_AMOUNTS[cost]}, {format_cost(horizon_of(comparison, cost), cost)})"
+
+
+def cut_short(comparison: Comparison) -> str:
+    """A warning where a shortest run makes the others be compared far from their ends; empty where none does."""
+    ends = [(extent.time_s, label, seed) for label, seed, extent in comparison.extents if extent.rounds]
+    if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
+        return ""
+    shortest_s, label, seed = min(ends, key=lambda end: end[0])
+    longest_s = max(ends, key=lambda end: end[0])[0]
+    if comparison.until.time_s >= MOST_CUT * longest_s:
+        return ""
+    return (
+        f"The runs end at different times, from {format_seconds(shortest_s)} ({label}, seed {seed}) to "
+        f"{format_seconds(longest_s)}, and are compared up to the first end alone. Give the scenario a "
+        "time_limit_s that ends all of them, and more rounds."
+    )
+
+
+
+
+
+
+def horizon_of(comparison: Comparison, cost: Cost) -> float:
+    """What figures of the target in `cost` are restricted to, in seconds, bytes or joules."""
+    return next(comparison.horizons[name] for name, of in TARGETS.items() if of == cost)
+
+
+def baseline_label(comparison: Comparison) -> str:
+    """What the baseline is called in tables."""
+    return next((row.label for row in comparison.rows if row.variant == comparison.baseline), comparison.baseline)
+
+
+
+
+def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:
+    return f"{UNITS[cost][0]} to {format_percent(comparison.target_accuracy or 0.0)}"
+
+
+def _target_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    cost, mean, reached = TARGETS[name], row[name], row.reached[name]
+    if cost != "seconds" and mean.count == 0:
+        return MISSING
+    if reached == 0:
+        return f"not by {format_cost(horizon_of(comparison, cost), cost)}"
+    text = format_interval(mean, scale=UNITS[cost][1])
+    return text if reached == row.seeds else f"{text} ({reached} of {row.seeds})"

@@ -1,0 +1,191 @@
+"""A report as one HTML file that needs nothing else: pictures are inside as SVG, tables to take along are links.
+
+There is no script in it, and a policy in its head forbids every request. Colours follow the reader's choice of light and dark,
+those of the pictures too.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from importlib.resources import files
+
+from analysis.documents.blocks import Block, Bullets, Code, Document, Facts, Picture, Section, Table, Text
+from analysis.documents.exports import WRITERS
+
+_MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
+_FOLDED_ROWS = 20
+"""Tables of more rows are folded below their caption, so that a page on many variants can be overlooked."""
+_WIDE_COLUMNS = 7
+"""Tables of more columns take the width of the window, and their cells wrap, so that no column is cut off."""
+_PROSE = 40
+"""Letters from which on the cells of a column of words need room to be read."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_COLOURS = {
+    "#222222": "var(--ink)",
+    "#666666": "var(--axis)",
+    "#6b6b6b": "var(--soft)",
+    "#555555": "var(--soft)",
+    "#8a8a8a": "var(--faint)",
+    "#e4e4e4": "var(--grid)",
+    "#ffffff": "var(--paper)",
+    "#000000": "var(--black)",
+    "#0072b2": "var(--blue)",
+}
+"""Colours of `analysis.figures.style` that are not legible on both light and dark, by what the style sheet calls them."""
+
+
+def html(document: Document, svg: Callable[[Picture], str]) -> str:
+    """The text of an HTML file; `svg`: a picture as SVG, whose text alternative is the description of its figure."""
+    anchors = _anchors(document)
+    style = files("analysis.documents").joinpath("report.css").read_text(encoding="utf-8")
+    contents = "\n".join(
+        f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
+        for section, anchor in zip(document.sections, anchors, strict=True)
+    )
+    body = "\n".join(_section(section, anchor, svg) for section, anchor in zip(document.sections, anchors, strict=True))
+    title, lead = escape(document.title), escape(document.lead)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<link rel="icon" href="data:,">
+<title>{title} - netsim report</title>
+<style>
+{style}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+<header>
+<h1>{title}</h1>
+{f'<p class="lead">{lead}</p>' if lead else ""}
+<nav aria-label="Contents">
+<ol>
+{contents}
+</ol>
+</nav>
+</header>
+<main id="content" tabindex="-1">
+{body}
+</main>
+<footer><p>Written by netsim from the files of the runs. Nothing in this page is loaded from elsewhere.</p></footer>
+</body>
+</html>
+"""
+
+
+def _anchors(document: Document) -> list[str]:
+    """An anchor for each section, from its title; the same title twice gets a number."""
+    seen: dict[str, int] = {}
+    anchors = []
+    for section in document.sections:
+        word = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
+        seen[word] = seen.get(word, 0) + 1
+        anchors.append(f"s-{word}" + (f"-{seen[word]}" if seen[word] > 1 else ""))
+    return anchors
+
+
+def _section(section: Section, anchor: str, svg: Callable[[Picture], str]) -> str:
+    inner = "\n".join(part for block in section.blocks for part in _block(block, svg))
+    heading = f'<h2 id="{anchor}" tabindex="-1">{escape(section.title)}</h2>'
+    return f'<section aria-labelledby="{anchor}">\n{heading}\n{inner}\n</section>'
+
+
+def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
+    match block:
+        case Text():
+            lead = f"<strong>{escape(block.lead)}</strong> " if block.lead else ""
+            mark = ' class="warning"' if block.warning else ""
+            yield f"<p{mark}>{lead}{escape(block.text)}</p>"
+        case Bullets():
+            yield "<ul>"
+            yield from (f"<li>{escape(item)}</li>" for item in block.items)
+            yield "</ul>"
+        case Facts():
+            yield "<dl>"
+            yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block.pairs)
+            yield "</dl>"
+        case Table():
+            yield from _table(block)
+        case Picture():
+            title = escape(block.figure.heading or block.caption)
+            note = escape(f"{block.figure.note[:1].upper()}{block.figure.note[1:]}.") if block.figure.note else ""
+            yield f"<h3>{title}</h3>"
+            yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{title}">{svg(block)}</div>'
+            yield f"<figcaption>{escape(block.caption[:1].upper() + block.caption[1:])}. {note}</figcaption></figure>"
+        case Code():
+            text = f'<pre tabindex="0"><code>{escape(block.text)}</code></pre>'
+            yield f"<details><summary>{escape(block.summary)}</summary>{text}</details>" if block.summary else text
+
+
+def _table(table: Table) -> Iterator[str]:
+    header, rows = table.cells
+    caption = escape(table.caption)
+
+    def kind(column: int) -> str:
+        if column not in table.words:
+            return ""
+        prose = any(len(row[column]) > _PROSE for row in rows)
+        return ' class="words prose"' if prose and column else ' class="words"'
+
+    folded = len(rows) > _FOLDED_ROWS
+    kinds = f"block{' long' if folded else ''}{' wide' if len(header) > _WIDE_COLUMNS else ''}"
+    yield f'<div class="{kinds}">'
+    if folded:
+        yield f"<details><summary>{caption}: {len(rows):,} rows</summary>"
+    yield f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
+    yield f"<table><caption>{caption}</caption>"
+    heads = "".join(f'<th scope="col"{kind(column)}>{escape(cell)}</th>' for column, cell in enumerate(header))
+    yield f"<thead><tr>{heads}</tr></thead><tbody>"
+    for row in rows:
+        cells = []
+        for column, cell in enumerate(row):
+            tag, scope = ("th", ' scope="row"') if column == 0 and 0 in table.words else ("td", "")
+            # Where a cell has to be broken, then before what is added and subtracted.
+            cells.append(f"<{tag}{scope}{kind(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+    if folded:
+        yield "</details>"
+    if table.note:
+        yield f'<p class="note">{escape(table.note)}</p>'
+    yield f'<p class="note files">{_downloads(table)}</p></div>'
+
+
+def _downloads(table: Table) -> str:
+    """Links that hold the table in other formats."""
+    links = []
+    for ending, text in WRITERS.items():
+        name, media = _MEDIA[ending]
+        content = base64.b64encode(text(table).encode()).decode()
+        label = escape(f"{table.caption}, as {name}")
+        links.append(f'<a download="{table.name}.{ending}" href="data:{media};base64,{content}" aria-label="{label}">{name}</a>')
+    return "This table as " + " or ".join(links)
+
+
+def inline_svg(text: str, name: str, title: str, description: str) -> str:
+    """SVG as Matplotlib writes it, to stand in a page: ids that no other picture has, colours by their names, and what it shows.
+
+    `name`: a word that no other picture of the page has. Coordinates of lines keep two decimals of a point.
+    """
+    start = text.index("<svg")
+    inner = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
+    inner = inner.replace("xlink:href", "href")
+    inner = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", inner)
+    inner = re.sub(r' d="([^"]*)"', lambda found: f' d="{_rounded(found[1])}"', inner)
+    inner = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), inner)
+    head, rest = inner.split(">", 1)
+    size = re.search(r'viewBox="[^"]*"', head)
+    box = size[0] if size else ""
+    ids = f"{name}-title {name}-desc"
+    told = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
+    return f'<svg {box} role="img" aria-labelledby="{ids}" xmlns="http://www.w3.org/2000/svg">{told}{rest.strip()}'
+
+
+def _rounded(path: str) -> str:
+    return re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", " ".join(path.split()))

@@ -1,0 +1,50 @@
+"""Names the runs of a sweep that a sentence is about, such as those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from analysis.results.sweep import Sweep
+
+MOST_NAMED = 12
+"""Variants, or stretches of seeds of one, that are named; the runs of further ones are counted."""
+
+
+def missing_words(sweep: Sweep) -> str:
+    """One or two sentences on the runs of `sweep` that are not complete; empty where all are."""
+    if not sweep.missing:
+        return ""
+    total = len(sweep) + len(sweep.missing)
+    named = runs_in_words(sweep.missing)
+    return f"{len(sweep.missing)} of {total} planned runs are not complete: {named}. To complete them: netsim sweep .. --resume"
+
+
+def runs_in_words(runs: Iterable[tuple[str, int]]) -> str:
+    """Names runs, each by its variant and its seed: "PAUSE, seeds 1..10; random, seed 3"."""
+    seeds: dict[str, list[int]] = {}
+    for label, seed in runs:
+        seeds.setdefault(label, []).append(seed)
+    named = []
+    for label, of in list(seeds.items())[:MOST_NAMED]:
+        stretches = _stretches(of)
+        further = sum(map(len, stretches[MOST_NAMED:]))
+        told = ", ".join(_from_to(stretch) for stretch in stretches[:MOST_NAMED])
+        named.append(f"{label}, seed{'s' * (len(of) > 1)} {told}" + (f" and {further} more" if further else ""))
+    beside = sum(len(of) for of in list(seeds.values())[MOST_NAMED:])
+    return "; ".join([*named, *([f"and {beside} more"] if beside else [])])
+
+
+def _stretches(seeds: Sequence[int]) -> list[list[int]]:
+    """Sorted, cut where one does not follow another."""
+    found: list[list[int]] = []
+    for seed in sorted(seeds):
+        if found and seed == found[-1][-1] + 1:
+            found[-1].append(seed)
+        else:
+            found.append([seed])
+    return found
+
+
+def _from_to(stretch: Sequence[int]) -> str:
+    few = len(stretch) < 3
+    return ", ".join(map(str, stretch)) if few else f"{stretch[0]}..{stretch[-1]}"

@@ -1,0 +1,113 @@
+"""What a figure says in words: which of its lines hide one another, and what it shows, for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.statistics.arrays import FloatArray
+
+MOSTLY = 0.6
+"""Lines are said to lie on one another where they do so over this share of the shorter one, or more."""
+MOST_NAMED = 5
+"""Of more lines that lie on one another the first are named, and the others counted."""
+_POINTS = 400
+
+
+def hidden_words(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
+    """Names the lines of a legend that are drawn over one another in some panel; empty where each can be seen."""
+    pairs: dict[tuple[str, str], None] = {}
+    for axes in figure.axes:
+        drawn = [(line, label) for handle, label in lines for line in _alike(axes, handle)]
+        for index, (one, label) in enumerate(drawn):
+            for other, name in drawn[:index]:
+                if label != name and _share_covered(axes, one, other) >= MOSTLY:
+                    pairs[name, label] = None
+    if not pairs:
+        return ""
+    groups = [" on ".join([f'"{name}"' for name in group[:MOST_NAMED]] + _more(group)) for group in _groups(list(pairs))]
+    return f"lines that lie on one another for the most part: {'; '.join(groups)}"
+
+
+def _more(group: Sequence[str]) -> list[str]:
+    return [f"{len(group) - MOST_NAMED} more"] if len(group) > MOST_NAMED else []
+
+
+def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Names that belong together, directly or by others."""
+    groups: list[list[str]] = []
+    for pair in pairs:
+        touched = [group for group in groups if set(group) & set(pair)]
+        groups = [group for group in groups if group not in touched]
+        groups.append(list(dict.fromkeys([name for group in touched for name in group] + list(pair))))
+    return groups
+
+
+def _alike(axes: Axes, handle: Any) -> list[Line2D]:
+    """The lines of a panel that look like `handle`, and so stand for the same variant."""
+    if not isinstance(handle, Line2D):
+        return []
+    look = (handle.get_color(), handle.get_linestyle())
+    return [
+        line
+        for line in axes.get_lines()
+        if (line.get_color(), line.get_linestyle()) == look and line.get_linestyle() != "None" and _points(line).shape[0] > 1
+    ]
+
+
+def _share_covered(axes: Axes, one: Line2D, other: Line2D) -> float:
+    """Share of the width of the narrower line over which both lie within one line's width, on the canvas."""
+    (x, y), (u, v) = (_pixels(axes, line) for line in (one, other))
+    if not x.size or not u.size:
+        return 0.0
+    low, high = max(x[0], u[0]), min(x[-1], u[-1])
+    narrow = min(x[-1] - x[0], u[-1] - u[0])
+    if not high > low or not narrow > 0.0:
+        return 0.0
+    at = np.linspace(low, high, _POINTS)
+    width = one.get_linewidth() * axes.figure.get_dpi() / 72.0
+    apart = np.abs(_values(one, at, x, y) - _values(other, at, u, v))
+    return float((apart < width).mean() * (high - low) / narrow)
+
+
+def _points(line: Line2D) -> FloatArray:
+    """What a line goes through, (n, 2)."""
+    return np.asarray(line.get_xydata(), np.float64).reshape(-1, 2)
+
+
+def _pixels(axes: Axes, line: Line2D) -> tuple[FloatArray, FloatArray]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        points = axes.transData.transform(_points(line))
+    points = points[np.isfinite(points).all(axis=1)]
+    return points[:, 0], points[:, 1]
+
+
+def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    if line.get_drawstyle().startswith("steps"):
+        return np.asarray(y[np.clip(np.searchsorted(x, at, side="right") - 1, 0, y.size - 1)])
+    return np.interp(at, x, y)
+
+
+def described(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
+    """The axes of each panel and the values at which its lines end."""
+    told = []
+    for axes in figure.axes:
+        if axes.get_label() == "<colorbar>" or not axes.get_visible():
+            continue
+        text = f"{axes.get_ylabel()} against {axes.get_xlabel()}" if axes.get_ylabel() else axes.get_xlabel()
+        ends = [
+            f"{label} at {_number(_points(line)[-1, 0])}: {_number(_points(line)[-1, 1])}"
+            for handle, label in lines
+            for line in _alike(axes, handle)[:1]
+        ]
+        told.append(text + (f"; the lines end, {', '.join(ends)}" if ends else ""))
+    return ". ".join(told) + "." if told else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if abs(value) < 1000.0 else f"{value:,.0f}"

@@ -1,0 +1,147 @@
+"""Runs from several folders as one sweep, so that runs of different sweeps can be compared."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.api import Run, Sweep, SweepEntry, open_run, open_sweep
+from analysis.results.folders import is_run, is_sweep
+
+WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", "jammers")
+"""Tables of a scenario that say what a method is up against; runs that differ in them are no pairs at equal seeds."""
+WHERE_BOTH = ("learner.data", "learner.partition", "channels", "opinions", "peers")
+"""Likewise, but of two runs of which only one has such a table, as some servers do, the rest can be compared."""
+_METHOD = ("learner.data.scale", "learner.data.download")
+# Keys within these that do not change the task.
+
+
+def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> Sweep:
+    """The runs of `folders` (runs, sweeps, or a variant's folder of a sweep) as one sweep; the first variant is the baseline.
+
+    Runs of one scenario that differ in their seed alone are one variant, named after the first one's folder. The target accuracy
+    is, if none is given, that of the first sweep that has one. Runs of equal seeds share their random numbers where they draw
+    them at the same addresses. Between other clients, data or links a difference at equal seeds means nothing: what is gathered
+    must share these (see `WORLD`), but for what the first of `folders`, a sweep, varies by itself.
+    Of a variant's folder, runs that were interrupted are missing, as in a sweep; a run that is named by itself counts as it is.
+    Accuracies are smoothed as in the first sweep that smooths them. Damaged runs of a sweep are missing, with a warning each.
+
+    Raises:
+        ValueError: a folder that holds no finished run, a variant with two runs of one seed, or runs of different worlds.
+    """
+    entries: list[SweepEntry] = []
+    smoothing_s = 0.0
+    by_scenario: list[tuple[dict[str, Any], str, str]] = []
+    labels: set[str] = set()
+    missing: list[tuple[str, int]] = []
+    for folder in folders:
+        if is_sweep(folder):
+            opened, damages = open_sweep(folder).without_damaged()
+            for told in damages:
+                warnings.warn(told, stacklevel=2)
+            target_accuracy = opened.target_accuracy if target_accuracy is None else target_accuracy
+            smoothing_s = smoothing_s or opened.smoothing_s
+            prefix = f"{folder.resolve().name}/" if len(folders) > 1 else ""
+            missing += [(prefix + label, seed) for label, seed in opened.missing]
+            for entry in opened.entries:
+                label = prefix + entry.label
+                labels.add(label)
+                entries.append(SweepEntry(f"{folder}/{entry.variant}", label, entry.seed, entry.path))
+            continue
+        for path, run in _runs(folder):
+            if path != folder and run.summary.get("ended") == "interrupted":
+                missing.append((folder.resolve().name, run.seed))
+                continue
+            scenario = {key: value for key, value in run.scenario.items() if key not in ("seed", "name", "description", "sweep")}
+            known = [(variant, label) for other, variant, label in by_scenario if other == scenario]
+            if not known:
+                label = folder.resolve().name
+                known = [(str(folder), label if label not in labels else os.path.normpath(folder))]
+                by_scenario.append((scenario, *known[0]))
+                labels.add(known[0][1])
+            entries.append(SweepEntry(*known[0], run.seed, path))
+    if not entries:
+        raise ValueError(f"{', '.join(map(str, folders))}: there is no complete run to compare")
+    _check_runs(entries)
+    _check_worlds(folders, entries)
+    name = " and ".join(folder.resolve().name for folder in folders)
+    return Sweep(
+        path=Path(),
+        name=name,
+        entries=entries,
+        baseline=entries[0].variant,
+        target_accuracy=target_accuracy,
+        smoothing_s=smoothing_s,
+        missing=missing,
+    )
+
+
+def different_world(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first key, dotted, by which two scenarios set different tasks, with both its values (None: absent); None: the same."""
+    for path in (*WORLD, *WHERE_BOTH):
+        mine, other = _flat(ours, path), _flat(theirs, path)
+        if path in WHERE_BOTH and not (mine and other):
+            continue
+        for key in (*mine, *other):
+            if key not in _METHOD and mine.get(key) != other.get(key):
+                return key, mine.get(key), other.get(key)
+    return None
+
+
+def _flat(scenario: dict[str, Any], path: str) -> dict[str, Any]:
+    """The values below `path`, by dotted key; empty tables and lists are as good as absent."""
+    value: Any = scenario
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    found: dict[str, Any] = {}
+    open_tables = [(path, value)]
+    while open_tables:
+        key, inner = open_tables.pop()
+        if isinstance(inner, dict):
+            open_tables += [(f"{key}.{name}", one) for name, one in reversed(inner.items())]
+        elif inner not in (None, []):
+            found[key] = inner
+    return found
+
+
+def _check_runs(entries: Sequence[SweepEntry]) -> None:
+    """Raise ValueError where a variant has two runs of one seed."""
+    found: dict[tuple[str, int], Path] = {}
+    for entry in entries:
+        other = found.get((entry.variant, entry.seed))
+        if other is not None:
+            what = "the same run" if other.resolve() == entry.path.resolve() else "another run of the same scenario and seed"
+            raise ValueError(f"{entry.path}: {what} as {other}; name one of them")
+        found[entry.variant, entry.seed] = entry.path
+
+
+def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> None:
+    """Raise ValueError where a variant's world is none of those in the first folder."""
+    one_each: dict[str, Path] = {}
+    for entry in entries:
+        one_each.setdefault(entry.variant, entry.path)
+    paths = list(one_each.values())
+    # What a sweep varies by itself it declares.
+    known = [Run(path).scenario for path in paths if path.is_relative_to(folders[0])]
+    for path in paths:
+        differences = [different_world(Run(path).scenario, scenario) for scenario in known]
+        if None in differences:
+            continue
+        key, mine, other = next(difference for difference in differences if difference is not None)
+        raise ValueError(
+            f"{path}: {key} = {mine!r}, but {paths[0]} has {other!r}: differences at equal seeds mean nothing between different "
+            "tasks. Compare runs that share clients, data, partition and network, or make both variants of one sweep, which "
+            "sets them side by side knowingly"
+        )
+
+
+def _runs(folder: Path) -> list[tuple[Path, Run]]:
+    if is_run(folder):
+        return [(folder, open_run(folder))]
+    below = [path for path in sorted(folder.glob("seed-*")) if is_run(path)]
+    if not below:
+        raise ValueError(f"{folder}: expected a run, a sweep, or the runs of a sweep's variant, but there is no complete one")
+    return [(path, open_run(path)) for path in below]

@@ -1,0 +1,89 @@
+"""Which method is best where: a map of the cells of a grid over one key or two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch
+
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import ShownFigure, drawable, headline, new_figure
+from analysis.figures.theme import PALETTE, PAPER
+from analysis.grids.measure import BestInCell, CellStudy, method_values
+from analysis.metrics.registry import metric
+from analysis.parameters.measure import with_unit
+
+NONE_COLOUR = "#d9d9d9"
+NONE_WORDS = "no difference shown"
+MOST_NAMED = 2
+"""So many methods between which no difference is shown are named; of more, the number is told."""
+DARKEST = 0.45
+"""Letters are white on a colour of less luminance."""
+
+
+def best_figure(
+    study: CellStudy, found: Sequence[BestInCell], name: str, heading: str, *, look: Look = PLAIN
+) -> ShownFigure | None:
+    """A map of who is best by the metric `name`, `found` as of `best_in_cells`; grey: none is shown to be. None without values.
+
+    The first key goes up, the second to the right; of one key there is one row.
+    """
+    if not any(one.best.index >= 0 for one in found):
+        return None
+    rows, columns = (study.axis(0), study.axis(1)) if len(study.keys) == 2 else (np.zeros(1), study.axis(0))
+    with look.applied():
+        figure, (axes,) = new_figure(look=look, size_in=(7.2, 1.6 + 0.75 * max(2, rows.size)))
+        axes.grid(visible=False)
+        shown = np.ones((rows.size, columns.size, 3))
+        for one in found:
+            row = rows.tolist().index(one.cell.at[0]) if len(study.keys) == 2 else 0
+            column = columns.tolist().index(one.cell.at[-1])
+            colour = to_rgb(_colour(one.winners))
+            shown[row, column] = colour
+            dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
+            axes.text(
+                column, row, drawable(cell_words(study, one, name)), ha="center", va="center", color="white" if dark else "black",
+                fontsize="small", linespacing=1.25, gid=f"cell-{row}-{column}",
+            )  # fmt: skip
+        axes.imshow(shown, aspect="auto", origin="lower")
+        axes.set_xticks(range(columns.size), [f"{value:g}" for value in columns])
+        axes.set_yticks(range(rows.size), [f"{value:g}" for value in rows] if len(study.keys) == 2 else [""])
+        axes.set_xticks(np.arange(1, columns.size) - 0.5, minor=True)
+        axes.set_yticks(np.arange(1, rows.size) - 0.5, minor=True)
+        axes.grid(visible=True, which="minor", axis="both", color=PAPER, linewidth=2.0)
+        axes.tick_params(which="both", length=0)
+        axes.set(xlabel=with_unit(study.keys[-1]), ylabel=with_unit(study.keys[0]) if len(study.keys) == 2 else "")
+        legend = [
+            (Patch(facecolor=_colour(winners)), " = ".join(study.methods[index] for index in winners) or NONE_WORDS)
+            for winners in sorted({one.winners for one in found}, key=lambda winners: (not winners, winners))
+        ]
+        note = (
+            f"a method is best where every other is shown to be worse, with {study.confidence * 100:g} % in all "
+            f"{len(study.cells)} cells together (multiple comparisons with the best on paired seeds, Bonferroni)"
+        )
+        headline(figure, f"Best where: {heading}", note, legend, look=look)
+        figure.described = "; ".join(
+            f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, one.cell.at, strict=True))}: "
+            + cell_words(study, one, name).replace("\n", ", ")
+            for one in found
+        )
+    return figure
+
+
+def cell_words(study: CellStudy, one: BestInCell, name: str) -> str:
+    """Who is best in a cell and its mean, or how many may be, in two lines."""
+    if one.best.index < 0:
+        return "—"
+    if not one.winners:
+        members = [name for name, member in zip(study.methods, one.best.members, strict=True) if member]
+        few = ", ".join(members) if len(members) <= MOST_NAMED else f"{len(members)} of {len(study.methods)} may be best"
+        return f"no difference\n({few})"
+    mean = float(np.nanmean(method_values(one.cell, name)[:, one.best.index])) * metric(name).scale
+    names = " =\n".join(study.methods[index] for index in one.winners)
+    return f"{names}\n{mean:.4g}"
+
+
+def _colour(winners: Sequence[int]) -> str:
+    return PALETTE[winners[0] % len(PALETTE)] if winners else NONE_COLOUR

@@ -1,0 +1,169 @@
+"""Which of several methods is best where: the variants of a grid, compared cell by cell.
+
+A cell is a value of each of some keys. Cells may differ in time scale, so that a common horizon would be too short for some of
+them: each is a comparison of its own, with the horizon, the common end and the baseline of its own runs. What is said of the
+cells holds of all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.metrics.comparison import Comparison, compare, values_of
+from analysis.metrics.registry import metric
+from analysis.parameters.measure import Settings, is_number, numeric_keys, shared_label
+from analysis.results.sweep import Sweep
+from analysis.statistics.arrays import FloatArray
+from analysis.statistics.inference import Best, set_of_best, simultaneous
+
+MOST_CELLS = 100
+"""A grid of more cells is not compared cell by cell unless it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The variants that have one value at each key."""
+
+    at: tuple[float, ...]
+    """(keys,)"""
+    variants: tuple[str | None, ...]
+    """(methods,); None: was not run here."""
+    comparison: Comparison
+    """Of its variants alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellStudy:
+    """Methods compared within each cell of a grid."""
+
+    keys: tuple[str, ...]
+    methods: tuple[str, ...]
+    """Labels, without what says where in the grid a variant is."""
+    cells: tuple[Cell, ...]
+    """Ascending, the last key first."""
+    confidence: float
+
+    def axis(self, key: int) -> FloatArray:
+        """The values of the key of that number, ascending."""
+        return np.array(sorted({cell.at[key] for cell in self.cells}))
+
+
+@dataclass(frozen=True, slots=True)
+class BestInCell:
+    """Which methods may be best by one metric in one cell, so that this holds in all cells together."""
+
+    cell: Cell
+    best: Best
+    """Over methods."""
+    winners: tuple[int, ...]
+    """The method that is shown to be best; several, whose values are the same at every seed; none: no difference is shown."""
+
+
+def cells_of(
+    sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settings], keys: Sequence[str]
+) -> CellStudy | None:
+    """The cells of a sweep's grid by the values of `keys`; None: fewer than two cells or two methods.
+
+    `settings` as of `settings_of`. Variants without a number at each of the keys are in no cell. Target, smoothing, confidence,
+    metrics and a horizon that was asked for are those of `comparison`; in each cell differences are to the method that the
+    sweep's baseline is one of.
+    """
+    places: dict[tuple[float, ...], dict[str, str]] = {}
+    kinds: dict[str, list[str]] = {}
+    for variant, one in settings.items():
+        values = [one.get(key) for key in keys]
+        if not all(map(is_number, values)):
+            continue
+        method = _method(one, keys)
+        places.setdefault(tuple(float(one[key]) for key in keys), {})[method] = variant
+        kinds.setdefault(method, []).append(variant)
+    if len(places) < 2 or len(kinds) < 2:
+        return None
+    baseline = _method(settings[comparison.baseline], keys)
+    cells = tuple(
+        Cell(
+            at=at,
+            variants=tuple(found.get(method) for method in kinds),
+            comparison=_compared(sweep, comparison, list(found.values()), found.get(baseline)),
+        )
+        for at, found in sorted(places.items())
+    )
+    methods = tuple(shared_label([sweep.labels[variant] for variant in variants], keys) for variants in kinds.values())
+    return CellStudy(tuple(keys), methods, cells, comparison.confidence)
+
+
+def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
+    """The two numeric keys of a grid in which several methods were run, where there are two; else none."""
+    keys = numeric_keys(settings)
+    if len(keys) != 2:
+        return []
+    methods = {_method(one, keys) for one in settings.values()}
+    cells = {tuple(repr(one.get(key)) for key in keys) for one in settings.values()}
+    return keys if len(methods) > 1 and 1 < len(cells) <= MOST_CELLS else []
+
+
+def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
+    """Which methods may be best by the metric `name`, cell by cell.
+
+    The sets of best hold in all cells together with the confidence of the study (Bonferroni).
+    ValueError: a metric that is no better high or low.
+    """
+    one = metric(name)
+    if one.better == "neither":
+        raise ValueError(f"metric = {name!r}: is no better high or low, so that nothing is best by it")
+    level = simultaneous(cells.confidence, len(cells.cells))
+    found = []
+    for cell in cells.cells:
+        values = method_values(cell, name)
+        best = set_of_best(values, higher=one.better == "higher", confidence=level)
+        found.append(BestInCell(cell, best, _winners(values, best)))
+    return found
+
+
+def method_values(cell: Cell, name: str) -> FloatArray:
+    """The metric of each run of a cell, (seeds, methods); NaN where there is none."""
+    run = [variant for variant in cell.variants if variant is not None]
+    values = values_of(cell.comparison, run, name)
+    whole: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
+    whole[:, [variant is not None for variant in cell.variants]] = values
+    return whole
+
+
+def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
+    members = np.flatnonzero(best.members)
+    compared = ~np.isnan(values).all(axis=0)
+    if best.seeds < 2 or members.size == compared.sum():
+        return ()
+    # Seeds at which one of the methods has no value are none of the comparison.
+    paired = values[~np.isnan(values[:, compared]).any(axis=1)]
+    alike = (paired[:, members] == paired[:, members[:1]]).all()
+    return tuple(members.tolist()) if alike else ()
+
+
+def _method(settings: Settings, keys: Sequence[str]) -> str:
+    """What a variant is set to, but for where in the grid it is."""
+    return repr(sorted((key, repr(value)) for key, value in settings.items() if key not in keys))
+
+
+def _compared(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
+    """The comparison of some variants of a sweep, which have a horizon of their own."""
+    entries = [entry for entry in sweep.entries if entry.variant in variants]
+    some = Sweep(
+        path=sweep.path,
+        name=sweep.name,
+        entries=entries,
+        baseline=entries[0].variant if baseline is None else baseline,
+        target_accuracy=whole.target_accuracy,
+        smoothing_s=whole.smoothing_s,
+    )
+    return compare(
+        some,
+        horizon_s=whole.asked_horizon_s,
+        equal=whole.equal,
+        last=whole.last,
+        confidence=whole.confidence,
+        metrics=whole.asked,
+    )

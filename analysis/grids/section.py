@@ -1,0 +1,154 @@
+"""The section of a report on which method is best where: the variants of a grid, compared within each of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.documents.blocks import Block, Bullets, Picture, Section, Table, Text
+from analysis.documents.comparison_tables import difference_cell, heading, value_cell
+from analysis.documents.numbers import MISSING, format_interval, format_percent, format_seconds
+from analysis.figures.settings import PLAIN, Look
+from analysis.grids.measure import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
+from analysis.metrics.comparison import TARGETS, Comparison
+from analysis.metrics.differences import comparable, simultaneous_difference
+from analysis.metrics.registry import metric
+from analysis.parameters.measure import named_keys, settings_of, with_unit
+from analysis.parameters.section import metrics_shown
+from analysis.results.sweep import Sweep
+
+MOST_KEYS = 2
+
+
+def cell_sections(
+    sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN
+) -> list[Section]:
+    """A section on who is best in which cell of `within`, one numeric key or two.
+
+    None given: of the two keys of a grid with several methods, where there is one.
+    ValueError: a key that is not varied by itself, more than two, or nothing to compare within their values.
+    """
+    settings = settings_of(sweep) if len(sweep) else {}
+    keys = named_keys(settings, within, "within") or grid_keys(settings)
+    if len(keys) > MOST_KEYS:
+        raise ValueError(f"within {', '.join(keys)}: name at most {MOST_KEYS} keys")
+    study = cells_of(sweep, comparison, settings, keys) if keys else None
+    if study is None:
+        if within:
+            raise ValueError(f"within {', '.join(keys)}: nothing else is varied, so that there is nothing to compare there")
+        return []
+    blocks = [block for name in metrics_shown(comparison) for block in _blocks(study, name, look)]
+    where = " and ".join(study.keys)
+    return [Section(f"Best where, within {where}", [Text(_introduction(study)), *blocks])]
+
+
+def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
+    """In how many cells each method is best, as a sentence."""
+    counts: dict[tuple[int, ...], int] = {}
+    for one in found:
+        counts[one.winners] = counts.get(one.winners, 0) + 1
+    told = [
+        f"{' = '.join(study.methods[index] for index in winners)} in {count}"
+        for winners, count in sorted(counts.items(), key=lambda item: -item[1])
+        if winners
+    ]
+    none = counts.get((), 0)
+    told += [f"no difference shown in {none}"] if none else []
+    return f"{title}, best of {len(study.methods)} in {len(found)} cells: {'; '.join(told)}."
+
+
+def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Table:
+    """A row for each cell, a column for each method; a star where it may be the best of its row."""
+    title = heading(study.cells[0].comparison, name)
+    header = [*map(with_unit, study.keys), *study.methods]
+    rows = []
+    for one in found:
+        by_variant = {row.variant: row for row in one.cell.comparison.rows}
+        cells = [f"{value:g}" for value in one.cell.at]
+        # Where all are alike, such as where nobody is at the target, none is to be called the best.
+        differ = len({row[name].mean for row in by_variant.values()}) > 1
+        for index, variant in enumerate(one.cell.variants):
+            star = " *" if differ and one.best.members[index] else ""
+            cells.append(MISSING if variant is None else value_cell(by_variant[variant], one.cell.comparison, name) + star)
+        rows.append(cells)
+    level = format_percent(study.confidence)
+    note = (
+        f"Mean ± half-width of the {level} interval over seeds, each by itself. *: may be the best of its row ({level} sets of "
+        "best of all rows together)."
+    )
+    if name in TARGETS:
+        note += " Runs that missed the target count with the horizon of their row."
+    return Table(f"{_slug(name)}-within", title, (header, rows), note=note, words=())
+
+
+def differences_table(study: CellStudy, name: str) -> Table | None:
+    """Each method minus the baseline within each cell, at equal seeds; the intervals of the whole table hold together."""
+    together = sum(len(cell.comparison.differences) for cell in study.cells)
+    baselines = [_baseline(cell) for cell in study.cells]
+    base = baselines[0]
+    if not together or any(one != base for one in baselines):
+        return None
+    title = heading(study.cells[0].comparison, name)
+    others = [index for index in range(len(study.methods)) if index != base]
+    rows = []
+    for cell in study.cells:
+        cells = [f"{value:g}" for value in cell.at]
+        by_variant = {row.variant: row for row in cell.comparison.differences}
+        for index in others:
+            row = by_variant.get(cell.variants[index] or "")
+            if row is None:
+                cells.append(MISSING)
+                continue
+            interval = simultaneous_difference(cell.comparison, row, name, together=together)
+            if np.isnan(interval.half_width) or not comparable(row, name):
+                cells.append(difference_cell(row, name))
+                continue
+            shown = interval.low > 0.0 or interval.high < 0.0
+            cells.append(format_interval(interval, scale=metric(name).scale, signed=True) + (" *" if shown else ""))
+        rows.append(cells)
+    level = format_percent(study.confidence)
+    note = f"Paired at equal seeds; the {together} intervals hold together with {level} (Bonferroni). *: without zero."
+    header = [*map(with_unit, study.keys), *(study.methods[index] for index in others)]
+    caption = f"{title}, minus {study.methods[base]}"
+    return Table(f"{_slug(name)}-within-differences", caption, (header, rows), note=note, words=())
+
+
+def _baseline(cell: Cell) -> int:
+    return cell.variants.index(cell.comparison.baseline)
+
+
+def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
+    from analysis.grids.figure import best_figure
+
+    found = best_in_cells(study, name)
+    title = heading(study.cells[0].comparison, name)
+    blocks: list[Block] = [Bullets([best_words(study, found, title)])]
+    figure = best_figure(study, found, name, title, look=look)
+    if figure is not None:
+        blocks.append(Picture(f"{_slug(name)}-best-where", f"Who is best where: {title}", figure))
+    blocks.append(means_table(study, found, name))
+    differences = differences_table(study, name)
+    return [*blocks, *([] if differences is None else [differences])]
+
+
+def _introduction(study: CellStudy) -> str:
+    ends = [cell.comparison.horizon_s for cell in study.cells]
+    where = " and ".join(study.keys)
+    asked_s = study.cells[0].comparison.asked_horizon_s
+    words = f"{len(study.methods)} methods within each of {len(study.cells)} cells: a cell is a value of {where}. "
+    if asked_s is not None:
+        return (
+            f"{words}Runs of a cell are compared up to the end of the shortest of them; times to a target are restricted to "
+            f"{format_seconds(asked_s)} in all of them."
+        )
+    if not np.isfinite(ends).all():
+        return f"{words}Runs of a cell are compared up to the end of the shortest of them."
+    return (
+        f"{words}Runs of a cell are compared up to the end of the shortest of them, which lies between {min(ends):,.4g} and "
+        f"{max(ends):,.4g} s; times to a target are restricted to it."
+    )
+
+
+def _slug(name: str) -> str:
+    return name.replace("_", "-")

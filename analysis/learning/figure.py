@@ -1,0 +1,237 @@
+"""Figures of accuracy against seconds, bytes or joules, with the hits of a target; and the share of runs that reached it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from analysis.documents.numbers import UNITS, format_cost, format_percent
+from analysis.figures.lines import (
+    MOST_POINTS,
+    abscissa,
+    cost_axis,
+    curve_note,
+    curves_of,
+    draw_lines,
+    round_columns,
+    time_axis,
+)
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.theme import FAINT, NOTE
+from analysis.metrics.targets import COST_COLUMNS, Cost, common_extent, first_reached, run_extent, smoothed, spent
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve, FloatArray
+from analysis.statistics.intervals import restricted_mean
+from analysis.statistics.survival import share_reached
+
+_AXES: dict[Cost, tuple[str, str, str]] = {
+    "seconds": ("Accuracy against simulated time", "simulated time (s)", "time"),
+    "bytes": ("Accuracy against bytes sent", "sent to clients and by them (MB)", "bytes"),
+    "joules": ("Accuracy against energy", "drawn by all clients, idle ones included (kJ)", "energy"),
+}
+"""Title of the figure, label of its horizontal axis, and what that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """What the runs of one variant spend to the target (inf: more than in the whole run), and where these runs end."""
+
+    costs: list[float]
+    ends: list[float]
+
+
+def run_accuracy(run: Run, smoothing_s: float, cost: Cost = "seconds") -> Curve:
+    """The accuracy curve of a run, as in tables."""
+    times_s, accuracy, *columns = round_columns(run, "end_s", "accuracy", *COST_COLUMNS[cost])
+    return smoothed(spent(cost, columns), times_s, accuracy, smoothing_s)
+
+
+def accuracy_figure(
+    groups: Groups,
+    *,
+    cost: Cost = "seconds",
+    target_accuracy: float | None = None,
+    smoothing_s: float = 0.0,
+    horizon: float | None = None,
+    look: Look = PLAIN,
+) -> ShownFigure | None:
+    """Test accuracies, averaged over the last `smoothing_s` seconds, against what they cost; None where no run has both.
+
+    On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
+    with its interval, as in tables. Bytes and joules are on a logarithmic axis: variants differ in them by factors, and one that
+    spends much would press the others against the left edge. `horizon`: seconds, bytes or joules that the mean is restricted to;
+    None: what every run spent.
+    """
+    scale = UNITS[cost][1]
+
+    def curve(run: Run) -> Curve:
+        costs, accuracy = run_accuracy(run, smoothing_s, cost)
+        return costs * scale, accuracy
+
+    title, label, amount = _AXES[cost]
+    curves = curves_of(groups, curve)
+    if not any(curves.values()):
+        return None
+    note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
+        for line, _ in lines:
+            # Runs of a fixed number of rounds end at different times: the end of a line is information.
+            axes.plot(line.get_xdata()[-1:], line.get_ydata()[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
+        if target_accuracy is not None:
+            if horizon is None:
+                horizon = common_extent(run for runs in groups.values() for run in runs).of(cost)
+            _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
+            restricted = f"min({amount}, {format_cost(horizon, cost)})"
+            note += f"; ticks: runs at the target, diamonds: mean of {restricted} with its interval"
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.set(xlabel=label, ylabel="test accuracy")
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -0.02), min(high, 1.02))
+        if cost == "seconds":
+            time_axis(axes)
+        else:
+            cost_axis(axes)
+        headline(figure, title, note, lines, look=look)
+    return figure
+
+
+def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
+    """Abscissae in equal ratios from the first of any curve to the last; None where no mean is drawn: each curve has its own."""
+    if all(len(group) < 2 for group in curves.values()):
+        return None
+    every = np.concatenate([x for group in curves.values() for x, _ in group])
+    return np.geomspace(every[every > 0.0].min(), every.max(), MOST_POINTS)
+
+
+def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0, look: Look = PLAIN) -> ShownFigure | None:
+    """Share of runs that have reached the target against simulated time (Kaplan-Meier); None where no run was evaluated.
+
+    Runs that ended before they reached the target count up to their end, where they have a cross.
+    """
+    hits = _hits(groups, target_accuracy, smoothing_s, "seconds")
+    if not any(hit.costs for hit in hits.values()):
+        return None
+    lines = []
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        for index, (label, hit) in enumerate(hits.items()):
+            if not hit.costs:
+                continue
+            reached = share_reached(hit.costs, hit.ends)
+            style = line_style(index)
+            (line,) = axes.step(reached.times_s, reached.share, where="post", **style)
+            at = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
+            axes.plot(reached.censored_s, reached.share[at], "x", color=style["color"], ms=6.0, zorder=4)
+            lines.append((line, label))
+        axes.set(xlabel="simulated time (s)", ylabel="share of runs", ylim=(-0.02, 1.02))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+        time_axis(axes)
+        counts = sorted({len(hit.costs) for hit in hits.values() if hit.costs})
+        runs = " to ".join(dict.fromkeys(f"{count}" for count in (counts[0], counts[-1])))
+        note = f"Kaplan-Meier, {runs} runs a variant; crosses: runs that ended before they reached the target"
+        headline(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines, look=look)
+    return figure
+
+
+def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost) -> dict[str, _Hits]:
+    """The hits of each label's runs, of those that were evaluated; labels without any stay, for their place in the palette."""
+    hits = {}
+    for label, runs in groups.items():
+        evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
+        costs = [first_reached(curve, target_accuracy) for _, curve in evaluated]
+        hits[label] = _Hits(costs, [run_extent(run).of(cost) for run, _ in evaluated])
+    return hits
+
+
+def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: float, scale: float) -> None:
+    axes.axhline(target, color=FAINT, linewidth=1.0, zorder=1)
+    axes.annotate(
+        f"target {format_percent(target)}",
+        (1.0, target),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -4),  # below: curves that reach it end above
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize="small",
+        color=NOTE,
+    )
+    for index, hit in enumerate(hits.values()):
+        reached = [cost * scale for cost in hit.costs if math.isfinite(cost)]
+        if not reached:
+            continue
+        color = line_style(index)["color"]
+        axes.plot(reached, np.full(len(reached), target), "|", color=color, ms=9.0, mew=1.2, zorder=5)
+        mean = restricted_mean(hit.costs, horizon)
+        if mean.mean < horizon:
+            # A mean of min(cost, horizon) is never beyond the horizon.
+            half = float(np.nan_to_num(mean.half_width))
+            below, above = mean.mean - max(0.0, mean.mean - half), min(horizon, mean.mean + half) - mean.mean
+            reach = [[below * scale], [above * scale]]
+            bar = axes.errorbar(
+                mean.mean * scale,
+                target,
+                xerr=reach,
+                fmt="D",
+                color=color,
+                ms=5.5,
+                mec="white",
+                elinewidth=1.0,  # thinner than curves, which it is none of
+                capsize=3.0,
+                zorder=6,
+            )
+            bar.set_label(f"hit-{index}")
+
+
+def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """Mean loss on the test set, and in training where that was recorded; None where neither was measured.
+
+    A diverging model's loss, infinite or no number, is beyond any axis: the note names the variants that have such.
+    """
+    along = abscissa(groups, over)
+    beyond: dict[str, None] = {}
+
+    def curve_of(column: str) -> Callable[[Run], Curve]:
+        def curve(run: Run) -> Curve:
+            at, loss, accuracy = round_columns(run, along.column, column, "accuracy")
+            measured = np.isfinite(loss)
+            # Where the accuracy was measured, so was the loss on the test set, in a run that has losses.
+            evaluated = np.isfinite(accuracy) & (column == "loss") & measured.any()
+            if (~measured & (evaluated | np.isinf(loss))).any():
+                beyond[run.label] = None
+            return at[measured], loss[measured]
+
+        return curve
+
+    panels = {
+        label: curves
+        for label, column in (("loss on the test set", "loss"), ("loss in training", "training_loss"))
+        if any((curves := curves_of(groups, curve_of(column))).values())
+    }
+    if not panels:
+        return None
+    with look.applied():
+        figure, all_axes = new_figure((1.0,) * len(panels), share_y=False, look=look)
+        lines: list[tuple[Any, str]] = []
+        for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
+            lines = draw_lines(axes, curves, along.grid(curves)) or lines
+            every = np.concatenate([y for group in curves.values() for _, y in group])
+            if every.min() > 0.0 and every.max() > 30.0 * every.min():
+                axes.set_yscale("log", nonpositive="clip")
+            axes.set_ylabel(f"{label} (mean of a sample)")
+            along.label(axes)
+        note = curve_note(next(iter(panels.values())), "each evaluation")
+        note += f"; left out, beyond any number: losses of {', '.join(beyond)}" if beyond else ""
+        headline(figure, "Loss", note, lines, look=look)
+    return figure
+

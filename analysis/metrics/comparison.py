@@ -1,0 +1,357 @@
+"""The variants of a sweep side by side, as plain data: means over seeds and paired differences to the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from analysis.files import in_place_of
+from analysis.metrics.facts import Settings
+from analysis.metrics.registry import METRICS, Kind, metric, names_of
+from analysis.metrics.run_metrics import metrics_table
+from analysis.metrics.targets import UNLIMITED, Cost, Extent, least_extent, run_extent
+from analysis.results.sources import FORMAT
+from analysis.results.sweep import Sweep
+from analysis.statistics.arrays import FloatArray
+from analysis.statistics.intervals import Interval, PairedDifference, mean_interval, paired_differences, restricted_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TARGETS: dict[str, Cost] = {name: one.cost for name, one in METRICS.items() if one.cost is not None}
+"""Metrics that say what the target accuracy cost; restricted to what every run spent."""
+
+
+Equal = Literal["time", "bytes"]
+"""Where final accuracies are compared: at the common end in simulated time, or at the common number of bytes sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """One variant: each metric as a mean over seeds with its interval. `row["regret"]` is the interval of one."""
+
+    variant: str
+    label: str
+    seeds: int
+    reached: Mapping[str, int]
+    """For each of `TARGETS`: seeds in which the target accuracy was reached within the horizon."""
+    values: Mapping[str, Interval]
+    """Metric to its mean over seeds: of what a target cost the restricted mean; mean inf of a leak: without protection."""
+    oracle: str = ""
+    """What the AoI regret is measured against; empty where there is none, names joined by "or" where runs differ."""
+
+    def __getitem__(self, name: str) -> Interval:
+        return self.values[name]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    """One variant minus the baseline at the same seeds. `row["regret"]` is the difference in one metric."""
+
+    variant: str
+    label: str
+    values: Mapping[str, PairedDifference]
+    same_oracle: bool = True
+    """Whether the AoI regrets of both are against one oracle; else their difference says nothing."""
+
+    def __getitem__(self, name: str) -> PairedDifference:
+        return self.values[name]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything the tables of a sweep show, and the settings it was computed with."""
+
+    name: str
+    baseline: str
+    target_accuracy: float | None
+    smoothing_s: float
+    """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
+    horizons: Mapping[str, float]
+    """For each of `TARGETS` what it is restricted to: what every run spent; inf where no run counts it."""
+    asked_horizon_s: float | None
+    """The horizon in seconds that was asked for; None: none was, and it is the end of the shortest run."""
+    last: int
+    """Evaluations averaged for the final accuracy."""
+    until: Extent
+    """How far all compared runs go; where the final accuracy and cumulated figures are taken."""
+    extents: Sequence[tuple[str, int, Extent]]
+    """Label and seed of each run, and how far it goes."""
+    equal: Equal
+    """What is equal between the runs where their final accuracies are compared."""
+    confidence: float
+    metrics: tuple[str, ...]
+    """The metrics that were computed, in the order of tables."""
+    asked: tuple[str, ...]
+    """Those of them that were asked for by name; empty: none was, and tables show what the study is about."""
+    servers: tuple[str, ...]
+    """The kinds of servers of the variants."""
+    runs: pd.DataFrame
+    """A row a run, columns as of `metrics_table`."""
+    rows: list[ComparisonRow]
+    differences: list[DifferenceRow]
+
+    @property
+    def horizon_s(self) -> float:
+        """What times to the target are restricted to."""
+        return self.horizons["target_s"]
+
+    def has(self, name: str) -> bool:
+        """Whether any run says something by this metric: rounds without time, for example, have no latency."""
+        if name not in self.metrics:
+            return False
+        if name == "target_s" and self.target_accuracy is not None:
+            return True
+        return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
+
+    def shown(self) -> tuple[str, ...]:
+        """The metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
+
+        Of a study with a learner these are accuracy, its cost, latency of rounds, leak and regret; without one, what became of
+        the updates and what they cost, too. Of servers of different kinds rounds are different things: updates a second are
+        shown in the place of their latencies.
+        """
+        if self.asked:
+            return self.asked
+        kinds: tuple[Kind, ...] = ("learning", "regret", "consensus")
+        if len(self.servers) > 1 or not self.has("final_accuracy"):
+            kinds = (*kinds, "time", "participation")
+        wanted = {*names_of(kinds), "delivered_j", "mean_round_s"}
+        if len(self.servers) > 1:
+            wanted -= {"mean_round_s"}
+        return tuple(name for name in self.metrics if name in wanted and self.has(name))
+
+    @property
+    def oracles(self) -> tuple[str, ...]:
+        """What AoI regrets are measured against: one name, or several where runs differ."""
+        return tuple(dict.fromkeys(name for name in self.runs["oracle"] if name))
+
+
+def _names(oracles: pd.Series[str]) -> str:
+    return " or ".join(dict.fromkeys(name for name in oracles if name))
+
+
+def compare(
+    sweep: Sweep,
+    *,
+    target_accuracy: float | None = None,
+    smoothing_s: float | None = None,
+    horizon_s: float | None = None,
+    equal: Equal = "time",
+    last: int = 10,
+    confidence: float = 0.95,
+    metrics: Sequence[str] = (),
+) -> Comparison:
+    """Compare the variants of `sweep`. `target_accuracy` and `smoothing_s` None take the sweep's own, where it has them.
+
+    Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run), and
+    final accuracies are compared at that common end, or where as many bytes were sent (`equal`). `metrics` are those that tables
+    show; none: those that the study is about.
+    ValueError: a setting out of bounds, such as a horizon beyond the end of the shortest run, a metric that does not exist, or
+    runs at equal bytes that send none.
+    """
+    _check_settings(target_accuracy, equal, last)
+    asked = tuple(metric(name).name for name in dict.fromkeys(metrics))
+    names = (*METRICS, *(name for name in asked if name not in METRICS))
+    target = sweep.target_accuracy if target_accuracy is None else target_accuracy
+    smooth = sweep.smoothing_s if smoothing_s is None else smoothing_s
+    extents = [(run.label, run.seed, run_extent(run)) for run in sweep]
+    common = least_extent(extent for _, _, extent in extents)
+    if equal == "bytes":
+        _refuse_without_bytes(extents)
+    horizon = _checked_horizon(horizon_s, common.time_s)
+    by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
+    until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
+    horizons = {name: common.of(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
+    table = metrics_table(sweep, names, Settings(target, smooth, last, until))
+    rows = _rows(sweep, table, names, horizons if target is not None else {}, confidence)
+    differences = _differences(sweep, table, rows, horizons, confidence) if len(sweep) else []
+    return Comparison(
+        name=sweep.name,
+        baseline=sweep.baseline,
+        target_accuracy=target,
+        smoothing_s=smooth,
+        horizons=horizons,
+        asked_horizon_s=horizon_s,
+        last=last,
+        until=until,
+        extents=extents,
+        equal=equal,
+        confidence=confidence,
+        metrics=names,
+        asked=asked,
+        servers=server_kinds(sweep),
+        runs=table,
+        rows=rows,
+        differences=differences,
+    )
+
+
+def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
+    """Raise ValueError for a run that cannot be compared with others where it has sent as many bytes."""
+    for label, seed, extent in extents:
+        if extent.rounds and math.isinf(extent.sent_bytes):
+            raise ValueError(
+                f"equal bytes: {label}, seed {seed}, sends none (payload.down_bytes and payload.up_bytes are 0); compare "
+                "at a common time, or give messages a size"
+            )
+
+
+def server_kinds(sweep: Sweep) -> tuple[str, ...]:
+    """The kinds of servers of the variants, as their first runs have them."""
+    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    scenarios = (sweep.run(variant, seed).scenario for variant, seed in first.items())
+    return tuple(sorted({str((scenario.get("server") or {}).get("kind", "synchronous")) for scenario in scenarios}))
+
+
+def _rows(
+    sweep: Sweep, table: pd.DataFrame, names: Sequence[str], horizons: Mapping[str, float], confidence: float
+) -> list[ComparisonRow]:
+    """Each variant's means over seeds; what a target cost is restricted to its horizon."""
+    rows = []
+    by_variant = {str(name): mine for name, mine in table.groupby("variant", sort=False)}
+    for variant, label in sweep.labels.items():
+        mine = by_variant[variant]
+        values = {name: mean_interval(mine[name].to_numpy(), confidence) for name in names}
+        values |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
+        reached = {name: int((mine[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
+        rows.append(ComparisonRow(variant, label, len(mine), reached, values, _names(mine["oracle"])))
+    return rows
+
+
+def _differences(
+    sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: Mapping[str, float], confidence: float
+) -> list[DifferenceRow]:
+    """Each variant but the baseline, at equal seeds; metrics of the target restricted to their `horizons`."""
+    by_metric = {
+        name: {
+            d.variant: d
+            for d in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
+        }
+        for name in rows[0].values
+    }
+    oracles = {row.variant: row.oracle for row in rows}
+    same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
+    return [
+        DifferenceRow(variant, label, {name: found[variant] for name, found in by_metric.items()}, same_oracle=same[variant])
+        for variant, label in sweep.labels.items()
+        if variant != sweep.baseline
+    ]
+
+
+def _check_settings(target_accuracy: float | None, equal: str, last: int) -> None:
+    if target_accuracy is not None and not 0.0 <= target_accuracy <= 1.0:
+        raise ValueError(f"target_accuracy = {target_accuracy!r}: must be in [0, 1]")
+    if equal not in ("time", "bytes"):
+        raise ValueError(f"equal = {equal!r}: must be 'time' or 'bytes'")
+    if last < 1:
+        raise ValueError(f"last = {last!r}: must be >= 1 evaluation")
+
+
+def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
+    if horizon_s is None:
+        return shortest_s
+    if not 0.0 < horizon_s <= shortest_s:
+        raise ValueError(f"horizon_s = {horizon_s:g}: must be > 0 and at most {shortest_s:g} s, where the shortest run ends")
+    return horizon_s
+
+
+def comparison_rows(sweep: Sweep, **settings: Any) -> list[ComparisonRow]:
+    """Rows of the comparison; settings as for `compare`."""
+    return compare(sweep, **settings).rows
+
+
+def difference_rows(sweep: Sweep, **settings: Any) -> list[DifferenceRow]:
+    """Paired differences to the sweep's baseline, a row each other variant; settings as for `compare`."""
+    return compare(sweep, **settings).differences
+
+
+def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison: Comparison | None = None) -> Path:
+    """Write the rows flat (NAME_mean, NAME_half_width, NAME_count, and NAME_difference... to the baseline) and return the file.
+
+    Default: `comparison.parquet` beside `sweep.json`; a path that ends in .csv gives CSV. ValueError: another ending.
+    """
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    path = sweep.path / "comparison.parquet" if path is None else Path(path)
+    if path.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"path = {str(path)!r}: must end in .parquet or .csv")
+    table = _flat_table(compare(sweep) if comparison is None else comparison)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with in_place_of(path) as begun:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, begun)
+        else:
+            pyarrow.parquet.write_table(table, begun)
+    return path
+
+
+def comparison_frame(found: Comparison) -> pd.DataFrame:
+    """The rows of `write_comparison`; figures that no run has are NaN."""
+    frame: pd.DataFrame = _flat_table(found).to_pandas()
+    return frame
+
+
+def _flat_table(found: Comparison) -> Any:
+    import pyarrow
+
+    schema = pyarrow.schema(
+        [("variant", "string"), ("label", "string"), ("seeds", "int64")]
+        + [(column, "int64") for column in _REACHED.values()]
+        + [("oracle", "string")]
+        + [(column, "float64") for column in (*_HORIZONS.values(), "until_s")]
+        + [(f"{name}{suffix}", kind) for name in found.metrics for suffix, kind in _FLAT],
+        metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
+    )
+    # Where nothing counts a cost, or no round closed, there is no horizon.
+    limits = {_HORIZONS[name]: limit if math.isfinite(limit) else None for name, limit in found.horizons.items()}
+    limits["until_s"] = found.until.time_s if math.isfinite(found.until.time_s) else None
+    flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
+    return pyarrow.Table.from_pylist(flat, schema=schema)
+
+
+_REACHED = {"target_s": "reached", "target_bytes": "reached_bytes", "target_j": "reached_j"}
+_HORIZONS = {"target_s": "horizon_s", "target_bytes": "horizon_bytes", "target_j": "horizon_j"}
+_FLAT = tuple(
+    (f"{group}_{field}", "int64" if field == "count" else "float64")
+    for group in ("", "_difference")
+    for field in ("mean", "half_width", "count")
+)
+
+
+def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRow]) -> list[dict[str, Any]]:
+    paired = {row.variant: row for row in differences}
+    flat = []
+    for row in rows:
+        line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds")}
+        line |= {column: row.reached[name] for name, column in _REACHED.items()}
+        line["oracle"] = row.oracle or None
+        for name, interval in row.values.items():
+            groups = {"": interval}
+            if row.variant in paired and (name != "aoi_regret" or paired[row.variant].same_oracle):
+                groups["_difference"] = paired[row.variant][name].difference
+            for group, one in groups.items():
+                for field, value in asdict(one).items():
+                    # A figure that does not exist is an empty cell, not a NaN.
+                    line[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
+        flat.append(line)
+    return flat
+
+
+def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
+    """The metric of each run, (seeds, variants); NaN where there is none. What a target cost is cut at its horizon."""
+    places = {variant: column for column, variant in enumerate(variants)}
+    seeds = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
+    values: FloatArray = np.full((len(seeds), len(places)), np.nan)
+    columns = (comparison.runs[column].tolist() for column in ("variant", "seed", name))
+    for variant, seed, value in zip(*columns, strict=True):
+        if variant in places:
+            values[seeds[seed], places[variant]] = value
+    return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values
+

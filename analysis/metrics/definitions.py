@@ -1,0 +1,170 @@
+"""The definitions of the metrics: from the facts of a run to a number; NaN where it does not exist."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.metrics.facts import Facts
+from analysis.metrics.targets import Cost, cost_to_accuracy, final_accuracy
+from analysis.statistics.arrays import FloatArray
+
+ENDED = ("delivered", "late", "lost", "aborted")
+"""How an update can have ended."""
+
+
+def to_target(cost: Cost) -> Callable[[Facts], float]:
+    """What was spent until the target accuracy was reached."""
+
+    def value(facts: Facts) -> float:
+        target = facts.settings.target_accuracy
+        if target is None:
+            return math.nan
+        return cost_to_accuracy(facts.rounds, target, cost, smoothing_s=facts.settings.smoothing_s)
+
+    return value
+
+
+def last_accuracy(facts: Facts) -> float:
+    """Mean of the last evaluations within the common extent."""
+    return final_accuracy(facts.rounds, last=facts.settings.last, until=facts.settings.until)
+
+
+def simulated_s(facts: Facts) -> float:
+    """Seconds to the close of the last round."""
+    return facts.end_s if facts.count else math.nan
+
+
+def mean_round_s(facts: Facts) -> float:
+    """Mean seconds of a round from start to close."""
+    return float((facts.rounds["end_s"] - facts.rounds["start_s"]).mean()) if facts.count else math.nan
+
+
+def max_leak(facts: Facts) -> float:
+    """Largest composed leak over clients and rounds; inf: updates arrived without any protection.
+
+    A protected release always leaks more than nothing: deliveries at a leak of zero mean that there is no privacy mechanism.
+    """
+    if not facts.count:
+        return math.nan
+    leak = float(np.nanmax(facts.rounds["max_leak"]))
+    return math.inf if leak == 0.0 and facts.total("delivered") > 0.0 else leak
+
+
+def updates_per_s(facts: Facts) -> float:
+    """Updates delivered per simulated second, up to the close of the last round; NaN where no time passes."""
+    return facts.total("delivered") / facts.end_s if facts.end_s > 0.0 else math.nan
+
+
+def share(outcome: str) -> Callable[[Facts], float]:
+    """Updates that ended in one way, over all that ended by the close of the last round."""
+
+    def value(facts: Facts) -> float:
+        ended = facts.total(*ENDED)
+        return facts.total(outcome) / ended if ended > 0.0 else math.nan
+
+    return value
+
+
+def delivered_bytes(facts: Facts) -> float:
+    """Bytes sent both ways by the close of the last round for each update delivered by then; NaN where none are sent."""
+    delivered, sent = facts.total("delivered"), facts.total("bytes_down", "bytes_up")
+    return sent / delivered if delivered > 0.0 and sent > 0.0 else math.nan
+
+
+def delivered_j(facts: Facts) -> float:
+    """Joules drawn over the whole run for each update delivered, as the summary has it."""
+    joules = facts.of_summary("energy", "per_delivered_j")
+    return math.nan if joules is None else float(joules)
+
+
+def jain_index(amounts: ArrayLike) -> float:
+    """Jain's index of fairness of amounts (n,): (sum x)^2 / (n sum x^2), 1 where all are equal and 1 / n where one has all.
+
+    Source: Jain, Chiu and Hawe 1984, eq. 2. NaN without amounts, or where all are 0.
+    """
+    x = np.asarray(amounts, np.float64)
+    squares = float((x * x).sum())
+    return float(x.sum()) ** 2 / (x.size * squares) if squares > 0.0 else math.nan
+
+
+def gini_coefficient(amounts: ArrayLike) -> float:
+    """Gini's coefficient of amounts (n,) >= 0: half their mean absolute difference over their mean, 0 where all are equal.
+
+    (n - 1) / n where one has all. Source: Gini 1912, over all n^2 pairs. NaN without amounts, or where all are 0.
+    """
+    x = np.sort(np.asarray(amounts, np.float64))
+    total = float(x.sum())
+    if not total > 0.0:
+        return math.nan
+    ranks = np.arange(1, x.size + 1)
+    return float(((2.0 * ranks - x.size - 1.0) * x).sum()) / (x.size * total)
+
+
+def iid_share(facts: Facts) -> float:
+    """Mean selections of clients with i.i.d. data, over the sum of it and the mean of the others; NaN without such clients."""
+    partition = (facts.run.scenario.get("learner") or {}).get("partition") or {}
+    first = int(partition.get("iid_clients", 0)) if isinstance(partition, dict) else 0
+    if not 0 < first < facts.clients or not facts.begun.size:
+        return math.nan
+    preferred, others = float(facts.begun[:first].mean()), float(facts.begun[first:].mean())
+    return preferred / (preferred + others) if preferred + others > 0.0 else math.nan
+
+
+def cumulated(*columns: str) -> Callable[[Facts], float]:
+    """Sum over the common rounds of the first column minus the second, if there is one; NaN where it was not measured."""
+
+    def value(facts: Facts) -> float:
+        first, *rest = (facts.rounds[name] for name in columns)
+        terms = first - rest[0] if rest else first
+        measured = terms[~np.isnan(terms) & (facts.rounds["round"] <= facts.settings.until.rounds)]
+        # The last of the running sums, as figures show it.
+        return float(np.cumsum(measured)[-1]) if measured.size else math.nan
+
+    return value
+
+
+def mean_of(column: str) -> Callable[[Facts], float]:
+    """Mean of a column over the rounds in which it was measured."""
+
+    def value(facts: Facts) -> float:
+        values = _measured(facts, column)
+        return float(values.mean()) if values.size else math.nan
+
+    return value
+
+
+def last_of(column: str) -> Callable[[Facts], float]:
+    """The last value of a column that was measured."""
+
+    def value(facts: Facts) -> float:
+        values = _measured(facts, column)
+        return float(values[-1]) if values.size else math.nan
+
+    return value
+
+
+def _measured(facts: Facts, column: str) -> FloatArray:
+    """The values of a column (n,), without the rounds in which it was not measured."""
+    values = facts.rounds[column]
+    return values[~np.isnan(values)]
+
+
+def share_measured(column: str) -> Callable[[Facts], float]:
+    """Share of the slots in which a time was reached, of a server whose clients decide among themselves."""
+
+    def value(facts: Facts) -> float:
+        if not facts.count or np.isnan(facts.rounds["consensus_s"]).all():
+            return math.nan
+        return float(1.0 - np.isnan(facts.rounds[column]).mean())
+
+    return value
+
+
+def consensus_share(facts: Facts) -> float:
+    """Share of the simulated time that went into consensus phases."""
+    length_s = float((facts.rounds["end_s"] - facts.rounds["start_s"]).sum())
+    return facts.total("consensus_s") / length_s if length_s > 0.0 else math.nan

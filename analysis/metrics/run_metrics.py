@@ -1,0 +1,123 @@
+"""Metrics of single runs as rows and tables, and what else is read off one run by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.metrics.facts import DEFAULT, Settings
+from analysis.metrics.registry import METRICS, metric, metric_values
+from analysis.metrics.targets import common_extent
+from analysis.statistics.arrays import Curve, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.results.run import Run
+
+if TYPE_CHECKING:
+    from analysis.results.run import Run
+
+
+def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> float:
+    """Metric `name` of `run` minus that of `other`, which share a seed, both up to where the shorter of the two ends.
+
+    What the target accuracy costs is restricted to what both spent. It depends on the two runs alone: other seeds, which come
+    later, do not change it. NaN where either figure does not exist. ValueError: no metric has the name.
+    """
+    extent = common_extent([run, other])
+    cost = metric(name).cost
+    both = Settings(settings.target_accuracy, settings.smoothing_s, settings.last, extent)
+    first, second = (metric_values(one, [name], both)[name] for one in (run, other))
+    if cost is not None:
+        first, second = (min(value, extent.of(cost)) if not math.isnan(value) else value for value in (first, second))
+    return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetrics:
+    """The figures by which runs are compared."""
+
+    variant: str
+    label: str
+    seed: int
+    rounds: int
+    simulated_s: float
+    """Simulated seconds to the close of the last round; 0 without rounds."""
+    oracle: str
+    """What the AoI regret is measured against; empty where there is none."""
+    values: Mapping[str, float]
+    """Metrics by name (`analysis.metrics.registry`); NaN: it does not exist."""
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+
+def round_latencies_s(rounds: pd.DataFrame) -> FloatArray:
+    """Seconds from start to close, a value a round."""
+    return (rounds["end_s"] - rounds["start_s"]).to_numpy(dtype=np.float64)
+
+
+def cumulative_regret(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of genie reward minus reward (PAUSE eq. 15); rounds that did not measure both are skipped."""
+    return _cumulated(rounds, rounds["genie_reward"] - rounds["reward"])
+
+
+def aoi_regret(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of sum of ages minus the oracle's (Li et al., eq. 14); empty where it was not measured."""
+    return _cumulated(rounds, rounds["sum_age"] - rounds["oracle_sum_age"])
+
+
+def cumulated_age_variance(rounds: pd.DataFrame) -> Curve:
+    """Rounds and the sum up to each of the AoI variance (Li et al., eq. 37, as in Fig. 4); empty without ages."""
+    return _cumulated(rounds, rounds["age_variance"])
+
+
+def _cumulated(rounds: pd.DataFrame, column: pd.Series[float]) -> Curve:
+    values = column.to_numpy(dtype=np.float64, na_value=math.nan)
+    measured = ~np.isnan(values)
+    return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
+
+
+def oracle_name(run: Run) -> str:
+    """What the AoI regret of a run is measured against; empty where it has no ages, or no oracle."""
+    oracle = str((run.summary.get("aoi") or {}).get("oracle") or "")
+    return "" if oracle == "none" else oracle
+
+
+def delivery_shares(run: Run) -> FloatArray:
+    """Deliveries of each client over the rounds of a run; (K,), empty where the run did not count them."""
+    successes = (run.summary.get("aoi") or {}).get("successes") or []
+    rounds = int(run.summary.get("rounds") or 0)
+    return np.asarray(successes, np.float64) / rounds if rounds else np.empty(0)
+
+
+def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings = DEFAULT) -> RunMetrics:
+    """Metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: a name that no metric has."""
+    rounds = run.columns(["round", "end_s"])
+    count = rounds["round"].size
+    return RunMetrics(
+        variant=run.variant,
+        label=run.label,
+        seed=run.seed,
+        rounds=count,
+        simulated_s=float(rounds["end_s"][-1]) if count else 0.0,
+        oracle=oracle_name(run),
+        values=metric_values(run, METRICS if names is None else names, settings),
+    )
+
+
+def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, settings: Settings = DEFAULT) -> pd.DataFrame:
+    """`run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
+    import pandas as pd
+
+    asked = list(METRICS if names is None else names)
+    found = [run_metrics(run, asked, settings) for run in runs]
+    facts = ("variant", "label", "seed", "rounds", "simulated_s", "oracle")
+    table = {name: [getattr(row, name) for row in found] for name in facts}
+    return pd.DataFrame(table | {name: [row[name] for row in found] for name in asked})
+

@@ -1,0 +1,175 @@
+"""When runs first reach a target accuracy, and what can be said of runs that ended before they did.
+
+A run that ended without reaching the target says that its time is longer than the run: it is censored, and to leave it out would
+flatter its variant. Compared runs are therefore followed up to a common horizon, a time that all of them reach, and the figure
+is the restricted mean, the mean of min(time, horizon). Up to the horizon nobody is censored, so that it is a plain mean over
+seeds, and its differences are paired by seed. (Table I of Tong et al. 2024 evidently averages min(slot, 500): it has "500.00" for
+what was never reached, and a mean of 391.24 for what some runs did not reach. That is the restricted mean with horizon 500.) The
+log-rank test is not offered: it takes groups to be independent, and runs of one seed share their random numbers.
+
+The accuracy of a run is one curve for tables and figures: its evaluations at the simulated time at which their rounds closed, or
+their mean over the last `smoothing_s` simulated seconds, the same number of seconds for fast and for slow rounds. The abscissa
+may also be what was spent by then, bytes sent or joules drawn; the horizon is then what every run spent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.results.run import Rounds, Run
+
+if TYPE_CHECKING:
+    from analysis.statistics.arrays import Curve, FloatArray
+
+
+Cost = Literal["seconds", "bytes", "joules"]
+"""What an accuracy is bought with."""
+COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
+    "seconds": ("end_s",),
+    "bytes": ("bytes_down", "bytes_up"),
+    "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
+}
+"""The columns of the rounds table that tell it; all but `end_s` are of one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far runs go: what one run reached, or what every one of several runs reached."""
+
+    time_s: float
+    """Simulated seconds a run was watched for: to its time limit where that ended it, else to the close of its last round."""
+    rounds: int
+    """Rounds that closed."""
+    sent_bytes: float
+    """Bytes sent to clients and by them; inf where none are sent, and so limits nothing."""
+    drawn_j: float = math.inf
+    """Joules that all clients drew, idle ones included; inf where energy is not counted, and so limits nothing."""
+
+    def of(self, cost: Cost) -> float:
+        """How far in seconds, bytes or joules."""
+        return {"seconds": self.time_s, "bytes": self.sent_bytes, "joules": self.drawn_j}[cost]
+
+
+UNLIMITED = Extent(math.inf, 2**62, math.inf)
+
+
+def run_extent(run: Run) -> Extent:
+    """How far one run goes."""
+    columns = run.columns([name for names in COST_COLUMNS.values() for name in names])
+    if not columns["end_s"].size:
+        return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)
+    last = {cost: float(spent(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
+    return Extent(
+        max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
+        columns["end_s"].size,
+        math.inf if math.isnan(last["bytes"]) else last["bytes"],
+        math.inf if math.isnan(last["joules"]) else last["joules"],
+    )
+
+
+def spent(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
+    """What was spent by the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
+
+    Bytes count as they are sent, to clients and by them, lost ones included; joules are those of all clients, idle ones included.
+    Where there are none at all, nothing is counted.
+    """
+    if cost == "seconds":
+        return columns[0]
+    total: FloatArray = np.sum(columns, axis=0).cumsum()
+    return np.full(total.size, math.nan) if total.size and total[-1] == 0.0 else total
+
+
+def common_extent(runs: Iterable[Run]) -> Extent:
+    """How far every one of `runs` goes: the least of each figure. Runs without a closed round are left out: they show nothing."""
+    return least_extent(map(run_extent, runs))
+
+
+def least_extent(extents: Iterable[Extent]) -> Extent:
+    """The least of each figure, of those with a closed round."""
+    extents = [extent for extent in extents if extent.rounds]
+    if not extents:
+        return UNLIMITED
+    return Extent(
+        min(extent.time_s for extent in extents),
+        min(extent.rounds for extent in extents),
+        min(extent.sent_bytes for extent in extents),
+        min(extent.drawn_j for extent in extents),
+    )
+
+
+def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> FloatArray:
+    """Mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending; 0: the values as they are.
+
+    ValueError: `smoothing_s` below 0.
+    """
+    if not smoothing_s >= 0.0:
+        raise ValueError(f"smoothing_s = {smoothing_s!r}: must be >= 0 s")
+    times, array = np.asarray(times_s, np.float64), np.asarray(values, np.float64)
+    if smoothing_s == 0.0 or not array.size:
+        return array
+    # At least the value itself: t - smoothing_s rounds to t where times are large.
+    first = np.minimum(np.searchsorted(times, times - smoothing_s, side="right"), np.arange(times.size))
+    # Sums over the window itself: differences of one running sum would miss a target by their rounding.
+    return np.array([array[start : end + 1].mean() for end, start in enumerate(first.tolist())])
+
+
+def smoothed(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
+    """The accuracy curve of a run from what its rounds had cost, their ends and accuracies: evaluations only, smoothed over time.
+
+    A NaN is an accuracy that was not evaluated, or a cost that is not counted; neither is in the curve.
+    """
+    evaluated = ~np.isnan(accuracy + costs)
+    return costs[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
+
+
+def accuracy_curve(rounds: Rounds, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
+    """What the evaluations had cost by the close of their rounds, and their mean over the last `smoothing_s` seconds."""
+    end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
+    return smoothed(_spent_in(rounds, cost), end_s, accuracy, smoothing_s)
+
+
+def _spent_in(rounds: Rounds, cost: Cost) -> FloatArray:
+    return spent(cost, [np.asarray(rounds[name], np.float64) for name in COST_COLUMNS[cost]])
+
+
+def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) -> float:
+    """Mean of the last `last` evaluations (of all, where fewer were made) in the rounds that closed within `until`; NaN: none.
+
+    A round is within `until` if it closed by then, and if the bytes sent in it and before are no more.
+    """
+    down, up, end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("bytes_down", "bytes_up", "end_s", "accuracy"))
+    within = (end_s <= until.time_s) & ((down + up).cumsum() <= until.sent_bytes)
+    evaluated = accuracy[within & ~np.isnan(accuracy + end_s)]
+    return float(evaluated[-last:].mean()) if evaluated.size else math.nan
+
+
+def first_reached(curve: Curve, target: float) -> float:
+    """The first abscissa at which a curve is at least `target`; inf: at none."""
+    reached = np.flatnonzero(curve[1] >= target)
+    return float(curve[0][reached[0]]) if reached.size else math.inf
+
+
+def time_to_accuracy_s(rounds: Rounds, target: float, *, smoothing_s: float = 0.0) -> float:
+    """Simulated seconds until the accuracy curve first is at least `target`; inf: later than the run lasted; NaN: no rounds."""
+    return cost_to_accuracy(rounds, target, "seconds", smoothing_s=smoothing_s)
+
+
+def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
+    """What was spent by the close of the round in which the accuracy curve first is at least `target`.
+
+    Inf: more than in the whole run; NaN: no rounds, or the cost is not counted.
+    """
+    found = _spent_in(rounds, cost)
+    if not found.size or math.isnan(found[-1]):
+        return math.nan
+    return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)
+
+
+
+

@@ -1,0 +1,1 @@
+"""Metrics against the numeric keys that a sweep varies."""

@@ -1,0 +1,125 @@
+"""A metric against a parameter: lines with intervals over one key, a heat map over two."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.metrics.registry import metric
+from analysis.parameters.measure import AgainstOne, AgainstTwo, with_unit
+from analysis.statistics.arrays import FloatArray
+
+_LABEL = 0.08
+"""Share of the axis that the number at a mark takes; marks that lie closer have none."""
+LOGARITHMIC = 10.0
+"""An axis is logarithmic where its values are positive and span this ratio."""
+
+
+def parameter_figure(
+    study: AgainstOne, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
+) -> ShownFigure | None:
+    """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values.
+
+    `restricted`: of what these are means where not of the metric itself, such as min(time, 20 s).
+    """
+    one = metric(study.metric)
+    if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
+        return None
+    seeds = sorted({interval.count for line in study.lines for interval in line.intervals if interval.count})
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        legend = []
+        beyond: list[str] = []
+        for index, line in enumerate(study.lines):
+            style = line_style(index)
+            mean = np.array([interval.mean for interval in line.intervals]) * one.scale
+            if np.isinf(mean).any():
+                # Such as the leak of what is not protected.
+                mean[np.isinf(mean)] = np.nan
+                beyond.append(line.label or "some values")
+            if np.isnan(mean).all():
+                continue
+            half = np.nan_to_num([interval.half_width for interval in line.intervals]) * one.scale
+            # Bars end at what can be: no share is below 0 or above 100 %.
+            low, high = (np.clip(mean + side * half, *one.limits) for side in (-1.0, 1.0))
+            (drawn,) = axes.plot(line.at, mean, **style)
+            bars = (mean - low, high - mean)
+            axes.errorbar(line.at, mean, yerr=bars, fmt="none", color=style["color"], capsize=3.0, elinewidth=1.2)
+            members = np.ones(mean.size, bool) if line.best is None else line.best.members
+            axes.plot(line.at[members], mean[members], "o", color=style["color"], ms=5.5, zorder=4)
+            axes.plot(line.at[~members], mean[~members], "o", color=style["color"], mfc="white", ms=5.5, zorder=4)
+            legend.append((drawn, line.label))
+        every = np.concatenate([line.at for line in study.lines])
+        _value_axis(axes, every)
+        axes.set(xlabel=study.axis, ylabel=one.axis)
+        counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+        what = f"mean of {restricted}" if restricted else "mean"
+        note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
+        if any(line.best is not None for line in study.lines):
+            note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
+        note += f"; left out, beyond any number: {', '.join(beyond)}" if beyond else ""
+        headline(
+            figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]], look=look
+        )
+    return figure
+
+
+def heat_figure(
+    study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
+) -> ShownFigure | None:
+    """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value.
+
+    `restricted`: as of `parameter_figure`.
+    """
+    one = metric(study.metric)
+    means = study.means * one.scale
+    finite = means[np.isfinite(means)]
+    if not finite.size:
+        return None
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        axes.grid(visible=False)
+        # Dark is better, whichever way that is; of a metric that is no better either way, dark is much.
+        colours = "cividis" if one.better == "lower" else "cividis_r"
+        image = axes.imshow(means, cmap=colours, aspect="auto", origin="lower")
+        middle = (finite.min() + finite.max()) / 2.0
+        for (row, column), value in np.ndenumerate(means):
+            dark = value < middle if one.better == "lower" else value > middle
+            frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
+            text = f"{value:.4g}" if np.isfinite(value) else "—"
+            colour = "white" if dark else "black"
+            # By a name of its own in the picture: it stands on the colour of its cell, and not on paper.
+            cell = f"cell-{row}-{column}"
+            shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small", gid=cell)
+            if study.members[row, column]:
+                shown.set_bbox(frame)
+        axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
+        axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
+        axes.set(xlabel=with_unit(study.columns), ylabel=with_unit(study.rows))
+        figure.colorbar(image, ax=axes, label=one.axis)
+        note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
+        if study.best is not None:
+            note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
+        headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [], look=look)
+    return figure
+
+
+def _value_axis(axes: Axes, values: FloatArray) -> None:
+    """Marks at the values that were run; logarithmic where they span a wide ratio."""
+    distinct = np.unique(values)
+    if distinct[0] > 0.0 and distinct[-1] >= LOGARITHMIC * distinct[0]:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    if distinct.size > 12:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        return
+    place = np.log(distinct) if axes.get_xscale() == "log" else distinct
+    wide = _LABEL * float(np.ptp(place))
+    named = [0]
+    for number in range(1, distinct.size):
+        if place[number] - place[named[-1]] >= wide:
+            named.append(number)
+    axes.set_xticks(distinct.tolist(), [f"{value:g}" if i in named else "" for i, value in enumerate(distinct)])

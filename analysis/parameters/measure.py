@@ -1,0 +1,233 @@
+"""A metric against a parameter: which numeric keys a sweep varies, how a metric depends on them, and which value is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.metrics.comparison import Comparison, values_of
+from analysis.metrics.registry import metric
+from analysis.results.sweep import Sweep
+from analysis.statistics.arrays import FloatArray
+from analysis.statistics.inference import Best, set_of_best
+from analysis.statistics.intervals import Interval
+from analysis.suggestions import did_you_mean
+
+Settings = Mapping[str, Any]
+"""Keys of a scenario, dotted, with their values; of lists as text."""
+UNITS = {"_s": "s", "_bytes": "bytes", "_bytes_per_s": "bytes/s", "_j": "J", "_km": "km", "_w": "W", "_rounds": "rounds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Variants that differ in one numeric key alone."""
+
+    label: str
+    """What they share; empty where there is one line only."""
+    at: FloatArray
+    """(n,), ascending: the values of the key."""
+    variants: tuple[str, ...]
+    """(n,)"""
+    intervals: tuple[Interval, ...]
+    """(n,): the metric's mean over seeds."""
+    best: Best | None
+    """Which of the values may be the best; None where the metric is no better high or low."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstOne:
+    """A metric against one numeric key."""
+
+    metric: str
+    key: str
+    lines: tuple[Line, ...]
+
+    @property
+    def axis(self) -> str:
+        """The key with its unit, as the label of an axis."""
+        return with_unit(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstTwo:
+    """A metric against two numeric keys of which every combination was run."""
+
+    metric: str
+    rows: str
+    """The key that changes from row to row."""
+    columns: str
+    at_rows: FloatArray
+    at_columns: FloatArray
+    means: FloatArray
+    """(rows, columns)"""
+    best: Best | None
+    """Over all combinations, row after row."""
+    members: NDArray[np.bool_]
+    """(rows, columns): the combinations that may be best."""
+
+
+def unit_of(key: str) -> str:
+    """The unit that the name of a key ends in; empty: none."""
+    return next((unit for end, unit in sorted(UNITS.items(), key=lambda item: -len(item[0])) if key.endswith(end)), "")
+
+
+def with_unit(key: str) -> str:
+    """A key with its unit, as the label of an axis."""
+    unit = unit_of(key)
+    return f"{key} ({unit})" if unit else key
+
+
+def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
+    """The keys that differ between variants, by variant; seeds, names and descriptions aside."""
+    first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
+    flat = {variant: _flat(sweep.run(variant, first[variant]).scenario) for variant in sweep.variants}
+    keys = dict.fromkeys(key for settings in flat.values() for key in settings)
+    missing = object()
+    different = [key for key in keys if len({repr(settings.get(key, missing)) for settings in flat.values()}) > 1]
+    return {variant: {key: settings[key] for key in different if key in settings} for variant, settings in flat.items()}
+
+
+def _flat(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in scenario.items():
+        key = f"{above}{name}"
+        if key in ("seed", "name", "description", "sweep"):
+            continue
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{key}.")
+        else:
+            found[key] = value
+    return found
+
+
+def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
+    """The keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else."""
+    keys = dict.fromkeys(key for one in settings.values() for key in one)
+    return [key for key in keys if any(len(group) > 1 for group in _groups(settings, key).values())]
+
+
+def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
+    """Variants that have a number at `key`, by what else they are set to; of several with one scenario the first.
+
+    A second one would be the same value once more, and would widen the set of best for nothing.
+    """
+    groups: dict[str, list[str]] = {}
+    for variant, one in settings.items():
+        value = one.get(key)
+        if is_number(value):
+            group = groups.setdefault(repr(sorted((k, repr(v)) for k, v in one.items() if k != key)), [])
+            if all(settings[other][key] != value for other in group):
+                group.append(variant)
+    return groups
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a scenario is a number: a truth value, a text or a list is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
+    """`key` in full, which may be given by its last words; ValueError, with the `option`, where no grid of numbers varies it."""
+    known = numeric_keys(settings)
+    named = [one for one in known if one == key or one.endswith(f".{key}")]
+    if len(named) != 1:
+        none = "no numeric key varies by itself: make a grid, such as --grid KEY=[1, 2, 5]"
+        remedy = did_you_mean(key, known) if known else none
+        raise ValueError(f"{option} {key!r}: is not varied alone by this sweep; {remedy}")
+    return named[0]
+
+
+def named_keys(settings: Mapping[str, Settings], keys: Sequence[str], option: str) -> list[str]:
+    """The keys that an `option` names, in full, each once; ValueError as of `check_key`."""
+    return list(dict.fromkeys(check_key(settings, key, option) for key in keys))
+
+
+def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Settings], name: str, key: str) -> AgainstOne:
+    """The metric `name` of a comparison against `key`, a line for each setting of the other keys."""
+    rows = {row.variant: row for row in comparison.rows}
+    groups = [group for group in _groups(settings, key).values() if len(group) > 1]
+    lines = []
+    for group in groups:
+        ordered = sorted(group, key=lambda variant: float(settings[variant][key]))
+        lines.append(
+            Line(
+                label=shared_label([sweep.labels[variant] for variant in ordered], [key]) if len(groups) > 1 else "",
+                at=np.array([float(settings[variant][key]) for variant in ordered]),
+                variants=tuple(ordered),
+                intervals=tuple(rows[variant][name] for variant in ordered),
+                best=_best(comparison, ordered, name),
+            )
+        )
+    return AgainstOne(name, key, tuple(lines))
+
+
+def against_two(
+    comparison: Comparison, settings: Mapping[str, Settings], name: str, rows: str, columns: str
+) -> AgainstTwo | None:
+    """The metric against two keys, where the sweep ran each value of one with each of the other and varies nothing else.
+
+    Variants with something else than a number at one of the keys have no place on the map.
+    """
+    keys = {key for one in settings.values() for key in one}
+    if keys != {rows, columns}:
+        return None
+    numbered = {variant: one for variant, one in settings.items() if is_number(one.get(rows)) and is_number(one.get(columns))}
+    placed = {(float(one[rows]), float(one[columns])): variant for variant, one in numbered.items()}
+    at_rows, at_columns = (np.array(sorted({place[axis] for place in placed})) for axis in (0, 1))
+    order = [placed.get((row, column)) for row in at_rows for column in at_columns]
+    if None in order or min(at_rows.size, at_columns.size) < 2:
+        return None
+    variants = [variant for variant in order if variant is not None]
+    by_variant = {row.variant: row[name].mean for row in comparison.rows}
+    shape = (at_rows.size, at_columns.size)
+    best = _best(comparison, variants, name)
+    members = np.zeros(shape, bool) if best is None else best.members.reshape(shape)
+    means = np.array([by_variant[variant] for variant in variants]).reshape(shape)
+    return AgainstTwo(name, rows, columns, at_rows, at_columns, means, best, members)
+
+
+def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | None:
+    one = metric(name)
+    if one.better == "neither":
+        return None
+    return set_of_best(values_of(comparison, variants, name), higher=one.better == "higher", confidence=comparison.confidence)
+
+
+
+
+def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
+    """The words that the labels of several variants share, without those of `keys`."""
+    short = tuple(f"{name}=" for key in keys for name in (key, key.rpartition(".")[2]))
+    kept = [word for word in labels[0].split(", ") if not word.startswith(short)]
+    shared = [word for word in kept if all(word in label.split(", ") for label in labels)]
+    return ", ".join(shared) or labels[0]
+
+
+def tied(line: Line) -> bool:
+    """Whether the metric is the same at every value, so that none is better: none is to be called the best."""
+    means = [interval.mean for interval in line.intervals]
+    return line.best is not None and len(means) > 1 and all(mean == means[0] for mean in means)
+
+
+def best_words(study: AgainstOne, line: Line, confidence: float) -> str:
+    """The best value of the key, and which others may be: "deadline 5 s; 95 % set of best: 4 to 6 s". Empty: none is better."""
+    if line.best is None or line.best.index < 0:
+        return ""
+    unit = unit_of(study.key)
+    unit = f" {unit}" if unit else ""
+    at, members = line.at, np.flatnonzero(line.best.members)
+    best = f"{study.key} {at[line.best.index]:g}{unit}"
+    if line.best.seeds < 2:
+        return f"{best}; one seed does not tell which others may be"
+    if members.size == 1:
+        named = f"{at[members[0]]:g}{unit} alone"
+    elif members.size == members[-1] - members[0] + 1:
+        named = f"{at[members[0]]:g} to {at[members[-1]]:g}{unit}"
+    else:
+        named = f"{', '.join(f'{at[index]:g}' for index in members)}{unit}"
+    whole = " (all values tried)" if members.size == at.size > 1 else ""
+    return f"{best}; {confidence * 100:.10g} % set of best: {named}{whole}"

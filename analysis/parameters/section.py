@@ -1,0 +1,163 @@
+"""The section of a report on metrics against the parameters that a sweep varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.documents.blocks import Block, Bullets, Picture, Section, Table
+from analysis.documents.comparison_tables import heading, horizon_of, restricted_words, value_cell
+from analysis.documents.numbers import format_cost, format_percent
+from analysis.figures.settings import PLAIN, Look
+from analysis.metrics.comparison import TARGETS, Comparison
+from analysis.metrics.registry import METRICS, metric
+from analysis.parameters.measure import (
+    AgainstOne,
+    Settings,
+    against_one,
+    against_two,
+    best_words,
+    named_keys,
+    numeric_keys,
+    settings_of,
+    tied,
+)
+from analysis.results.sweep import Sweep
+
+MOST_METRICS = 4
+"""Of so many metrics figures are drawn in a report, unless metrics were asked for."""
+MOST_LINES = 8
+"""So many settings of the other keys are told apart in one figure; of more, the key has no section unless it is asked for."""
+_FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
+
+
+def parameter_sections(
+    sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN
+) -> list[Section]:
+    """A section for each numeric key that the sweep varies by itself (`against`: for these), with tables, figures and the best.
+
+    ValueError: a key of `against` that is not varied by itself.
+    """
+    settings = settings_of(sweep) if len(sweep) else {}
+    keys = named_keys(settings, against, "against") or numeric_keys(settings)
+    names = metrics_shown(comparison)
+    sections = []
+    for key in keys:
+        studies = [against_one(comparison, sweep, settings, name, key) for name in names]
+        if studies and (against or len(studies[0].lines) <= MOST_LINES):
+            sections.append(Section(f"Against {key}", _blocks(comparison, studies, look)))
+    maps = _maps(comparison, settings, names, keys, look) if len(keys) == 2 else []
+    return [*sections, *([Section(f"Against {keys[0]} and {keys[1]}", maps)] if maps else [])]
+
+
+def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
+    """The metrics that are shown against parameters: those asked for, else the first few that the study is about."""
+    if comparison.asked:
+        return comparison.asked
+    shown = comparison.shown()
+    order = [*(name for name in _FIRST if name in shown), *(name for name in shown if name not in _FIRST)]
+    better = [name for name in order if metric(name).better != "neither"]
+    return tuple(sorted(better[:MOST_METRICS], key=list(METRICS).index))
+
+
+def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str], list[list[str]]]:
+    """A row for each value of the key: the metric of each line, with a star where it may be the best of its line."""
+    by_variant = {row.variant: row for row in comparison.rows}
+    title = heading(comparison, study.metric)
+    header = [study.axis, *(f"{line.label}: {title}" if line.label else title for line in study.lines)]
+    values = sorted({value for line in study.lines for value in line.at.tolist()})
+    rows = []
+    for value in values:
+        cells = [f"{value:g}"]
+        for line in study.lines:
+            place = line.at.tolist().index(value) if value in line.at.tolist() else None
+            if place is None:
+                cells.append("")
+                continue
+            star = "" if line.best is None or not line.best.members[place] or tied(line) else " *"
+            cells.append(value_cell(by_variant[line.variants[place]], comparison, study.metric) + star)
+        rows.append(cells)
+    return header, rows
+
+
+def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
+    """For each line of a study the best value of the key and its set of best, as sentences; where all are alike, that."""
+    title = heading(comparison, study.metric)
+    told = []
+    for line in study.lines:
+        words = best_words(study, line, comparison.confidence)
+        if tied(line):
+            words = f"the same at all values of {study.key}"
+            if _nowhere_reached(comparison, study.metric, line.variants):
+                words = f"no run was at the target by {_limit(comparison, study.metric)}"
+        told.append((line.label, words))
+    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in told if words]
+
+
+def _limit(comparison: Comparison, name: str) -> str:
+    return format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
+
+
+def _nowhere_reached(comparison: Comparison, name: str, variants: Sequence[str]) -> bool:
+    """Whether the metric is what a target costs, and none of the variants has a run that was there."""
+    return name in TARGETS and not any(row.reached[name] for row in comparison.rows if row.variant in variants)
+
+
+def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
+    from analysis.parameters.figure import parameter_figure
+
+    blocks: list[Block] = []
+    sentences = [sentence for study in studies for sentence in best_sentences(comparison, study)]
+    blocks += [Bullets(sentences)] if sentences else []
+    level = format_percent(comparison.confidence)
+    for study in studies:
+        name = f"{study.metric}-against-{study.key}".replace(".", "-").replace("_", "-")
+        title = heading(comparison, study.metric)
+        shown = [variant for line in study.lines for variant in line.variants]
+        restricted = restricted_words(comparison, study.metric) if study.metric in TARGETS else ""
+        figure = None
+        if not _nowhere_reached(comparison, study.metric, shown):
+            figure = parameter_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)
+        if figure is not None:
+            blocks.append(Picture(name, f"{title} against {study.axis}", figure))
+        note = f"Mean ± half-width of the {level} interval over seeds."
+        if any(line.best is not None and not tied(line) for line in study.lines):
+            note += (
+                f" *: may be the best of its column ({level} set of best: multiple comparisons with the best on paired seeds, "
+                "Bonferroni)."
+            )
+        if study.metric in TARGETS:
+            note += f" {_horizon_words(comparison, study)}"
+        blocks.append(Table(name, f"{title} against {study.axis}", parameter_cells(comparison, study), note=note, words=()))
+    return blocks
+
+
+def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
+    """To what a target's cost is restricted here: to one horizon, so that every number can be compared with every other."""
+    name = study.metric
+    limit = _limit(comparison, name)
+    words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
+    shown = {variant for line in study.lines for variant in line.variants}
+    never = sum(row.reached[name] == 0 for row in comparison.rows if row.variant in shown)
+    if never:
+        words += f" In {never} of {len(shown)} settings no run was at the target by then."
+        if len(study.lines) > 1:
+            words += f" Which line is best at each value of {study.key}, up to the end of its own runs: --within {study.key}."
+    return words
+
+
+def _maps(
+    comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str], look: Look
+) -> list[Block]:
+    from analysis.parameters.figure import heat_figure
+
+    blocks: list[Block] = []
+    for name in names:
+        study = against_two(comparison, settings, name, keys[0], keys[1])
+        if study is None or _nowhere_reached(comparison, name, [row.variant for row in comparison.rows]):
+            continue
+        restricted = restricted_words(comparison, name) if name in TARGETS else ""
+        figure = heat_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)
+        if figure is not None:
+            file = f"{name}-against-both".replace("_", "-")
+            blocks.append(Picture(file, f"{heading(comparison, name)} against {keys[0]} and {keys[1]}", figure))
+    return blocks

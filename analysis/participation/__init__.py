@@ -1,0 +1,1 @@
+"""Which clients take part how often, and what data they hold."""

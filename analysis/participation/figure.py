@@ -1,0 +1,89 @@
+"""Figures of who takes part: how often each client was selected, and who holds which training samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from analysis.figures.client_lines import client_lines
+from analysis.figures.lines import curve_note
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import ShownFigure, drawable, headline, line_style, new_figure
+from analysis.figures.theme import AXIS
+from analysis.metrics.facts import Facts
+from analysis.results.groups import Groups
+from analysis.statistics.intervals import mean_interval
+
+
+def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """How often clients were selected: by group, where there are groups, and client by client.
+
+    None without records of clients, and where all clients of a run were selected equally often. Clients are shown by their
+    numbers where they are few, else from the one selected most often to the least.
+    """
+    counts = {label: [Facts(run).begun for run in runs] for label, runs in groups.items()}
+    if all(np.ptp(count) == 0.0 for several in counts.values() for count in several if count.size):
+        return None
+    by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
+    names = list(dict.fromkeys(name for several in by_group.values() for one in several for name in one))
+
+    with look.applied():
+        widths = (min(1.2, 0.3 * len(names)), 2.0) if names else (1.0,)
+        figure, panels = new_figure(widths, share_y=False, look=look)
+        lines, curves = client_lines(panels[-1], counts, "times a client was selected", "most selected")
+        if names:
+            _group_bars(panels[0], by_group, names)
+        seeds = curve_note(curves, "attempts begun")
+        headline(figure, "Who was selected how often", seeds, lines, look=look)
+    return figure
+
+
+def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping[str, int]]]], names: Sequence[str]) -> None:
+    """Attempts a client of each group, a bar for each variant with its interval over seeds."""
+    width = 0.8 / len(by_group)
+    for index, several in enumerate(by_group.values()):
+        style = line_style(index)
+        values = [
+            mean_interval([one[name]["selected"] / max(1, one[name]["clients"]) for one in several if name in one])
+            for name in names
+        ]
+        at = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
+        means = np.array([value.mean for value in values])
+        halves = np.nan_to_num([value.half_width for value in values])
+        # Nobody is selected less than never.
+        reach = (np.nan_to_num(np.minimum(halves, means)), halves)
+        axes.bar(at, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
+    few = len(names) < 4
+    axes.set_xticks(range(len(names)), list(map(drawable, names)), rotation=0 if few else 30, ha="center" if few else "right")
+    axes.set(xlabel="group", ylabel="times, mean of a group's clients")
+    axes.grid(visible=True, axis="y")
+
+
+def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """How many training samples of each label each client holds, as a map; of the first run that says. None where none does.
+
+    A sweep's variants share their data as long as they do not change the learner: one map stands for all of them then.
+    """
+    run = next((run for runs in groups.values() for run in runs if run.has_partition), None)
+    if run is None:
+        return None
+    table = run.arrow("partition")
+    client, label, samples = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("client", "label", "samples"))
+    counts = np.zeros((int(label.max()) + 1, int(client.max()) + 1))
+    counts[label, client] = samples
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        image = axes.imshow(counts, aspect="auto", interpolation="nearest", origin="lower", cmap="Blues", vmin=0.0)
+        axes.grid(visible=False)
+        axes.set(xlabel="client", ylabel="label")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
+        figure.colorbar(image, ax=axes, label="training samples", pad=0.015)
+        sizes = counts.sum(0)
+        spread = f"{sizes.min():,.0f} to {sizes.max():,.0f} samples a client"
+        headline(figure, "Who holds which training samples", f"seed {run.seed}, {run.label}; {spread}", [], look=look)
+    return figure
+

@@ -1,0 +1,66 @@
+"""The section of a report on how much each group of clients took part, and how evenly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.documents.blocks import Section, Table
+from analysis.documents.numbers import format_interval
+from analysis.metrics.definitions import jain_index
+from analysis.results.groups import Groups
+from analysis.statistics.intervals import mean_interval
+
+
+def participation_sections(groups: Groups) -> list[Section]:
+    """A table of groups (or classes of devices) by variant; nothing where no run has groups.
+
+    Each figure is a mean over seeds: what share of the clients a group is, of the updates begun and of those delivered, what
+    share of its updates was delivered, and of its clients had one delivered. Jain's index is that of deliveries for each client
+    of a group, over the groups: 1 where clients of all groups deliver as much.
+    """
+    rows = []
+    for label, runs in groups.items():
+        told = [(run, run.summary["groups"]) for run in runs if run.summary.get("groups")]
+        if not told:
+            continue
+        for group in told[0][1]:
+            shares = [_shares(found, group) for _, found in told if group in found]
+            cells = [format_interval(mean_interval([share[name] for share in shares]), scale=100.0) for name in _COLUMNS]
+            rows.append([label, group, *cells, ""])
+        fairness = mean_interval([_between(found) for _, found in told])
+        rows[-1][-1] = format_interval(fairness)
+    if not rows:
+        return []
+    header = ["variant", "group", *(f"{title} (%)" for title in _COLUMNS.values()), "Jain over groups"]
+    note = "Means over seeds ± half-width of the 95 % interval, of whole runs. " + _NOTE
+    return [Section("Who took part", [Table("participation", "Participation by group", (header, rows), note=note, words=(0, 1))])]
+
+
+_COLUMNS = {
+    "clients": "of all clients",
+    "selected": "of updates begun",
+    "delivered": "of updates delivered",
+    "worked": "of its updates delivered",
+    "reached": "of its clients with a delivery",
+}
+_NOTE = (
+    "Jain's index of deliveries for each client of a group, over the groups: 1 where clients of all groups deliver as "
+    "much, 1 over "
+    "their number where those of one group deliver all."
+)
+
+
+def _shares(found: dict[str, Any], group: str) -> dict[str, float]:
+    mine = found[group]
+    shares = {name: _ratio(mine[name], sum(one[name] for one in found.values())) for name in ("clients", "selected", "delivered")}
+    shares["worked"] = _ratio(mine["delivered"], mine["selected"])
+    shares["reached"] = _ratio(mine["clients_delivered"], mine["clients"])
+    return shares
+
+
+def _between(found: dict[str, Any]) -> float:
+    return jain_index([_ratio(one["delivered"], one["clients"]) for one in found.values() if one["clients"]])
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")

@@ -1,0 +1,1 @@
+"""Privacy leaks of clients, and what a mechanism guarantees."""

@@ -1,0 +1,95 @@
+"""Figures of privacy: the largest leak over the course of a run, and the leak of each client at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from analysis.figures.client_lines import client_lines
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_columns
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.theme import FAINT
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve, FloatArray
+
+
+def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
+    """Largest composed privacy leak over clients against rounds or seconds; None where no run leaks anything measured.
+
+    Variants whose updates arrive without protection have no finite leak: the note names them, and no line pretends to be zero.
+    """
+    unprotected = []
+    along = abscissa(groups, over)
+
+    def curve(run: Run) -> Curve:
+        number, leak, delivered = round_columns(run, along.column, "max_leak", "delivered")
+        if not leak.size or not np.isfinite(leak).all() or leak.max() <= 0.0:
+            if leak.size and delivered.sum() > 0:
+                unprotected.append(run.label)
+            return np.empty(0), np.empty(0)
+        return number, leak
+
+    curves = curves_of(groups, curve)
+    if not any(curves.values()):
+        return None
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        lines = draw_lines(axes, curves, along.grid(curves))
+        axes.set_ylim(bottom=0.0)
+        axes.set_ylabel("largest leak over clients (ε)")
+        along.label(axes)
+        names = ", ".join(dict.fromkeys(unprotected))
+        note = curve_note(curves, "composed over a client's participations")
+        headline(figure, "Privacy leak", note + (f"; without protection, not drawn: {names}" if names else ""), lines, look=look)
+    return figure
+
+
+def client_leaks(run: Run) -> FloatArray:
+    """(K,) the composed privacy leak of each client at the end of the run, in units of ε; 0: it released nothing.
+
+    Empty without records of clients or without releases; inf where a release was not protected.
+    """
+    if not run.has_clients or not run.has_privacy:
+        return np.empty(0)
+    leaks: FloatArray = np.zeros(int((run.scenario.get("clients") or {}).get("count", 0)))
+    for piece in run.pieces("clients", ("client", "leak")):
+        client = np.asarray(piece.column("client").to_numpy(), np.int64)
+        leak = np.asarray(piece.column("leak").to_numpy(), np.float64)
+        released = ~np.isnan(leak)
+        # Whoever takes part may be more than the scenario says in numbers.
+        leaks = np.pad(leaks, (0, max(0, int(client.max(initial=-1)) + 1 - leaks.size)))
+        np.maximum.at(leaks, client[released], leak[released])
+    return leaks if leaks.any() else np.empty(0)
+
+
+def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """The composed leak of each client at the end, a line for each variant; None where no run leaks anything measured.
+
+    Beside it the budget, where all variants have the same one. Variants that sent updates without protection are named.
+    """
+    found = {label: [client_leaks(run) for run in runs] for label, runs in groups.items()}
+    bare = [label for label, several in found.items() if any(np.isinf(one).any() for one in several)]
+    values = {label: [] if label in bare else several for label, several in found.items()}
+    if not any(one.size for several in values.values() for one in several):
+        return None
+    with look.applied():
+        figure, (axes,) = new_figure(look=look)
+        lines, curves = client_lines(axes, values, "composed leak of a client (ε)", "largest leak")
+        budgets = {_budget(run) for label, runs in groups.items() if curves[label] for run in runs}
+        if len(budgets) == 1 and None not in budgets:
+            (budget,) = budgets
+            lines.append((axes.axhline(budget, color=FAINT, linewidth=1.2, zorder=1), f"budget: {budget:g}"))
+            axes.set_ylim(top=max(axes.get_ylim()[1], 1.05 * budget))
+        note = curve_note(curves, "composed over a client's participations, after the last close, too")
+        note += f"; without protection, not drawn: {', '.join(bare)}" if bare else ""
+        headline(figure, "Privacy leak of each client", note, lines, look=look)
+    return figure
+
+
+def _budget(run: Run) -> Any:
+    """ε that a client may give away in all; None where the scenario's schedule has no such number."""
+    return ((run.scenario.get("privacy") or {}).get("schedule") or {}).get("epsilon_total")
+

@@ -1,0 +1,41 @@
+"""The bound of PAUSE's Theorem 3 (Peleg et al., eq. 17) as summaries state it, as a curve to draw beside regrets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.figures.settings import Bound
+from analysis.results.run import Run
+from analysis.statistics.arrays import FloatArray
+
+EXACT = ("pause", "pause-brute")
+"""Policies that the theorem is about."""
+
+
+def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
+    """The bound that summaries of `runs` state, the mean over the runs that do; empty where none does."""
+    stated: list[dict[str, Any]] = [bound for run in runs if (bound := (run.summary.get("pause") or {}).get("bound"))]
+    if not stated:
+        return []
+    constant, per_log_round = (float(np.mean([bound[name] for bound in stated])) for name in ("constant", "per_log_round"))
+    deltas = sorted({f"{bound['delta']:.2g}" for bound in stated}, key=float)
+    least = " to ".join(dict.fromkeys([deltas[0], deltas[-1]]))
+    words = f"c = {stated[0]['c']:g}, with which the proof ends (the theorem prints 2); least gap of two expectations {least}"
+
+    def values(rounds: FloatArray) -> FloatArray:
+        return np.asarray(constant + per_log_round * np.log(rounds))
+
+    return [Bound("bound of eq. 17", words, values)]
+
+
+def regret_bound_notes(runs: Sequence[Run]) -> list[str]:
+    """Why the bound is not drawn, a sentence for each reason among the runs of PAUSE that measured a regret."""
+    reasons: dict[str, dict[str, None]] = {}
+    for run in runs:
+        reason = (run.summary.get("pause") or {}).get("no_bound")
+        if run.policy in EXACT and reason:
+            reasons.setdefault(str(reason), {})[run.label] = None
+    return [f"The bound of eq. 17 is not drawn for {', '.join(labels)}: {reason}" for reason, labels in reasons.items()]

@@ -1,0 +1,81 @@
+"""How sure the differences of a comparison are: Student-t, bootstrap and simultaneous intervals, and equivalence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from analysis.documents.blocks import Table
+from analysis.documents.comparison_tables import baseline_label, difference_cell, heading
+from analysis.documents.numbers import MISSING, format_number, format_percent
+from analysis.metrics.comparison import Comparison, DifferenceRow
+from analysis.metrics.differences import comparable, paired, simultaneous_difference
+from analysis.metrics.registry import metric
+from analysis.statistics.inference import Bounds, bootstrap_interval, simultaneous, verdict
+
+MOST_ROWS = 150
+"""Of a longer table the first metrics are left, one at least, and those that margins were asked for: nobody reads more."""
+
+
+
+
+
+
+
+
+def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
+    """A row for each metric and variant: the difference to the baseline with its intervals, and the verdict on a margin.
+
+    `margins`: metric to the difference that counts as none, in the metric's own unit. None where nothing is compared.
+    """
+    margins = margins or {}
+    names = [name for name in comparison.shown() if name != "simulated_s" or name in margins]
+    names += [name for name in margins if name not in names and name in comparison.metrics]
+    if not comparison.differences or max((row.seeds for row in comparison.rows), default=0) < 2:
+        return None
+    there = len(names)
+    if there * len(comparison.differences) > MOST_ROWS:
+        most = max(1, MOST_ROWS // len(comparison.differences))
+        names = [name for place, name in enumerate(names) if place < most or name in margins]
+    rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if comparable(row, name)]
+    if not rows:
+        return None
+    level = format_percent(comparison.confidence)
+    several = len(comparison.differences)
+    together = f"{level} together: intervals of all {several} variants hold together by this metric, each at "
+    together += f"{format_percent(round(simultaneous(comparison.confidence, several), 6))} (Bonferroni)."
+    if several == 1:
+        together = f"{level} together: as Student's, since one variant is compared."
+    note = (
+        f"{level} t: Student's interval of the paired differences. Bootstrap: studentised (Efron and Tibshirani 1993), of five "
+        f"seeds or more. {together}"
+    )
+    if len(names) < there:
+        note += f" Of {there} metrics {len(names)} are here; the others: --metric NAME."
+    if margins:
+        note += " Equivalent: the t interval lies within the margin (two one-sided tests); different: outside of it; else open."
+    header = ["metric", "variant", "difference", f"{level} t", f"{level} bootstrap", f"{level} together"]
+    caption = f"Intervals of the differences to {baseline_label(comparison)}"
+    header += ["margin", "verdict"] if margins else []
+    return Table("intervals", caption, (header, rows), note=note, words=(0, 1, 7))
+
+
+
+
+def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping[str, float]) -> list[str]:
+    scale, difference = metric(name).scale, row[name].difference
+    bounds = bootstrap_interval(paired(comparison, row.variant, name), comparison.confidence)
+    together = simultaneous_difference(comparison, row, name)
+    cells = [heading(comparison, name), row.label, difference_cell(row, name)]
+    cells += [_ends(one, scale) for one in (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))]
+    if not margins:
+        return cells
+    if name not in margins:
+        return [*cells, "", ""]
+    return [*cells, format_number(margins[name] * scale), verdict(difference, margins[name])]
+
+
+def _ends(bounds: Bounds, scale: float) -> str:
+    if math.isnan(bounds.low):
+        return MISSING
+    return f"{format_number(bounds.low * scale, signed=True)} to {format_number(bounds.high * scale, signed=True)}"

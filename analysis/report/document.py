@@ -1,0 +1,226 @@
+"""The sections of a report, in the order in which a reader asks: what was asked, what came out, how sure, with which settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.ages.section import age_table, instance_sections
+from analysis.breakpoints.section import breakpoint_sections
+from analysis.consensus.section import consensus_sections
+from analysis.detections.section import declaration_tables, detection_table
+from analysis.documents.blocks import Block, Bullets, Document, Picture, Section, Table, Text
+from analysis.documents.comparison_tables import (
+    aoi_regret_title,
+    baseline_label,
+    common_words,
+    comparison_cells,
+    cut_short,
+    difference_cells,
+    interval_words,
+)
+from analysis.documents.numbers import UNITS, format_number, format_percent
+from analysis.documents.run_names import missing_words
+from analysis.figures.settings import MOST_VARIANTS, PLAIN, Look
+from analysis.grids.section import cell_sections
+from analysis.metrics.comparison import TARGETS, Comparison
+from analysis.metrics.differences import simultaneous_difference
+from analysis.metrics.registry import metric
+from analysis.metrics.run_metrics import RunMetrics
+from analysis.parameters.section import parameter_sections
+from analysis.participation.section import participation_sections
+from analysis.privacy.section import guarantee, guarantee_sections
+from analysis.report.differences import sureness_table
+from analysis.report.meanings import meanings
+from analysis.report.questions import Questions
+from analysis.report.scenario import scenario_facts, settings_sections, variants_table, warned_of
+from analysis.results.groups import Groups, group_runs
+from analysis.results.run import OUTCOMES, Run
+from analysis.results.sweep import Sweep
+from analysis.stragglers.section import straggler_sections
+from analysis.stragglers.time_section import time_sections
+
+MOST_NAMED, FEW_NAMED = 8, 3
+"""Variants that a sentence names, of few and of more than `MOST_VARIANTS`; the others are counted."""
+
+
+def sweep_document(
+    sweep: Sweep,
+    comparison: Comparison,
+    command: str,
+    pictures: Sequence[Picture],
+    *,
+    questions: Questions,
+    look: Look = PLAIN,
+) -> Document:
+    """The report of a sweep; `look`: of figures that are drawn here."""
+    runs = list(sweep)
+    groups = group_runs(sweep)
+    told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
+    first = next((run for run in runs if run.variant == sweep.baseline), None)
+    sections = [
+        Section("What was asked and run", _asked(sweep, first)),
+        Section("What came out", _came_out(sweep, comparison)),
+        Section("How sure", _how_sure(sweep, comparison, runs, questions.margins)),
+        *cell_sections(sweep, comparison, within=questions.within, look=look),
+        *parameter_sections(sweep, comparison, against=questions.against, look=look),
+        *consensus_sections(sweep, questions.margin, look=look),
+        *_picture_sections(pictures),
+        *participation_sections(groups),
+        *_channel_sections(groups),
+        *breakpoint_sections(groups),
+        *instance_sections(groups),
+        *guarantee_sections(groups),
+        Section("What the numbers mean", [Bullets(told)]),
+        *(settings_sections(first, runs, sweep, command) if first is not None else []),
+    ]
+    return Document(sweep.name, str(first.scenario.get("description", "")) if first is not None else "", sections)
+
+
+def _asked(sweep: Sweep, first: Run | None) -> list[Block]:
+    variants, seeds = len(sweep.variants), len(sweep.seeds)
+    counted = (
+        f"{variants} variant{'s' * (variants != 1)}, {seeds} seed{'s' * (seeds != 1)}, {len(sweep)} runs. At equal seeds the "
+        "variants share their random numbers, so that less of a difference between them is chance."
+    )
+    if first is None:
+        return [Text(counted)]
+    return [Text(counted), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
+
+
+def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
+    words = f"Numbers: {'; '.join([interval_words(comparison), *common_words(comparison)])}."
+    blocks: list[Block] = []
+    if sweep.missing:
+        blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
+    if findings := _findings(comparison):
+        blocks += [Text(f"Against {baseline_label(comparison)}, at equal seeds:"), Bullets(findings)]
+    blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=words))
+    if note := cut_short(comparison):
+        blocks.append(Text(note, warning=True))
+    return blocks
+
+
+def _findings(comparison: Comparison) -> list[str]:
+    """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not.
+
+    Decided by the intervals of all variants that hold together.
+    """
+    header, rows = difference_cells(comparison)
+    most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
+    sentences = []
+    without: list[str] = []
+    for column, name in enumerate(comparison.shown(), start=1):
+        sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
+        for row, cells in zip(comparison.differences, rows, strict=True):
+            if name == "aoi_regret" and not row.same_oracle:
+                continue
+            interval = simultaneous_difference(comparison, row, name)
+            if not math.isfinite(interval.half_width):
+                continue
+            if interval.low > 0.0 or interval.high < 0.0:
+                sides["more" if interval.low > 0.0 else "less"].append(f"{_named(row.label)} ({cells[column]})")
+            else:
+                sides["no difference shown"].append(_named(row.label))
+        if not sides["more"] and not sides["less"]:
+            without += [header[column]] if sides["no difference shown"] else []
+            continue
+        told = [f"{side}: {_first(names, most)}" for side, names in sides.items() if names]
+        sentences.append(f"{header[column]}: {'; '.join(told)}.")
+    if without:
+        sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
+    return sentences
+
+
+def _named(label: str) -> str:
+    """A variant in a list of several: in quotes where its own comma would make two of it."""
+    return f'"{label}"' if "," in label else label
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    """The first of `names`, `most` of them, and how many there are beside."""
+    further = len(names) - most
+    return ", ".join(names[:most]) + (f", and {further} more" if further > 0 else "")
+
+
+def _how_sure(
+    sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]
+) -> list[Block]:
+    blocks: list[Block] = []
+    if len(sweep.seeds) < 2:
+        blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
+    if comparison.differences:
+        caption = f"Difference to {baseline_label(comparison)}"
+        blocks.append(Table("differences", caption, difference_cells(comparison), note=f"{interval_words(comparison)}."))
+        intervals = sureness_table(comparison, equivalent)
+        blocks += [] if intervals is None else [intervals]
+    return [*blocks, *warned_of(runs)] or [Text("There is one variant: nothing is compared.")]
+
+
+def run_document(
+    run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
+) -> Document:
+    """The report of a single run, of which `metrics` were computed with these settings."""
+    mentioned = [name for name in metrics.values if _tells(run, metrics, name)]
+    figures = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
+    figures += [_figure(metrics, name, target_accuracy) for name in mentioned if name != "simulated_s"]
+    groups = {run.label: [run]}
+    words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
+    sure = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
+    sections = [
+        Section("What was asked and run", [Text(words), scenario_facts([run])]),
+        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
+        Section("How sure", [Text(sure), *warned_of([run])]),
+        *_picture_sections(pictures),
+        *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
+        *participation_sections(groups),
+        *_channel_sections(groups, declaration_tables(run)),
+        *breakpoint_sections(groups),
+        *([Section("Privacy guarantee", [Text(guarantee(run))])] if run.has_privacy else []),
+        Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, mentioned))]),
+        *settings_sections(run, [run], None, command),
+    ]
+    return Document(run.name, str(run.scenario.get("description", "")), sections)
+
+
+def _outcomes(run: Run) -> Table:
+    totals = {name: int(run.rounds[name].sum()) for name in ("selected", *OUTCOMES[:-1])}
+    totals["in_flight"] = int(run.rounds["in_flight"].iloc[-1]) if len(run.rounds) else 0
+    cells = ([name.replace("_", " ") for name in totals], [[f"{count:,}" for count in totals.values()]])
+    return Table("outcomes", "What became of the updates", cells, words=())
+
+
+def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
+    return [Section("Figures", list(pictures))] if pictures else []
+
+
+def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Section]:
+    """Ages of information and declared changes, where there are any."""
+    ages, detections = age_table(groups), detection_table(groups)
+    sections = [Section("Age of information", [ages])] if ages else []
+    return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
+
+
+
+
+
+
+def _tells(run: Run, metrics: RunMetrics, name: str) -> bool:
+    if name == "max_leak":
+        return run.has_privacy
+    return metric(name).tells(np.array([metrics[name]]))
+
+
+def _figure(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
+    """A metric of a run with its heading."""
+    value = format_number(metrics[name] * metric(name).scale)
+    if name in TARGETS and target_accuracy is not None:
+        title = f"{UNITS[TARGETS[name]][0]} to {format_percent(target_accuracy)}"
+        return [title, "not reached" if math.isinf(metrics[name]) else value]
+    if name == "aoi_regret":
+        return [aoi_regret_title([metrics.oracle]), value]
+    if name == "max_leak":
+        return [metric(name).heading, "unprotected" if math.isinf(metrics[name]) else value]
+    return [metric(name).heading, value]

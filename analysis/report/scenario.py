@@ -1,0 +1,201 @@
+"""The sections of a report on what was asked and run, and on what it takes to run it again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from analysis.documents.blocks import Block, Bullets, Code, Facts, Section, Table, Text
+from analysis.documents.numbers import MISSING, format_number, format_percent
+from analysis.documents.run_names import missing_words, runs_in_words
+from analysis.results.run import Run
+from analysis.results.sweep import Sweep
+
+_MOST = 6
+"""Values of a key that are listed where variants differ."""
+_TELL_NOTHING = ("name", "description", "seed", "sweep", "output")
+"""Keys of a scenario in which variants differ without being another experiment."""
+
+
+def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """How `other` differs from `base`, both scenarios or tables of one: KEY = VALUE, a text for each key.
+
+    A component of another kind is told whole, since the keys of the old kind mean nothing to the new one.
+    """
+    for key in dict.fromkeys([*base, *other]):
+        if not path and key in _TELL_NOTHING:
+            continue
+        mine, theirs = base.get(key), other.get(key)
+        if mine == theirs:
+            continue
+        name = f"{path}{key}"
+        if isinstance(mine, dict) and isinstance(theirs, dict) and mine.get("kind") == theirs.get("kind"):
+            yield from changes(mine, theirs, f"{name}.")
+        elif theirs is None:
+            yield f"without {name}"
+        else:
+            yield f"{name} = {_value(theirs)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        shown = ", ".join(map(_value, value[:8]))
+        return f"[{shown}, .. {len(value)} values]" if len(value) > 8 else f"[{shown}]"
+    return f"{value:.10g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def variants_table(sweep: Sweep) -> Table:
+    """Each variant of a sweep, and the keys in which its scenario differs from that of the baseline."""
+    first = {variant: sweep.runs(variant)[0] for variant in sweep.variants}
+    base = first[sweep.baseline].scenario
+    rows = []
+    for variant, run in first.items():
+        told = "; ".join(changes(base, run.scenario)) or "the same scenario"
+        seeds = sum(entry.variant == variant for entry in sweep.entries)
+        rows.append([sweep.labels[variant], "the baseline" if variant == sweep.baseline else told, f"{seeds}"])
+    caption = f"The variants, and how their scenarios differ from that of {sweep.labels[sweep.baseline]}"
+    return Table("variants", caption, (["variant", "scenario", "runs"], rows), words=(0, 1))
+
+
+def scenario_facts(runs: Sequence[Run]) -> Facts:
+    """Return what was simulated, in a few words each: of one run, or of several in which it may differ."""
+    scenarios = [run.scenario for run in runs]
+    pairs = [
+        ("clients", _either(_clients(scenario.get("clients") or {}) for scenario in scenarios)),
+        ("server", _server([scenario.get("server") or {} for scenario in scenarios])),
+        ("who takes part", _either(str((scenario.get("policy") or {}).get("kind", "")) for scenario in scenarios)),
+        ("sub-channels", _either(map(_channels, scenarios))),
+        ("learning", _either(_learner(scenario.get("learner") or {}) for scenario in scenarios)),
+        ("ends", _either(map(_end, scenarios))),
+    ]
+    return Facts([(name, value) for name, value in pairs if value])
+
+
+def _either(texts: Iterable[str]) -> str:
+    """Join the different texts that are not empty; of many the first few."""
+    found = [text for text in dict.fromkeys(texts) if text]
+    shown = found if len(found) <= _MOST else [*found[:_MOST], f"others ({len(found) - _MOST:,})"]
+    return " or ".join(shown)
+
+
+def _clients(clients: Mapping[str, Any]) -> str:
+    if "count" not in clients:
+        return ""
+    groups = [
+        f"{group['name']}: {group['count']:,}" if "count" in group else f"{group['name']}: {format_percent(group['share'])}"
+        for group in clients.get("groups") or []
+    ]
+    return f"{clients['count']:,}" + (f" ({', '.join(groups)})" if groups else "")
+
+
+def _server(servers: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the servers of one run or several: their kinds, and the values that each key has among them."""
+    own = [server for server in servers if ":" in str(server.get("kind", ""))]
+    known = [server for server in servers if server not in own]
+    words = [_either(str(server.get("kind", "")) for server in servers)]
+    for key in _SERVER_WORDS:
+        having = [server for server in known if isinstance(server.get(key), int | float)]
+        told = _either(_server_phrase(key, server) for server in having)
+        if told and len(having) < len(servers):
+            told = f"{told}, or none" if len(known) == len(servers) else told
+        words.append(told)
+    # Only its class knows what the keys of an own server mean.
+    keys = dict.fromkeys(key for server in own for key in server if key != "kind")
+    words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
+    return ", ".join(word for word in words if word)
+
+
+_SERVER_WORDS = {
+    "per_round": "{:,} clients a round",
+    "first": "a round closes with the first {:,}",
+    "concurrency": "{:,} at work at a time",
+    "buffer": "a model of every {:,} updates",
+    "deadline_s": "a deadline of {:g} s",
+    "round_s": "rounds of {:g} s",
+}
+_ONE = {"per_round": "one client a round", "buffer": "a model of every update"}
+
+
+def _server_phrase(key: str, server: Mapping[str, Any]) -> str:
+    """Return what a key of a built-in server means."""
+    if key == "buffer" and server.get("pacing") == "latency":
+        return "models paced by latency"
+    return _ONE[key] if server[key] == 1 and key in _ONE else _SERVER_WORDS[key].format(server[key])
+
+
+def _channels(scenario: Mapping[str, Any]) -> str:
+    channels = scenario.get("channels") or {}
+    if not channels:
+        return ""
+    kind = (scenario.get("scheduler") or {}).get("kind")
+    return f"{channels.get('count', MISSING)}" + (f", assigned by {kind}" if kind else "")
+
+
+def _learner(learner: Mapping[str, Any]) -> str:
+    if not learner:
+        return "none: times are simulated, nothing is trained"
+    called = {"data": "data", "partition": "shares", "network": "network", "optimizer": "optimiser"}
+    kinds = {name: (learner.get(part) or {}).get("kind") for part, name in called.items()}
+    return ", ".join(f"{name}: {kind}" for name, kind in kinds.items() if kind)
+
+
+def _end(scenario: Mapping[str, Any]) -> str:
+    rounds, limit = scenario.get("rounds"), scenario.get("time_limit_s")
+    words = [f"after {rounds:,} rounds"] if isinstance(rounds, int) else []
+    return ", or ".join([*words, *([f"at {limit:,.10g} s"] if limit is not None else [])])
+
+
+def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
+    """Whether everything that was planned is there, how the runs ended, and what they were warned of."""
+    ends = Counter(str(run.summary.get("ended", "not said")) for run in runs)
+    ended = "; ".join(f"{reason}: {count}" for reason, count in ends.items())
+    counted = [run.summary["books"] for run in runs if run.summary.get("books")]
+    wrong = sum(not books.get("balanced", True) for books in counted)
+    pairs = [("why runs ended", ended)]
+    if counted:
+        books = f"{wrong} of {len(counted)} runs do not balance: their figures are wrong" if wrong else "balanced in every run"
+        pairs.append(("books (updates begun = ended + in flight)", books))
+    if sweep is not None:
+        pairs.insert(0, ("runs", f"{len(sweep)} of {len(sweep) + len(sweep.missing)} planned"))
+    blocks: list[Block] = [Facts(pairs)]
+    if sweep is not None and sweep.missing:
+        blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
+    if wrong:
+        blocks.append(Text("The figures of runs whose books do not balance are wrong.", lead="Books.", warning=True))
+    return blocks
+
+
+def warned_of(runs: Sequence[Run]) -> list[Block]:
+    """What runs were warned of, each warning once with the runs that it is about."""
+    about: dict[str, list[tuple[str, int]]] = {}
+    for run in runs:
+        for warning in run.summary.get("warnings") or ():
+            about.setdefault(str(warning["text"]), []).append((run.label, run.seed))
+    items = []
+    for text, named in about.items():
+        items.append(f"{text} ({'all runs' if len(named) == len(runs) else runs_in_words(named)})")
+    return [Text("What the scenario and its runs were warned of:", warning=True), Bullets(items)] if items else []
+
+
+def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, command: str) -> list[Section]:
+    """The complete scenario of `run`, versions, commands, and whether all `runs` are there."""
+    text = run.source.scenario_text().strip()
+    whose = "The complete scenario, defaults filled in" + (f", of {run.label}, seed {run.seed}" if sweep is not None else "")
+    sections = [Section("Settings", [Code(text, "toml", summary=whose)])]
+    versions: dict[str, dict[str, None]] = {}
+    for one in runs:
+        for name, version in dict(one.summary.get("versions") or {}).items():
+            versions.setdefault(name, {})[str(version)] = None
+    if versions:
+        sections.append(Section("Versions", [Facts([(name, " and ".join(found)) for name, found in versions.items()])]))
+    again = "netsim run scenario.toml" if sweep is None else "netsim run VARIANT/seed-SEED/scenario.toml"
+    words = "The scenario of a run, with the same version of netsim, gives the same tables. This report was written by:"
+    sections.append(Section("Commands", [Text(words), Code(f"{again}\n{command}", "sh")]))
+    wall_s = sum(float(one.summary.get("wall_time_s") or 0.0) for one in runs)
+    taken = [Text(f"The simulation took {format_number(wall_s)} s of the machine's time, all runs together.")] if wall_s else []
+    sections.append(Section("Completeness", [*completeness(runs, sweep), *taken]))
+    return sections

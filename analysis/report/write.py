@@ -1,0 +1,167 @@
+"""A report of a run or a sweep, as one HTML file or as Markdown: what was asked, what came out, how sure, figures, settings."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from analysis.consensus.measure import MARGIN
+from analysis.documents.blocks import Document, Picture
+from analysis.documents.comparison_tables import comparison_table, difference_table
+from analysis.documents.exports import write_tables
+from analysis.documents.html import html, inline_svg
+from analysis.documents.markdown import markdown
+from analysis.figures.settings import PLAIN, FigureSettings, ImageFormat, Look
+from analysis.files import refuse_links, write_whole
+from analysis.metrics.comparison import compare
+from analysis.metrics.facts import Settings
+from analysis.metrics.run_metrics import run_metrics
+from analysis.report.document import run_document, sweep_document
+from analysis.report.meanings import LAST
+from analysis.report.questions import USUAL, Questions
+from analysis.results.folders import is_sweep
+from analysis.results.run import Run
+from analysis.results.sweep import Sweep
+
+__all__ = ["comparison_table", "difference_table", "write_report"]
+
+Format = Literal["html", "md"]
+PLAIN_FIGURES = FigureSettings()
+"""Figures as they are by themselves."""
+
+
+def write_report(
+    path: str | Path,
+    out: str | Path,
+    *,
+    format: Format = "html",
+    tables: bool = False,
+    images: Sequence[ImageFormat] = (),
+    questions: Questions = USUAL,
+    figures: FigureSettings = PLAIN_FIGURES,
+) -> Path:
+    """Report on the run or sweep at `path` into `out`, and return the file.
+
+    `out` is a file that ends in .html or .md, or a folder that gets report.html (`format`: report.md). The HTML file holds
+    everything; beside Markdown lie its figures, in a folder. `tables`: beside either, every table as CSV and LaTeX; `images`:
+    every figure in these formats. The same folder gives the same bytes. `questions` says what is compared, `figures` how figures
+    are drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
+    out, and named as missing.
+    ValueError: `path` is neither a run nor a sweep folder, the horizon lies beyond the end of the shortest run, or a symbolic
+    link below `path` is in the way.
+    """
+    from analysis.catalogue import CAPTIONS, figures_of
+
+    out = Path(out)
+    file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
+    source = Sweep.open(Path(path)).without_damaged()[0] if is_sweep(path) else Run.open(Path(path))
+    refuse_links(Path(path), file, *(file.parent / f"{file.stem}-{kind}" for kind in ("tables", "figures")))
+    # Before anything is drawn: a wrong setting leaves no half of a report.
+    draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
+
+    def drawn(look: Look) -> Document:
+        found = figures_of(source, replace(figures, look=look))
+        return draft([Picture(name, CAPTIONS[name], figure) for name, figure in found.items()], look)
+
+    # A page has titles and notes as text of its own.
+    document = drawn(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, _written(document, file).encode())
+    if tables:
+        write_tables(document.tables, file.parent / f"{file.stem}-tables")
+    if images:
+        _save(drawn(figures.look) if file.suffix == ".html" else document, file, images)
+    return file
+
+
+def _draft(
+    source: Run | Sweep, its: FigureSettings, questions: Questions, command: str
+) -> Callable[[Sequence[Picture], Look], Document]:
+    """What makes the report of its pictures, and of how further ones are to look; measured by then."""
+    target, smoothing_s = its.target_accuracy, its.smoothing_s
+    if isinstance(source, Run):
+        _refuse_of_one_run(questions, source)
+        run, settings = source, Settings(target, smoothing_s or 0.0, LAST)
+        measured = run_metrics(run, questions.metrics or None, settings)
+        return lambda pictures, look: run_document(run, measured, target, smoothing_s or 0.0, command, pictures)
+    sweep = source
+    comparison = compare(
+        sweep,
+        target_accuracy=target,
+        smoothing_s=smoothing_s,
+        horizon_s=its.horizon_s,
+        equal=questions.equal,
+        last=LAST,
+        metrics=questions.metrics,
+    )
+    return lambda pictures, look: sweep_document(sweep, comparison, command, pictures, questions=questions, look=look)
+
+
+def _refuse_of_one_run(questions: Questions, run: Run) -> None:
+    """Raise ValueError where something is asked of the differences between variants, of which one run has none."""
+    asked = {
+        "against": questions.against,
+        "within": questions.within,
+        "equivalent": questions.equivalent,
+        "equal bytes": questions.equal == "bytes",
+    }
+    if told := ", ".join(name for name, value in asked.items() if value):
+        raise ValueError(f"{run.source.place}: {told}: is a question to the variants of a sweep, and this is one run")
+
+
+def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:
+    """Write the pictures in each of `formats` into a folder beside `file`, and return the folder."""
+    from analysis.figures.style import save_figure
+
+    folder = file.parent / f"{file.stem}-figures"
+    for picture in document.pictures:
+        for format in formats:
+            save_figure(picture.figure, folder / f"{picture.name}.{format}")
+    return folder
+
+
+def _written(document: Document, file: Path) -> str:
+    """The text of `file`; of Markdown, the figures are written beside it."""
+    from analysis.figures.style import svg_text
+
+    if file.suffix == ".html":
+        return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
+    folder = _save(document, file, ["png"])
+    return markdown(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
+
+
+def _command(path: Path, its: FigureSettings, questions: Questions) -> str:
+    """The command that writes this report, from the folder in which the runs' folder lies."""
+    words = ["netsim", "report", shlex.quote(path.resolve().name)]
+    for option, value in (
+        ("--target-accuracy", its.target_accuracy),
+        ("--horizon-s", its.horizon_s),
+        ("--smoothing-s", its.smoothing_s),
+        ("--window", its.window),
+        ("--over", its.over),
+        ("--round", its.round),
+    ):
+        if value is not None:
+            words += [option, value if isinstance(value, str) else f"{value:.10g}"]
+    words += ["--equal-bytes"] if questions.equal == "bytes" else []
+    words += [word for name in questions.metrics for word in ("--metric", shlex.quote(name))]
+    words += [word for key in questions.against for word in ("--against", shlex.quote(key))]
+    words += [word for key in questions.within for word in ("--within", shlex.quote(key))]
+    words += [word for text in questions.equivalent for word in ("--equivalent", shlex.quote(text))]
+    words += ["--margin", f"{questions.margin:.10g}"] if questions.margin != MARGIN else []
+    words += ["--bounds"] if its.regret_bounds or its.aoi_bounds else []
+    return " ".join([*words, *_look_words(its.look)])
+
+
+def _look_words(look: Look) -> list[str]:
+    """The options that give figures this look."""
+    words = []
+    if look.width_in is not None and look.height_in is not None:
+        words += ["--size", f"{look.width_in:g}x{look.height_in:g}"]
+    words += ["--font", shlex.quote(look.font)] if look.font != PLAIN.font else []
+    words += ["--font-size", f"{look.font_size:g}"] if look.font_size != PLAIN.font_size else []
+    words += ["--title", shlex.quote(look.title)] if look.title is not None else []
+    return words if look.notes else [*words, "--no-note"]

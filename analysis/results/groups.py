@@ -1,0 +1,28 @@
+"""What tables and figures of several variants take: the runs of each by its label, and bounds to draw beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.results.run import Run
+from analysis.results.sweep import Sweep
+
+Groups = Mapping[str, Sequence[Run]]
+"""Label of a variant to its runs, one a seed."""
+
+
+
+
+def group_runs(source: Sweep | Run | Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by label: those of a sweep by variant, others by policy, or by folder where one policy ran twice on the same seed."""
+    if isinstance(source, Sweep):
+        labels = source.labels
+        # Two variants may carry one label; their runs must not be averaged.
+        unique = len(set(labels.values())) == len(labels)
+        return {label if unique else variant: list(source.runs(variant)) for variant, label in labels.items()}
+    runs = [source] if isinstance(source, Run) else list(source)
+    distinct = len({(run.label, run.seed) for run in runs}) == len(runs)
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.label if distinct else run.source.place, []).append(run)
+    return groups

@@ -1,0 +1,235 @@
+"""What a run left: tables as pandas or Arrow, summary and scenario as dictionaries, figures.
+
+A run folder holds `scenario.toml`, `summary.json`, `rounds.parquet` and, unless records are thinned, `clients.parquet`.
+Tables are read when first asked for. What was run in memory is read from there, by the same class. Nothing here needs the
+simulator.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analysis.results.folders import is_sweep
+from analysis.results.sources import COLUMNS, ROUND_NUMBERS, RunFolder, RunSource, TableName, check_filled, check_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
+"""How an attempt can end."""
+
+
+class Rounds(Protocol):
+    """Columns of the rounds table by their names: a pandas table, or arrays (n,)."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """One column (n,)."""
+
+
+class Run:
+    """One finished run. `variant` and `label` say what it is called in a comparison; alone, a run is called by its policy."""
+
+    def __init__(self, source: Path | RunSource, *, variant: str | None = None, label: str | None = None) -> None:
+        self.source: RunSource = RunFolder(source) if isinstance(source, Path) else source
+        self.summary: dict[str, Any] = self.source.summary()
+        self.name = str(self.summary["name"])
+        self.policy = str(self.summary["policy"])
+        self.seed = int(self.summary["seed"])
+        self.variant = self.policy if variant is None else variant
+        self.label = self.variant if label is None else label
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the run folder at `path`. ValueError: no such folder, not a run, or a format newer than this reader."""
+        if not path.is_dir():
+            raise ValueError(f"{path}: expected a run folder, but there is no such folder")
+        if not (path / "summary.json").is_file():
+            remedy = "name a folder that a run or a sweep has left"
+            if is_sweep(path):
+                remedy = f"this is a sweep: name one of its runs, as {path}/VARIANT/seed-SEED, or open it with open_sweep"
+            raise ValueError(f"{path}: expected a run folder, but summary.json is missing; {remedy}")
+        return cls(path)
+
+    @property
+    def path(self) -> Path | None:
+        """Its folder; None where it was run in memory."""
+        return self.source.folder
+
+    @cached_property
+    def scenario(self) -> dict[str, Any]:
+        """The complete scenario of the run, defaults filled in."""
+        text = self.source.scenario_text()
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            place = self.source.place if self.path is None else self.path / "scenario.toml"
+            raise ValueError(f"{place}: expected the run's scenario, but it is not TOML: {error}") from error
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row a round; missing values are NaN."""
+        table: pd.DataFrame = self.arrow("rounds").to_pandas()
+        return table
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """One row for each attempt of a client; ValueError where the run kept no such records (see `has_clients`)."""
+        table: pd.DataFrame = self.arrow("clients").to_pandas()
+        return table
+
+    @cached_property
+    def detections(self) -> pd.DataFrame:
+        """One row for each change that the scheduler declared; ValueError without such a table (see `has_detections`)."""
+        table: pd.DataFrame = self.arrow("detections").to_pandas()
+        return table
+
+    @cached_property
+    def jams(self) -> pd.DataFrame:
+        """One row for each dwell of a jammer; ValueError where the scenario has none."""
+        table: pd.DataFrame = self.arrow("jams").to_pandas()
+        return table
+
+    @cached_property
+    def messages(self) -> pd.DataFrame:
+        """One row for each message between clients; ValueError where `output.messages_table` did not ask for them."""
+        table: pd.DataFrame = self.arrow("messages").to_pandas()
+        return table
+
+    @cached_property
+    def beliefs(self) -> pd.DataFrame:
+        """One row for each client and slot; ValueError where `output.beliefs_table` did not ask for them."""
+        table: pd.DataFrame = self.arrow("beliefs").to_pandas()
+        return table
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """One row for each link between clients; ValueError likewise."""
+        table: pd.DataFrame = self.arrow("links").to_pandas()
+        return table
+
+    @cached_property
+    def probes(self) -> pd.DataFrame:
+        """One row for each client that was asked for its loss; ValueError where the policy asks nobody."""
+        table: pd.DataFrame = self.arrow("probes").to_pandas()
+        return table
+
+    @cached_property
+    def script(self) -> pd.DataFrame:
+        """One row for each parameter that an act of the script changed; ValueError where the scenario has no script."""
+        table: pd.DataFrame = self.arrow("script").to_pandas()
+        return table
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """One row for each metric of your own and evaluation; ValueError where the scenario names none."""
+        table: pd.DataFrame = self.arrow("evaluations").to_pandas()
+        return table
+
+    @cached_property
+    def partition(self) -> pd.DataFrame:
+        """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
+        table: pd.DataFrame = self.arrow("partition").to_pandas()
+        return table
+
+    @property
+    def rounds_per_row(self) -> int:
+        """Rounds that a row of the rounds table tells of: with slots the communication rounds of a slot, else 1.
+
+        Other tables, and the keys of a scenario, count communication rounds.
+        """
+        return int((self.summary.get("slots") or {}).get("rounds_per_slot", 1))
+
+    def row_of(self, rounds: ArrayLike) -> NDArray[np.int64]:
+        """(n,) the numbers in the rounds table under which rounds, (n,), stand: those of their slots, where there are slots."""
+        return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
+
+    @property
+    def states_causes(self) -> bool:
+        """True if the run says what opened and closed its rounds: runs of format 1 do not."""
+        return "coordinator" in self.summary
+
+    @property
+    def has_privacy(self) -> bool:
+        """Whether the scenario has a `[privacy]` table, and so budgets that are spent."""
+        return bool(self.scenario.get("privacy"))
+
+    @property
+    def has_detections(self) -> bool:
+        """Whether the run had a scheduler of sub-channels, which may declare changes."""
+        return self.source.has("detections")
+
+    @property
+    def has_partition(self) -> bool:
+        """Whether the run trained clients, and so says who holds which training samples."""
+        return self.source.has("partition")
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether the run kept records of single clients."""
+        return self.source.has("clients")
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables that the run left."""
+        return [name for name in COLUMNS if self.source.has(name)]
+
+    def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> Any:
+        """A table as `pyarrow.Table`, all columns or some. Read again each time. ValueError: absent, foreign or newer format."""
+        import pyarrow
+
+        if table not in COLUMNS:
+            raise ValueError(f"table = {table!r}: must be one of {', '.join(map(repr, COLUMNS))}")
+        called = self.source.called(table)
+        if not self.source.has(table):
+            remedy = "; the scenario may not record single clients (output.clients_table = false)" if table == "clients" else ""
+            raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table{remedy}")
+        with self.source.open(table) as opened:
+            lacking = check_table(called, table, opened.schema)
+            wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
+            found = opened.read([name for name in wanted if name not in lacking])
+            check_filled(called, table, found)
+            for name in (name for name in wanted if name in lacking):
+                found = found.append_column(name, pyarrow.nulls(opened.rows, pyarrow.float64()))
+            return found.select(wanted)
+
+    def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
+        """Some columns of a table as one `pyarrow.Table` after the other, so that it need not fit in memory; as of `arrow`."""
+        called = self.source.called(table)
+        if not self.source.has(table):
+            raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table")
+        with self.source.open(table) as opened:
+            check_table(called, table, opened.schema)
+            for piece in opened.pieces(columns):
+                check_filled(called, table, piece)
+                yield piece
+
+    def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+        """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.
+
+        They are read once and shared by all who ask for them, as long as there is room. ValueError: as of `arrow`.
+        """
+
+        def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
+            # All at once: who wants one column wants others, and to open the file again takes longer than to read them.
+            table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in lacking if name not in ROUND_NUMBERS)])
+            return {name: _floats(table.column(name)) for name in table.column_names}
+
+        return self.source.kept.get(names, read)
+
+    def __repr__(self) -> str:
+        return f"Run({self.source.place!r}, policy={self.policy!r}, seed={self.seed})"
+
+
+def _floats(column: Any) -> NDArray[np.float64]:
+    """A column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
+    if column.null_count == len(column) > 0:
+        return np.broadcast_to(np.float64("nan"), len(column)).view()
+    return np.array(column.to_numpy(), dtype=np.float64)

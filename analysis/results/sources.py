@@ -1,0 +1,405 @@
+"""Where a finished run is read from: its folder, or the memory of the process that ran it. Both are checked alike."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+from weakref import ReferenceType, ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.results.checksums import FILES, check_file, make_again, unsealed
+
+FORMAT = 2
+"""The newest format version this reader knows."""
+
+TableName = Literal[
+    "rounds",
+    "clients",
+    "jams",
+    "detections",
+    "messages",
+    "beliefs",
+    "links",
+    "partition",
+    "probes",
+    "script",
+    "evaluations",
+    "communication_rounds",
+    "what_ifs",
+]
+
+ADDED: tuple[TableName, ...] = ("what_ifs",)
+"""Tables that later commands add to the folder of a finished run, whose summary says nothing of them."""
+
+ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
+"""Columns of rounds that link them to what opened and closed them, since format 2."""
+
+COLUMNS: dict[TableName, tuple[str, ...]] = {
+    "rounds": (
+        *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
+        *("accuracy", "loss", "reward", "genie_reward", "bytes_down", "bytes_up"),
+        *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
+        *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges"),
+        *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
+        *("message_bytes", "probes", "probes_answered", "probe_s", "training_loss"),
+        *("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
+        *("picked", "picked_s", "renewed", "groups"),
+        *ROUND_CAUSES,
+    ),
+    "clients": (
+        *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
+        *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
+        *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
+        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j", "group"),
+        *("number", "begun_by", "begun_after", "sent_after"),
+    ),
+    "messages": (
+        *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
+    ),
+    "beliefs": ("round", "client", "opinion", "belief", "index_value", "member"),
+    "links": ("source", "target", "distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"),
+    "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
+    "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
+    "probes": (
+        *("round", "client", "outcome", "sent_s", "outcome_s", "version", "samples", "loss", "accuracy"),
+        *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
+        *("bytes_down", "bytes_up", "cause", "compute_j", "send_j", "receive_j"),
+    ),
+    "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
+    "evaluations": ("round", "time_s", "version", "metric", "value"),
+    "communication_rounds": ("round", "slot", "start_s", "end_s", *ROUND_CAUSES),
+    "partition": ("client", "label", "samples"),
+    "what_ifs": (
+        *("round", "change", "client", "value", "start_s", "end_s", "then_end_s", "saved_s"),
+        *("delivered", "then_delivered", "last", "then_last"),
+    ),
+}
+"""The columns that are promised, by table; more may be there."""
+ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CAUSES)
+"""Columns of rounds that hold measured numbers: each is a metric."""
+LATER: dict[TableName, tuple[str, ...]] = {
+    "rounds": COLUMNS["rounds"][17:],
+    "clients": COLUMNS["clients"][16:],
+    "probes": ("accuracy",),
+}
+"""Columns of single servers, which came one after another: a file written before one of them came is read as if it were null."""
+
+
+KEPT_BYTES = 256_000_000
+"""Of columns that were read so much stays in memory, of all runs together; those of the run asked longest ago go first."""
+
+
+class KeptColumns:
+    """Columns of the rounds table of one run as floats, so that a comparison and many figures do not read them again."""
+
+    _numbers: ClassVar[count[int]] = count()
+    _kept: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
+    """Those that hold anything, with their bytes, the one that was asked longest ago first."""
+    _bytes: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[np.float64]] = {}
+        self._number = next(KeptColumns._numbers)
+
+    def get(
+        self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The columns `names`, each (n,); where some are not there yet, `read` is asked for these, and may give more."""
+        lacking = [name for name in dict.fromkeys(names) if name not in self._arrays]
+        if lacking:
+            for name, array in read(lacking).items():
+                array.flags.writeable = False
+                self._arrays[name] = array
+            KeptColumns._forget(self._number)
+            # A column without any value is one number that is shown n times.
+            size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
+            KeptColumns._bytes += size
+            KeptColumns._kept[self._number] = (ref(self), size)
+        found = {name: self._arrays[name] for name in names}
+        if self._number in KeptColumns._kept:
+            KeptColumns._kept.move_to_end(self._number)
+        while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._kept) > 1:
+            oldest, (kept, _) = next(iter(KeptColumns._kept.items()))
+            if (columns := kept()) is not None:
+                columns._arrays.clear()
+            KeptColumns._forget(oldest)
+        return found
+
+    @staticmethod
+    def _forget(number: int) -> None:
+        _, size = KeptColumns._kept.pop(number, (None, 0))
+        KeptColumns._bytes -= size
+
+    def __del__(self) -> None:
+        KeptColumns._forget(self._number)
+
+
+class OpenTable(Protocol):
+    """A table that is open to be read, from a file or from memory."""
+
+    schema: Any
+    """As `pyarrow.Schema`."""
+    rows: int
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """These columns as `pyarrow.Table`."""
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """All rows of these columns (None: of all), one `pyarrow.Table` after the other, so that files need not fit in memory."""
+
+
+class RunSource(Protocol):
+    """What a run left, wherever it is."""
+
+    @property
+    def place(self) -> str:
+        """What messages call it; no two runs share one."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it lies on disk; None in memory."""
+
+    @property
+    def kept(self) -> KeptColumns:
+        """Columns of its rounds that were read before."""
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` holds; raises ValueError where there is none, or a newer one."""
+
+    def scenario_text(self) -> str:
+        """What `scenario.toml` holds; raises ValueError where there is none."""
+
+    def has(self, table: TableName) -> bool:
+        """Whether there is such a table."""
+
+    def called(self, table: TableName) -> str:
+        """What messages call a table."""
+
+    def open(self, table: TableName) -> AbstractContextManager[OpenTable]:
+        """A table that there is, open within the block."""
+
+    def damages(self) -> list[str]:
+        """What is wrong with what it left, in a line each; all of it is read."""
+
+
+class RunFolder:
+    """The folder that a run was written to.
+
+    `digests`: the SHA-256 of its files, by name; None: those in its summary, where that holds any. What is not as they say is
+    refused as it is opened.
+    """
+
+    def __init__(self, path: Path, digests: Mapping[str, str] | None = None) -> None:
+        self.folder: Path | None = path
+        self._path = path
+        self._given = digests
+        self._remedy = make_again(path)
+        self.place = str(path)
+        self.kept = KeptColumns()
+
+    @cached_property
+    def _digests(self) -> Mapping[str, str] | None:
+        if self._given is not None or not (self._path / "summary.json").is_file():
+            return self._given
+        told = read_json(self._path / "summary.json", "a run's summary")
+        if told.get("ended") == "interrupted":
+            self._remedy = f"netsim resume {self._path}"  # which writes the tables once more
+        digests = told.get(FILES)
+        return digests if isinstance(digests, dict) else None
+
+    def summary(self) -> dict[str, Any]:
+        path = self._path / "summary.json"
+        content = read_json(path, "a run's summary")
+        for key, kind in (("name", str), ("policy", str), ("seed", int)):
+            if key not in content:
+                raise ValueError(f"{path}: expected a run's summary, but key {key!r} is missing")
+            if not isinstance(content[key], kind):
+                raise ValueError(f"{path}: expected a run's summary, but {key} = {content[key]!r}")
+        if not self.has("rounds"):
+            raise ValueError(f"{self._path}: expected a run folder, but rounds.parquet is missing")
+        return content
+
+    def scenario_text(self) -> str:
+        path = self._path / "scenario.toml"
+        self._check(path)
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ValueError(f"{path}: expected the run's scenario, but there is no such file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
+
+    def has(self, table: TableName) -> bool:
+        known = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
+        return known and (self._path / f"{table}.parquet").is_file()
+
+    def called(self, table: TableName) -> str:
+        return str(self._path / f"{table}.parquet")
+
+    @contextmanager
+    def open(self, table: TableName) -> Iterator[OpenTable]:
+        import pyarrow
+        import pyarrow.parquet
+
+        path = self._path / f"{table}.parquet"
+        self._check(path)
+        try:
+            with pyarrow.parquet.ParquetFile(path) as file:
+                yield _TableFile(file)
+        except (pyarrow.ArrowException, OSError) as error:
+            told = f"{path}: expected a Parquet file, but it cannot be read: {error}"
+            raise ValueError(f"{told}; make it again: {make_again(self._path)}") from error
+
+    def damages(self) -> list[str]:
+        """What is wrong with the run's files, in a line each; all of them are read."""
+        try:
+            self.summary()
+        except ValueError as error:
+            return [str(error)]
+        found = []
+        for name in self._digests or ():
+            try:
+                self._check(self._path / name)
+            except ValueError as error:
+                found.append(str(error))
+        return found
+
+    def _check(self, path: Path) -> None:
+        digest = (self._digests or {}).get(path.name)
+        if digest is not None and path.is_file():
+            check_file(path, digest, self._remedy)
+
+
+class RunInMemory:
+    """What a run left that wrote nothing. `tables`: each as `pyarrow.Table`, with the schema it has in a file."""
+
+    _number = count(1)
+
+    def __init__(self, *, summary: Mapping[str, Any], scenario_text: str, tables: Mapping[str, Any]) -> None:
+        self.folder: Path | None = None
+        self.kept = KeptColumns()
+        self._summary, self._scenario_text, self.tables = dict(summary), scenario_text, dict(tables)
+        self.place = f"run {next(self._number)} in memory ({summary['name']}, seed {summary['seed']})"
+
+    def summary(self) -> dict[str, Any]:
+        return self._summary
+
+    def scenario_text(self) -> str:
+        return self._scenario_text
+
+    def has(self, table: TableName) -> bool:
+        return table in self.tables
+
+    def called(self, table: TableName) -> str:
+        return f"{self.place}, table {table}"
+
+    @contextmanager
+    def open(self, table: TableName) -> Iterator[OpenTable]:
+        yield TableInMemory(self.tables[table])
+
+    def damages(self) -> list[str]:
+        return []
+
+
+class _TableFile:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.schema = file.schema_arrow
+        self.rows: int = file.metadata.num_rows
+
+    def read(self, columns: Sequence[str]) -> Any:
+        return self._file.read(columns=list(columns))
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        for group in range(self._file.num_row_groups):
+            yield self._file.read_row_group(group, columns=None if columns is None else list(columns))
+
+
+class TableInMemory:
+    """A `pyarrow.Table`, read as a file is."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.schema = table.schema
+        self.rows: int = table.num_rows
+
+    def read(self, columns: Sequence[str]) -> Any:
+        return self._table.select(list(columns))
+
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        yield self._table if columns is None else self.read(columns)
+
+
+def read_json(path: Path, expected: str) -> dict[str, Any]:
+    """A file of JSON with a format that this reader knows; raises ValueError that says what was `expected`."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or "format" not in content:
+            raise ValueError("it has no key 'format'")
+        inner = unsealed(content)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: expected {expected}, but it is not JSON: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: expected {expected}, but it is damaged, or something else: {error}") from error
+    if type(inner["format"]) is not int:
+        raise ValueError(f"{path}: expected {expected}, but its format is {inner['format']!r}, which is no whole number")
+    _check_format(str(path), inner["format"])
+    return inner
+
+
+def check_table(place: str, table: TableName, schema: Any) -> list[str]:
+    """The columns that came after the file was written; raises ValueError for any other that is missing."""
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    kind = metadata.get(b"netsim.table")
+    if kind != table.encode():
+        found = "carries no table name" if kind is None else f"says it is table {kind.decode(errors='replace')!r}"
+        raise ValueError(f"{place}: expected the {table} table of a run, but the file {found}")
+    _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
+    missing = [name for name in COLUMNS[table] if name not in schema.names]
+    wrong = [name for name in missing if name not in LATER.get(table, ())]
+    if wrong:
+        raise ValueError(f"{place}: expected the {table} table of a run, but columns are missing: {', '.join(wrong)}")
+    return missing
+
+
+FILLED: dict[TableName, tuple[str, ...]] = {
+    "rounds": ("round", "start_s", "end_s", *("selected", "delivered", "lost", "late", "aborted", "in_flight"), "version"),
+    "clients": ("round", "client", "outcome", "selected_s"),
+    "communication_rounds": ("round", "slot", "start_s", "end_s"),
+}
+"""Columns in which no run leaves an empty cell, as far as what reads them relies on it."""
+
+
+def check_filled(place: str, table: TableName, found: Any) -> None:
+    """Raise ValueError where a column of the Arrow table `found` lacks a value that every run writes."""
+    for name in FILLED.get(table, ()):
+        if name not in found.column_names:
+            continue
+        column = found.column(name)
+        lacking = column.null_count
+        if str(column.type) == "double":
+            lacking = int(np.isnan(column.to_numpy()).sum())
+        if lacking:
+            raise ValueError(
+                f"{place}: {lacking} of {len(column)} values of the column {name} are missing, which no run leaves so: the file "
+                "was changed; run the scenario again"
+            )
+
+
+def _check_format(place: str, found: object) -> None:
+    try:
+        version = int(str(found))
+    except ValueError:
+        raise ValueError(f"{place}: expected format {FORMAT}, but found {found!r}") from None
+    if version > FORMAT:
+        raise ValueError(f"{place}: format {version} is newer than format {FORMAT}, the newest this version reads: update netsim")
+    if version < 1:
+        raise ValueError(f"{place}: expected format {FORMAT}, but found {found!r}")

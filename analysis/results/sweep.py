@@ -1,0 +1,241 @@
+"""What a sweep left: its runs by variant and seed, their tables one below the other, and what comes of comparing them.
+
+A sweep folder holds `sweep.json` and run folders. What was run in memory is read from there, by the same class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from analysis.results.folders import is_run, is_sweep
+from analysis.results.run import Run
+from analysis.results.sources import RunFolder, RunSource, TableName, read_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEntry:
+    """One run of a sweep, as `sweep.json` lists it."""
+
+    variant: str
+    label: str
+    seed: int
+    path: Path
+    """Its folder; in memory, the name that its folder would have."""
+    source: RunSource | None = None
+    """Where it is read from; None: its folder."""
+    id: str | None = None
+    """The identity of the run that the sweep listed (`run_id` of its summary); None: it is not known."""
+
+
+class Sweep:
+    """Runs of several variants on the same seeds. Iterating opens one run after the other, in the order of its list.
+
+    Raises:
+        ValueError: a variant twice at one seed, or a baseline that is no variant.
+    """
+
+    run_class: ClassVar[type[Run]] = Run
+    """The class of the runs that the sweep opens."""
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        name: str,
+        entries: Sequence[SweepEntry],
+        baseline: str,
+        target_accuracy: float | None = None,
+        smoothing_s: float = 0.0,
+        missing: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        self.path = path
+        """Where it lies, or may leave what it writes."""
+        self.name = name
+        self.baseline = baseline
+        self.target_accuracy = target_accuracy
+        self.smoothing_s = smoothing_s
+        """Simulated seconds over which accuracies are averaged, in figures and on the way to the target."""
+        self.missing = tuple(missing)
+        """Label and seed of each run that was planned and is not complete: what is here is not all that was asked for."""
+        # One source a run, so that what was read of it is there for the next who asks.
+        self.entries = tuple(
+            replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries
+        )
+        self._by_key = {(entry.variant, entry.seed): entry for entry in self.entries}
+        if len(self._by_key) != len(self.entries):
+            raise ValueError(f"{path}: expected each variant at most once a seed, but a pair of the two is listed twice")
+        self.labels = {entry.variant: entry.label for entry in self.entries}
+        """Variant to label, in the order of first appearance."""
+        self.variants = tuple(self.labels)
+        self.seeds = tuple(dict.fromkeys(entry.seed for entry in self.entries))
+        if self.entries and self.baseline not in self.labels:
+            raise ValueError(f"{path}: baseline = {self.baseline!r}: must be one of the variants {', '.join(self.variants)}")
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the sweep folder at `path`. ValueError: no such folder, not a sweep, malformed, or newer than this reader."""
+        if not path.is_dir():
+            raise ValueError(f"{path}: expected a sweep folder, but there is no such folder")
+        if not is_sweep(path):
+            remedy = "; this is a single run, open it with open_run" if is_run(path) else ""
+            raise ValueError(f"{path}: expected a sweep folder, but sweep.json is missing{remedy}")
+        file = path / "sweep.json"
+        content = read_json(file, "the list of a sweep's runs")
+        try:
+            target = content["target_accuracy"]
+            entries = [
+                SweepEntry(str(run["variant"]), str(run["label"]), int(run["seed"]), path / run["path"], id=run.get("id"))
+                for run in content["runs"]
+            ]
+            missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
+            name, baseline = str(content["name"]), str(content["baseline"])
+            if entries and all(entry.variant != baseline for entry in entries):
+                # None of its runs is complete: the others can be looked at all the same.
+                baseline = entries[0].variant if baseline in [run["variant"] for run in content.get("missing", ())] else baseline
+            smoothing_s = float(content.get("smoothing_s", 0.0))
+            target = None if target is None else float(target)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"{file}: expected the list of a sweep's runs, but a key is missing or malformed: {error}"
+            ) from error
+        try:
+            return cls(
+                path=path,
+                name=name,
+                entries=entries,
+                baseline=baseline,
+                target_accuracy=target,
+                smoothing_s=smoothing_s,
+                missing=missing,
+            )
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), str(file), 1)) from error
+
+    def without_damaged(self) -> tuple[Self, list[str]]:
+        """The sweep without its damaged runs, which then are `missing`; and what is wrong with them, a line each.
+
+        Reads all files of all runs.
+        """
+        whole, missing, told = [], list(self.missing), []
+        for entry in self.entries:
+            problems = self._damages(entry)
+            told += problems
+            if problems:
+                missing.append((entry.label, entry.seed))
+            else:
+                whole.append(entry)
+        if not told:
+            return self, []
+        baseline = self.baseline
+        if whole and baseline not in {entry.variant for entry in whole}:
+            baseline = whole[0].variant
+            told.append(f"no run of the baseline {self.labels[self.baseline]!r} is left: differences are to {whole[0].label!r}")
+        kept = type(self)(
+            path=self.path,
+            name=self.name,
+            entries=whole,
+            baseline=baseline,
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=missing,
+        )
+        return kept, told
+
+    def only(self, variants: Sequence[str]) -> Self:
+        """The sweep of these variants alone, differences to the first of them.
+
+        ValueError: none, or a variant that it does not have.
+        """
+        for variant in variants:
+            if variant not in self.labels:
+                raise ValueError(f"{self.path}: no variant {variant!r} in this sweep (variants {', '.join(self.variants)})")
+        if not variants:
+            raise ValueError("variants = []: name at least one")
+        labels = {self.labels[variant] for variant in variants}
+        return type(self)(
+            path=self.path,
+            name=self.name,
+            entries=[entry for variant in variants for entry in self.entries if entry.variant == variant],
+            baseline=variants[0],
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=[(label, seed) for label, seed in self.missing if label in labels],
+        )
+
+    def run(self, variant: str, seed: int) -> Run:
+        """The run of `variant` at `seed`; ValueError where the sweep has none."""
+        entry = self._by_key.get((variant, seed))
+        if entry is None:
+            known = f"variants {', '.join(self.variants)}; seeds {', '.join(map(str, self.seeds))}"
+            raise ValueError(f"{self.path}: no run of variant {variant!r} at seed {seed!r} in this sweep ({known})")
+        return self._open(entry)
+
+    def runs(self, variant: str) -> Sequence[Run]:
+        """All runs of `variant`, in the order of `sweep.json`."""
+        return [self._open(entry) for entry in self.entries if entry.variant == variant]
+
+    def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """One table of all runs, one below the other, with the columns variant, label and seed before its own.
+
+        ValueError: a run has no such table. Of long runs, name the columns that are needed.
+        """
+        import pandas as pd
+
+        frames = []
+        for run in self:
+            frame: pd.DataFrame = run.arrow(table, columns).to_pandas()
+            frame.insert(0, "variant", run.variant)
+            frame.insert(1, "label", run.label)
+            frame.insert(2, "seed", run.seed)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """The rounds of all runs, as `table` gives them."""
+        return self.table("rounds")
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """The attempts of all runs, as `table` gives them."""
+        return self.table("clients")
+
+    def _open(self, entry: SweepEntry) -> Run:
+        """Open one of the runs. ValueError: it is not there, or another run lies in its folder."""
+        source = RunFolder(entry.path) if entry.source is None else entry.source
+        if source.folder is not None and not is_run(source.folder):
+            raise ValueError(
+                f"{entry.path}: expected the run folder of variant {entry.variant!r}, seed {entry.seed}; it is not there"
+            )
+        run = self.run_class(source, variant=entry.variant, label=entry.label)
+        found = run.summary.get("run_id")
+        if entry.id is not None and found is not None and found != entry.id:
+            raise ValueError(
+                f"{entry.path}: is not the run that sweep.json lists as variant {entry.variant!r}, seed {entry.seed}: its "
+                f"run_id is {found}, not {entry.id}; simulate that run again with netsim sweep and --resume"
+            )
+        return run
+
+    def _damages(self, entry: SweepEntry) -> list[str]:
+        """Return a line for each file of a run that is damaged."""
+        try:
+            return self._open(entry).source.damages()
+        except ValueError as error:
+            return [str(error)]
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self._open(entry) for entry in self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        place = self.name if self.path == Path() else str(self.path)
+        return f"Sweep({place!r}, variants={self.variants}, seeds={self.seeds})"

@@ -1,0 +1,1 @@
+"""How long large sweeps take on many workers."""

@@ -1,0 +1,56 @@
+"""Curves (abscissae and values): moving means, last values, and the mean of several with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.statistics.arrays import Curve, FloatArray
+from analysis.statistics.intervals import half_widths
+
+
+def moving_mean(values: ArrayLike, window: int) -> FloatArray:
+    """Mean of each value and the `window` - 1 before it, or of as many as there are; shape as `values` (n,)."""
+    if window < 1:
+        raise ValueError(f"window = {window!r}: must be >= 1")
+    array = np.asarray(values, dtype=np.float64)
+    # Sums over the window itself: differences of one running sum would let an infinite value spoil all later ones.
+    padded = np.concatenate([np.zeros(window - 1), array])
+    sums = np.lib.stride_tricks.sliding_window_view(padded, window).sum(axis=1) if array.size else array
+    return np.asarray(sums / np.minimum(np.arange(1, array.size + 1), window), dtype=np.float64)
+
+
+def last_value(curve: Curve, until: float = math.inf) -> float:
+    """The last value of a curve, up to the abscissa `until`; NaN of an empty one."""
+    values = curve[1][curve[0] <= until]
+    return float(values[-1]) if values.size else math.nan
+
+
+def mean_curve(
+    curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400, confidence: float = 0.95
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the interval at each.
+
+    Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
+    the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.
+    """
+    curves = [curve for curve in curves if curve[0].size]
+    nothing = np.empty(0)
+    if not curves:
+        return nothing, nothing, nothing
+    low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if low > high:
+        return nothing, nothing, nothing
+    if grid is None:
+        # A lone curve needs no common grid: its own abscissae keep every value.
+        grid = curves[0][0] if len(curves) == 1 else np.linspace(low, high, points)
+    else:
+        inside = grid[(grid >= low) & (grid <= high)]
+        # A short curve may lie between two points of the grid.
+        grid = inside if inside.size else np.unique([low, high])
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    return grid, values.mean(axis=0), half_widths(values, confidence)
+

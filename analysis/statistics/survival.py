@@ -1,0 +1,43 @@
+"""The share of runs that have reached something by each time, where some end before they do (Kaplan-Meier)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from analysis.statistics.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Kaplan-Meier estimate of the share of runs that have reached a target, over time."""
+
+    times_s: FloatArray
+    """(n,), ascending: 0, then the times at which the share rises, then the end of the longest run."""
+    share: FloatArray
+    """(n,): the share from each time on."""
+    censored_s: FloatArray
+    """Ends of the runs that did not get there."""
+
+
+def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> Reached:
+    """The share of runs that have reached a target by each time, from times (inf: not reached) and the ends of their runs.
+
+    ValueError: no runs, or times and ends of different numbers.
+    """
+    from scipy import stats
+
+    times, ends = np.asarray(times_s, np.float64), np.asarray(ends_s, np.float64)
+    if times.shape != ends.shape or not times.size:
+        raise ValueError(f"times_s, ends_s: must be as many, and at least one; are {times.size} and {ends.size}")
+    open_ended = np.isinf(times)
+    steps = stats.ecdf(stats.CensoredData(uncensored=times[~open_ended], right=ends[open_ended])).cdf
+    at = np.asarray(steps.quantiles, np.float64)
+    last = max(float(ends.max()), float(at.max()))
+    share = np.asarray(steps.probabilities, np.float64)
+    return Reached(np.concatenate([[0.0], at, [last]]), np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[open_ended]))
+

@@ -1,0 +1,120 @@
+"""Figures of where the time of rounds goes: their latency, and the phases of the clients in them."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+
+from analysis.figures.bars import bars_in_words, stacked_bars
+from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thinned
+from analysis.figures.settings import PLAIN, Look, Over
+from analysis.figures.style import (
+    ShownFigure,
+    headline,
+    line_style,
+    new_figure,
+    row_in,
+)
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve, FloatArray
+from analysis.statistics.curves import moving_mean
+from analysis.stragglers.caused_rounds import served
+from analysis.stragglers.decomposition import decompose
+
+
+def latency_figure(
+    groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
+) -> ShownFigure | None:
+    """Seconds each round took: over rounds or seconds (moving mean, single rounds faint), and their distribution.
+
+    The mean is over `window` rounds, without it over a fiftieth of the longest run, at least 10. None without rounds, or where
+    none takes any time. Of servers of several kinds rounds are not the same thing: `delivered_figure` compares these.
+    """
+    along = abscissa(groups, over)
+
+    def curve(run: Run) -> Curve:
+        number, start, end = round_columns(run, along.column, "start_s", "end_s")
+        return number, end - start
+
+    raw = curves_of(groups, curve)
+    if not any(y.any() for curves in raw.values() for _, y in curves):
+        return None
+    window = window or max(10, max(y.size for curves in raw.values() for _, y in curves) // 50)
+    smooth = {label: [thinned((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
+    with look.applied():
+        figure, (over_rounds, spread) = new_figure((2.1, 1.0), look=look)
+        share = np.linspace(0.0, 1.0, MOST_POINTS + 1)
+        for index, (label, curves) in enumerate(raw.items()):
+            if curves:
+                number, latency = curves[0]
+                step = -(-number.size // MOST_POINTS)
+                over_rounds.plot(
+                    number[::step],
+                    latency[::step],
+                    ".",
+                    color=line_style(index)["color"],
+                    alpha=0.22,
+                    ms=3.0,
+                    mew=0,
+                    zorder=1,
+                    rasterized=True,
+                )
+                pooled = np.concatenate([y for _, y in curves])
+                spread.plot(share, np.quantile(pooled, share, method="inverted_cdf"), label=label, **line_style(index))
+        means = {label: line for line, label in draw_lines(over_rounds, smooth, along.grid(smooth))}
+        # Who has no mean, since the rounds of its runs lie apart, has a distribution.
+        lines = [(means.get(str(line.get_label()), line), str(line.get_label())) for line in spread.get_lines()]
+        over_rounds.set_ylim(bottom=0.0)
+        over_rounds.set_ylabel("latency of a round (s)")
+        along.label(over_rounds)
+        spread.set(xlabel="share of rounds at or below", xlim=(0.0, 1.0))
+        spread.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+        spread.set_xticks([0.0, 0.5, 1.0])
+        of_first = " of the first seed" if any(len(curves) > 1 for curves in raw.values()) else ""
+        note = curve_note(raw, f"left: moving mean of {window} rounds, dots: single rounds{of_first}")
+        headline(figure, "Latency of a round", note, lines, look=look)
+    return figure
+
+
+_PHASE_NAMES = {
+    "download_s": "download",
+    "compute_s": "training",
+    "queue_s": "queue",
+    "upload_s": "upload",
+    "resend_s": "sending again",
+    "wait_s": "waiting for the close",
+    "before_s": "before it was selected",
+}
+
+
+def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """Mean seconds of each phase of a client's round, a bar a variant.
+
+    Phases are those of `analysis.stragglers.decomposition`: together they are the round. None without records of clients, or
+    where all is one phase.
+    """
+    found: dict[str, list[float]] = {}
+    for label, runs in groups.items():
+        kept = [_phase_means(run) for run in runs if run.has_clients and run.states_causes]
+        if kept:
+            found[label] = np.mean(kept, axis=0).tolist()
+    if not any(np.count_nonzero(values) > 1 for values in found.values()):
+        return None
+    names = list(_PHASE_NAMES.values())
+    with look.applied():
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(found, 0.36) * len(found)), look=look)
+        legend = stacked_bars(axes, found, names)
+        axes.set(xlabel="mean of a client's round (s)")
+        axes.set_xlim(left=0.0)
+        note = "mean over rounds and the clients in each; waiting: up to the close of the round"
+        headline(figure, "Where the time of clients in rounds goes", note, legend, look=look)
+        figure.described = bars_in_words(found, names, "{:.3g} s")
+    return figure
+
+
+def _phase_means(run: Run) -> FloatArray:
+    """Mean seconds of each phase over all rounds and the clients that each is about, in the order of `_PHASE_NAMES`."""
+    phases = decompose(served(run))[list(_PHASE_NAMES)]
+    return phases.to_numpy(np.float64).mean(axis=0) if len(phases) else np.zeros(len(_PHASE_NAMES))
+

@@ -1,0 +1,51 @@
+"""Closer looks at one run: how updates ended, how long their phases took, and what change points did to a round's latency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PHASES = ("download_s", "compute_s", "wait_s", "upload_s")
+
+
+
+
+def phase_durations(clients: pd.DataFrame) -> pd.DataFrame:
+    """Seconds of each phase, a row for each row of `clients`; NaN where a phase did not end. One that was cut short ends there.
+
+    `wait_s` is the time between phases: before the download, before the computation, and for a sub-channel before the upload.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "download_s": clients["download_end_s"] - clients["download_start_s"],
+            "compute_s": clients["compute_end_s"] - clients["compute_start_s"],
+            "wait_s": (clients["download_start_s"] - clients["selected_s"])
+            + (clients["compute_start_s"] - clients["download_end_s"])
+            + (clients["upload_start_s"] - clients["compute_end_s"]),
+            "upload_s": clients["upload_end_s"] - clients["upload_start_s"],
+        },
+        columns=list(PHASES),
+    )
+
+
+def phase_means(clients: pd.DataFrame, *, by: Literal["all", "client"] = "all") -> pd.DataFrame:
+    """Mean seconds and count of the phases that ended, those cut short included: a row a phase.
+
+    With `by` = "client" mean seconds only, a row a client.
+    """
+    durations = phase_durations(clients)
+    if by == "client":
+        return durations.groupby(clients["client"]).mean()
+    if by != "all":
+        raise ValueError(f"by = {by!r}: must be 'all' or 'client'")
+    import pandas as pd
+
+    return pd.DataFrame({"mean_s": durations.mean(), "count": durations.count()})
+
+
+
+

@@ -1,1 +1,0 @@
-"""Studies over many runs: stragglers, breakpoints, timing, instances."""

@@ -1,0 +1,1 @@
+"""What became of updates: deliveries over time, and how attempts ended."""
