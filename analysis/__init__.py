@@ -1,4 +1,4 @@
-"""What came out: opens run folders, compares runs, draws figures. Reads results only, from files or from memory."""
+"""The results of simulations: open run folders, compare runs, draw figures, write reports. Reads results only."""
 
 from __future__ import annotations
 

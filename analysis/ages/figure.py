@@ -21,15 +21,15 @@ from analysis.statistics.curves import moving_mean
 MOST_PANELS = 6
 """Variants that one figure shows."""
 MOST_COLUMNS, MOST_ROWS = 600, 300
-"""Rounds and clients that a map shows one by one; of more, neighbours share a cell."""
+"""Most rounds and clients that a map shows one by one; beyond that, neighbours share a cell."""
 
 
 
 
 def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The largest age within each cell of a map of at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
+    """Return the largest age in each cell of a map, at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
 
-    `edges`: those of the rounds, (rounds + 1,), and of the clients, (K + 1,).
+    `edges`: of the rounds, (rounds + 1,), and of the clients, (K + 1,).
     """
     kept = list(edges)
     for axis, most in ((0, MOST_COLUMNS), (1, MOST_ROWS)):
@@ -42,7 +42,7 @@ def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[Floa
 
 
 def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Ages of all clients over the run, a map for each variant's first run; None without records of clients, or one round."""
+    """Draw the ages of all clients, a map for each variant's first run; None without records of clients, or with one round."""
     maps: dict[str, tuple[FloatArray, FloatArray]] = {}
     along = abscissa(groups, over)
     for label, runs in groups.items():
@@ -87,10 +87,10 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
 def aoi_regret_figure(
     groups: Groups, *, bounds: Sequence[Bound] = (), over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """AoI regret (Li et al., eq. 14) against rounds or seconds; None where no run measured it.
+    """Draw the AoI regret (Li et al., eq. 14) against rounds or seconds; None where no run measured it.
 
-    With `bounds`, which are of rounds, the horizontal axis is of rounds; both axes are logarithmic then, and the vertical one
-    begins at 1: bounds lie orders of magnitude above.
+    `bounds` are functions of rounds: with them the horizontal axis counts rounds. Both axes are then logarithmic, and the
+    vertical one begins at 1, because bounds lie orders of magnitude above regrets.
     """
     along = abscissa(groups, "rounds" if bounds else over)
 
@@ -138,9 +138,9 @@ def _oracles(groups: Groups) -> str:
 def aoi_variance_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """AoI variance (Li et al., eq. 37), as a moving mean over `window` rounds, and cumulated; None without ages.
+    """Draw the AoI variance (Li et al., eq. 37), as a moving mean over `window` rounds, and cumulated; None without ages.
 
-    Without a `window` over a fiftieth of the run.
+    `window`: None means a fiftieth of the run.
     """
     along = abscissa(groups, over)
     windows: set[int] = set()
@@ -182,7 +182,7 @@ def aoi_variance_figure(
 
 
 def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
+    """Draw the share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
 
     def curve(run: Run) -> Curve:
         share = delivery_shares(run)

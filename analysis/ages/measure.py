@@ -22,8 +22,8 @@ from analysis.statistics.intervals import Interval, mean_interval
 def ages(run: Run) -> FloatArray:
     """Age of information of each client after each round in rounds, (rounds, K): 1 where it delivered in the round.
 
-    Of servers with ages as they recorded it. Of others it counts from a delivery to the close of the round in which it came;
-    before its first delivery, from the start of the run. Empty without records of clients.
+    Servers with ages recorded it. For other servers the age counts from a delivery to the close of the round in which it came;
+    before a client's first delivery, from the start of the run. Empty without records of clients.
     """
     if not run.has_clients or run.summary.get("slots"):
         return np.empty((0, 0))
@@ -47,7 +47,7 @@ def ages(run: Run) -> FloatArray:
 
 
 MOST_VARIANTS = 8
-"""Of so many variants every pair is compared; of more, it would be a page of chance findings."""
+"""Most variants of which every pair is compared; pairs of more would fill a page with chance findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the AoI regret of one variant grows over its runs."""
+    """Growth of the AoI regret of one variant over its runs."""
 
     label: str
     first_half: Interval
@@ -73,11 +73,11 @@ class Growth:
     exponent: Interval
     """Slope of log regret on log round over the last nine tenths of a run (1: linear), of the runs with regrets above 0 there."""
     left_out: int
-    """Runs that have no such slope, since their regret is not above 0 throughout: those that did best."""
+    """Runs without such a slope: their regret is not above 0 throughout. These did best."""
 
 
 def pairs(groups: Groups) -> list[Pair]:
-    """Every pair of variants with AoI regrets against one and the same oracle, on the instances that both met.
+    """Compare every two variants with AoI regrets against the same oracle, on the instances that both met.
 
     Regrets are summed over the rounds that all runs have, as in comparisons.
     """
@@ -95,7 +95,7 @@ def pairs(groups: Groups) -> list[Pair]:
 
 
 def growths(groups: Groups) -> list[Growth]:
-    """How the regret of each variant grows; of those that measure it."""
+    """Return the growth of the regret of each variant that measures it."""
     found = []
     for label, runs in groups.items():
         curves = [curve for curve in map(_regret, runs) if curve[0].size > 1]
@@ -138,7 +138,7 @@ def _regret(run: Run) -> Curve:
 
 
 def _finals(runs: Sequence[Run], until: float) -> dict[int, float]:
-    """AoI regret up to round `until`, by seed; without those that do not measure it."""
+    """Return the AoI regret of each seed up to round `until`; runs that do not measure it are left out."""
     measured = {run.seed: last_value(_regret(run), until) for run in runs}
     return {seed: regret for seed, regret in measured.items() if not math.isnan(regret)}
 

@@ -22,7 +22,7 @@ AGE_WORDS = (
 
 
 def age_table(groups: Groups) -> Table | None:
-    """Ages and deliveries of each variant, means over its runs with intervals; None where no run has ages."""
+    """Return ages and deliveries of each variant, means over its runs with intervals; None where no run has ages."""
     rows = []
     for label, runs in groups.items():
         aged = [run for run in runs if run.summary.get("aoi")]
@@ -43,7 +43,7 @@ def age_table(groups: Groups) -> Table | None:
 
 
 def instance_sections(groups: Groups) -> list[Section]:
-    """The order of variants over instances and the growth of their regrets; nothing for one variant, or one seed."""
+    """Return the order of variants over instances and the growth of their regrets; nothing for one variant, or one seed."""
     if not 1 < len(groups) <= MOST_VARIANTS or max(map(len, groups.values())) < 2:
         return []
     compared = pairs(groups)

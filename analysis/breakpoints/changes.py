@@ -1,7 +1,7 @@
-"""The true changes of a run, each with what was declared after it and how long its regret took to come down again.
+"""The true changes of a run: when each was declared, and how long the regret took to come down again.
 
-A change belongs to the rounds from its first to the round before the next change, or to the run's end: what happens in them is
-put down to it. A delay or a recovery that does not come up to then is censored there.
+The rounds of a change are those from its first round to the round before the next change, or to the end of the run. What happens
+in them is attributed to the change. A declaration or a recovery that does not come by then is censored there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _changes(section: Any) -> Sequence[dict[str, Any]]:
 
 
 def regret_of_rounds(run: Run) -> FloatArray:
-    """(n,) the regret of each round: of ages where there is an oracle of theirs, else of the reward; NaN: it is not measured."""
+    """Return the regret of each round, (n,): of ages where an oracle of ages was run, else of the reward; NaN: not measured."""
     reward, genie, mine, oracle = run.columns(["reward", "genie_reward", "sum_age", "oracle_sum_age"]).values()
     of_ages = mine - oracle
     regret: FloatArray = of_ages if not np.isnan(of_ages).all() else genie - reward
@@ -59,10 +59,10 @@ def regret_of_rounds(run: Run) -> FloatArray:
 
 
 def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
-    """A row for each true change of `run`.
+    """Return a row for each true change of `run`.
 
     Columns: change (from 1), at_round, at_s (its first round and when that begins), last_round (the last before the next
-    change), rounds and seconds (to the end of the last), ends_run (whether no change follows); declared_round, delay_rounds,
+    change), rounds and seconds (to the end of the last), ends_run (True if no change follows); declared_round, delay_rounds,
     delay_s (from its first round to the first declaration, both counted; null: missed, or nothing declares changes);
     other_declarations (further ones in its rounds); level_before (mean regret of the last `window` rounds before it; null: not
     measured, or fewer rounds), recovered_round (the first of the first `window` rounds, all of them after the change, whose mean
@@ -77,11 +77,11 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
     starts_s, ends_s = run.columns(["start_s", "end_s"]).values()
     firsts = true_changes(run)
     regret = regret_of_rounds(run)
-    declared = _declared(run, firsts)
+    declared = _declaration_rounds(run, firsts)
     rows = []
     for i, first in enumerate(firsts):
         last = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(starts_s)
-        told = declared[(declared >= first) & (declared <= last)]
+        inside = declared[(declared >= first) & (declared <= last)]
         level, again, watched = recovery(regret, first, last, window)
         rows.append(
             {
@@ -92,10 +92,10 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
                 "rounds": last - first + 1,
                 "seconds": ends_s[last - 1] - starts_s[first - 1],
                 "ends_run": last == len(starts_s),
-                "declared_round": told[0] if len(told) else math.nan,
-                "delay_rounds": told[0] - first + 1 if len(told) else math.nan,
-                "delay_s": ends_s[int(told[0]) - 1] - starts_s[first - 1] if len(told) else math.nan,
-                "other_declarations": max(0, len(told) - 1),
+                "declared_round": inside[0] if len(inside) else math.nan,
+                "delay_rounds": inside[0] - first + 1 if len(inside) else math.nan,
+                "delay_s": ends_s[int(inside[0]) - 1] - starts_s[first - 1] if len(inside) else math.nan,
+                "other_declarations": max(0, len(inside) - 1),
                 "level_before": level,
                 "recovered_round": again,
                 "recovery_rounds": again - first,
@@ -114,20 +114,20 @@ COLUMNS = (
 
 
 def detects(run: Run) -> bool:
-    """Return True if the run's scheduler watches for changes: one that does not misses none.
+    """Return True if the run's scheduler watches for changes; without such a scheduler no change counts as missed.
 
-    The run states it; of one that does not, such as of format 1, a scheduler that declared something did.
+    The run states it. A run of format 1 does not: there, a scheduler that declared something counts as watching.
     """
     stated = (run.summary.get("sub_channels") or {}).get("detects", False)
     return bool(stated) or (run.has_detections and bool(len(run.detections)))
 
 
 def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[float, float, int]:
-    """The level before a change, the round from which the moving regret rate is back at it (NaN: it is not), and how many rounds
-    after the first could have been that one.
+    """Return the regret level before a change, the round of recovery, and the number of rounds that were watched for it.
 
-    `regret` (n,) of rounds 1..n; the change's rounds are `first` to `last`. All of the windows lie within these: one that reaches
-    back before the change would be low for what came before.
+    Recovery is the first round from which the moving regret rate is back at the level; NaN: none. `regret` (n,) is of rounds
+    1..n; the change's rounds are `first` to `last`. All windows lie within these rounds: a window that reached back before the
+    change would be low because of the rounds before it.
     """
     before, after = regret[max(0, first - 1 - window) : first - 1], regret[first - 1 : last]
     if len(before) < window or np.isnan(before).any() or np.isnan(after).any():
@@ -143,8 +143,8 @@ def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[fl
     return level, (float(first + back[0]) if len(back) else math.nan), watched
 
 
-def _declared(run: Run, changes: Sequence[int]) -> FloatArray:
-    """(n,) the rounds after which changes were declared that no jamming caused, ascending."""
+def _declaration_rounds(run: Run, changes: Sequence[int]) -> FloatArray:
+    """Return the rounds after which changes were declared that no jamming caused, (n,), ascending."""
     if not run.has_detections:
         return np.zeros(0)
     rounds = declared_rounds(run).astype(np.float64)

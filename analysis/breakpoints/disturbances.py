@@ -1,4 +1,4 @@
-"""What else went on in a run, to be shaded behind its curves: jamming, and outages that the scenario writes out."""
+"""Disturbances of a run that figures shade behind its curves: jamming, and outages that the scenario writes out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def disturbances(run: Run) -> pd.DataFrame:
-    """The intervals of time in which something was jammed or cut off, ascending, those of one name joined where they overlap.
+    """Return the intervals of time in which something was jammed or cut off, ascending; overlapping ones of one name are joined.
 
-    Columns: kind (jamming or outage), name, start_s, end_s, first_round, last_round (those that lie in it, in part or whole).
-    Outages that are drawn are in no table, and are left out, as are those in rounds of servers with slots.
+    Columns: kind (jamming or outage), name, start_s, end_s, first_round, last_round (rounds that lie in it, in part or whole).
+    Randomly drawn outages are in no table and are left out, as are outages given in rounds of servers with slots.
     """
     import pandas as pd
 
@@ -27,10 +27,10 @@ def disturbances(run: Run) -> pd.DataFrame:
     if run.source.has("jams"):
         table = run.arrow("jams", ["jammer", "start_s", "end_s"]).to_pandas()
         for name, rows in table.groupby(table["jammer"].astype(str)):
-            for low, high in joined(rows["start_s"].to_numpy(), rows["end_s"].to_numpy()):
+            for low, high in join_intervals(rows["start_s"].to_numpy(), rows["end_s"].to_numpy()):
                 found.append(("jamming", str(name), low, high))
     for outage in run.scenario.get("outages", ()):
-        interval = None if run.scenario.get("slots") else _written(outage, starts_s)
+        interval = None if run.scenario.get("slots") else _outage_interval(outage, starts_s)
         if interval is not None:
             found.append(("outage", str(outage["name"]), *interval))
     rows_of = []
@@ -41,8 +41,8 @@ def disturbances(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows_of, columns=["kind", "name", "start_s", "end_s", "first_round", "last_round"])
 
 
-def _written(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:
-    """From when to when an outage lasts; None: it is drawn, or no round comes to it."""
+def _outage_interval(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:
+    """Return the start and the end of an outage in seconds; None: it is drawn at random, or the run ends before it."""
     if "from_s" in outage:
         return float(outage["from_s"]), float(outage.get("to_s", np.inf))
     first = outage.get("from_round")
@@ -52,8 +52,8 @@ def _written(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float
     return float(starts_s[first - 1]), float(starts_s[last - 1]) if last is not None and last <= len(starts_s) else np.inf
 
 
-def joined(starts: FloatArray, ends: FloatArray) -> list[tuple[float, float]]:
-    """Intervals (n,) as few as hold the same times, ascending."""
+def join_intervals(starts: FloatArray, ends: FloatArray) -> list[tuple[float, float]]:
+    """Join overlapping intervals (n,): return the fewest that cover the same times, ascending."""
     order = np.argsort(starts, kind="stable")
     low, high = starts[order], np.maximum.accumulate(ends[order]) if len(ends) else ends
     if not len(low):

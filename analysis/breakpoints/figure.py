@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from analysis.breakpoints.changes import WINDOW, Unit, detects, regret_of_rounds, true_changes
 from analysis.breakpoints.disturbances import disturbances
-from analysis.breakpoints.summary import share_over_time, tables
+from analysis.breakpoints.summary import change_tables, share_over_time
 from analysis.detections.measure import declared_rounds, run_detections
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines
 from analysis.figures.settings import PLAIN, Look, Over
@@ -33,8 +33,8 @@ _SHARES = {"delay": "changes declared", "recovery": "changes recovered from"}
 SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
 
 
-def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
-    """The moving regret rate around the changes of a run, averaged over them; empty where there are none, or no regret.
+def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
+    """Return the moving regret rate around the changes of a run, averaged over them; empty without changes or regret.
 
     Abscissae: rounds or seconds since the change, from half the shortest stretch between two changes before it to that after it.
     In seconds the regret is counted per second.
@@ -47,7 +47,7 @@ def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: in
     begun: FloatArray = np.arange(1.0, len(regret) + 1.0)
     position = begun
     if unit == "seconds":
-        # A rate is known as its round closes; a change is there as its first round begins.
+        # A rate is known when its round closes; a change acts when its first round begins.
         begun, position, rate = starts_s, ends_s, rate / moving_mean(ends_s - starts_s, window)
     at = begun[np.array(firsts) - 1]
     edges = np.concatenate([[begun[0]], at, [position[-1]]])
@@ -59,12 +59,12 @@ def aligned(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: in
 def regret_around_changes_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """The regret rate of each variant around its changes, mean over changes and seeds; None where there are none.
+    """Draw the regret rate of each variant around its changes, mean over changes and seeds; None without changes.
 
-    `window`: the rounds that it is averaged over (None: `WINDOW`); `over`: as of `abscissa`.
+    `window`: rounds of the moving mean (None: `WINDOW`); `over`: as for `abscissa`.
     """
     window, unit = window or WINDOW, abscissa(groups, over).over
-    curves = curves_of(groups, lambda run: aligned(run, window=window, unit=unit))
+    curves = curves_of(groups, lambda run: regret_around_changes(run, window=window, unit=unit))
     if not any(curves.values()):
         return None
     reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
@@ -82,13 +82,13 @@ def regret_around_changes_figure(
 def shares_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """The share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
+    """Draw the share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
     window, unit = window or WINDOW, abscissa(groups, over).over
     if not any(true_changes(run) for runs in groups.values() for run in runs):
         return None
-    told: Mapping[str, pd.DataFrame] = {label: tables(runs, window=window) for label, runs in groups.items()}
+    frames: Mapping[str, pd.DataFrame] = {label: change_tables(runs, window=window) for label, runs in groups.items()}
     shown = {
-        what: {label: found for label, frame in told.items() if (found := share_over_time(frame, what, unit)) is not None}
+        what: {label: found for label, frame in frames.items() if (found := share_over_time(frame, what, unit)) is not None}
         for what in ("delay", "recovery")
     }
     watching = {label for label, runs in groups.items() if any(map(detects, runs))}
@@ -116,9 +116,9 @@ def shares_figure(
 def course_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """The regret rate of the first run with its changes and declarations; jamming and outages are shaded.
+    """Draw the regret rate of the first run with its changes and declarations; jamming and outages are shaded.
 
-    None where it has no regret, or neither a change nor anything to shade.
+    None where the run has no regret, or neither a change nor a disturbance.
     """
     run = next((runs[0] for runs in groups.values() if runs), None)
     regret = np.zeros(0) if run is None else regret_of_rounds(run)
@@ -137,7 +137,7 @@ def course_figure(
         for first in changes:
             axes.axvline(begun[first - 1], color=FAINT, linewidth=1.2, zorder=1)
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
-        lines += _declared(axes, run, changes, position)
+        lines += _mark_declarations(axes, run, changes, position)
         # A round reaches half way to its neighbours.
         low, high, around = ("start_s", "end_s", 0.0) if along.over == "seconds" else ("first_round", "last_round", 0.5)
         for kind, rows in shaded.groupby("kind"):
@@ -150,15 +150,15 @@ def course_figure(
     return figure
 
 
-def _declared(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[object, str]]:
-    """Marks where `run` declared changes, by what they were put down to; what stands for them in a legend."""
+def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[object, str]]:
+    """Mark the rounds in which `run` declared changes, by their cause; return the entries of the legend."""
     if not run.has_detections or not len(run.detections):
         return []
-    told = declared_rounds(run)
+    rounds = declared_rounds(run)
     causes = run_detections(run, changes).causes
     lines: list[tuple[object, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
-        at = told[[found == cause for found in causes]]
+        at = rounds[[found == cause for found in causes]]
         if len(at):
             axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
             lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))

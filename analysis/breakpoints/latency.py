@@ -22,7 +22,7 @@ class Breakpoint:
     """Mean latency of a round on both sides of one change point."""
 
     at: float
-    """The change point: the first round, or the second, at which the new law holds."""
+    """The change point: the first round, or the time in seconds, at which the new law holds."""
     before: Interval
     after: Interval
 
@@ -40,9 +40,9 @@ def breakpoint_study(
     span_rounds: int | None = None,
     confidence: float = 0.95,
 ) -> list[Breakpoint]:
-    """Mean latency between each change point and its neighbours, or over at most `span_rounds` rounds on each side of it.
+    """Return the mean latency on both sides of each change point, up to the next one or over at most `span_rounds` rounds.
 
-    A round belongs to the stretch in which it starts. Intervals take the rounds of a stretch as independent draws: right for a
+    A round belongs to the stretch in which it starts. Intervals treat the rounds of a stretch as independent draws: right for a
     fixed choice of clients, too narrow while a policy still learns. ValueError: change points not ascending, or `span_rounds`
     below 1.
     """

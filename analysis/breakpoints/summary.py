@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What became of the changes that the runs of one variant went through. Times are in rounds, or in seconds."""
+class ChangeSummary:
+    """Declarations of, and recoveries from, the changes in the runs of one variant. Times are in rounds or in seconds."""
 
     label: str
     runs: int
@@ -33,26 +33,26 @@ class Answered:
     jamming: int
     """Declarations that jamming caused."""
     false_alarms: Interval
-    """Further declarations, in a thousand rounds; over seeds. NaN: nothing declares changes."""
+    """Declarations without a cause in a thousand rounds, over seeds. NaN: the scheduler declares no changes."""
     delay: Interval
     """Restricted mean of the delay: of min(delay, `delay_horizon`) over all changes, missed ones included; over seeds."""
     delay_horizon: float
-    """As long as all changes could have been declared in."""
+    """Time within which every change could have been declared."""
     recovered: int
     watched: int
-    """Changes of which it could be said."""
+    """Changes that were watched for recovery."""
     recovery: Interval
     """Restricted mean of the time to recovery, up to `recovery_horizon`; over seeds."""
     recovery_horizon: float
 
     @property
     def missed(self) -> int:
-        """Changes that nothing was declared after, before the next or the end of the run."""
+        """Changes without a declaration before the next change or the end of the run."""
         return self.changes - self.declared
 
 
-def tables(runs: Sequence[Run], *, window: int = WINDOW) -> pd.DataFrame:
-    """`change_table` of all runs, one below the other, with the column seed before the others."""
+def change_tables(runs: Sequence[Run], *, window: int = WINDOW) -> pd.DataFrame:
+    """Return the `change_table` of all runs, one below the other, with the column seed before the others."""
     import pandas as pd
 
     frames = []
@@ -63,36 +63,36 @@ def tables(runs: Sequence[Run], *, window: int = WINDOW) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def answered(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> list[Answered]:
-    """A row for each variant whose runs went through changes; the horizons are those of all variants, so that they compare.
+def summarize_changes(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> list[ChangeSummary]:
+    """Return a summary for each variant with changes. All variants share the horizons, so that their means compare.
 
-    ValueError: seconds are asked for, and no time passes.
+    ValueError: seconds are asked for, but no time passes in the runs.
     """
     import pandas as pd
 
-    told = {label: tables(runs, window=window) for label, runs in groups.items()}
-    told = {label: frame for label, frame in told.items() if len(frame)}
-    if not told:
+    frames = {label: change_tables(runs, window=window) for label, runs in groups.items()}
+    frames = {label: frame for label, frame in frames.items() if len(frame)}
+    if not frames:
         return []
-    if unit == "seconds" and not any(frame["seconds"].any() for frame in told.values()):
+    if unit == "seconds" and not any(frame["seconds"].any() for frame in frames.values()):
         raise ValueError("unit = 'seconds': no time passes in these runs; count rounds")
     length, watched = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
-    whole = pd.concat(told.values(), ignore_index=True)
+    whole = pd.concat(frames.values(), ignore_index=True)
     horizons = _horizon(whole, length), _horizon(whole[whole["watched_rounds"] > 0], watched)
-    return [_answered(label, groups[label], frame, unit, *horizons) for label, frame in told.items()]
+    return [_summarize(label, groups[label], frame, unit, *horizons) for label, frame in frames.items()]
 
 
 def _horizon(frame: pd.DataFrame, column: str) -> float:
-    """The shortest time between a change and the next; where no run has two changes, between a change and the end of a run."""
+    """Return the shortest time from a change to the next; where no run has two changes, to the end of a run."""
     if not len(frame):
         return math.nan
     last = frame["ends_run"].to_numpy(np.bool_)
     return float((frame if last.all() else frame[~last])[column].min())
 
 
-def _answered(
+def _summarize(
     label: str, runs: Sequence[Run], frame: pd.DataFrame, unit: Unit, delay_horizon: float, recovery_horizon: float
-) -> Answered:
+) -> ChangeSummary:
     suffix = "rounds" if unit == "rounds" else "s"
     watched = frame[frame["watched_rounds"] > 0]
     declares = [run for run in runs if detects(run)]
@@ -100,43 +100,43 @@ def _answered(
     rounds = [max(1, len(run.columns(["round"])["round"])) for run in declares]
     alarms = [1000.0 * sum(score.false_alarms.values()) / count for count, score in zip(rounds, scores, strict=True)]
     length, looked_for = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
-    delays = _by_seed(frame, f"delay_{suffix}", length, delay_horizon) if declares else []
-    return Answered(
+    delays = _seed_means(frame, f"delay_{suffix}", length, delay_horizon) if declares else []
+    return ChangeSummary(
         label=label,
         runs=len(runs),
         changes=len(frame),
         declared=int(frame["delay_rounds"].notna().sum()),
         jamming=sum(sum(score.jamming.values()) for score in scores),
         false_alarms=mean_interval(alarms),
-        delay=_restricted(delays, delay_horizon),
+        delay=_restricted_interval(delays, delay_horizon),
         delay_horizon=delay_horizon,
         recovered=int(watched["recovery_rounds"].notna().sum()),
         watched=len(watched),
-        recovery=_restricted(_by_seed(watched, f"recovery_{suffix}", looked_for, recovery_horizon), recovery_horizon),
+        recovery=_restricted_interval(_seed_means(watched, f"recovery_{suffix}", looked_for, recovery_horizon), recovery_horizon),
         recovery_horizon=recovery_horizon,
     )
 
 
-def _by_seed(frame: pd.DataFrame, column: str, length: str, horizon: float) -> list[float]:
-    """Of each seed the mean over its changes of min(time, `horizon`); what was censored lasted longer than the horizon.
+def _seed_means(frame: pd.DataFrame, column: str, length: str, horizon: float) -> list[float]:
+    """Return the mean of min(time, `horizon`) over the changes of each seed; a censored time is longer than the horizon.
 
-    A change that the end of the run followed sooner than that is left out, whatever came of it.
+    Changes watched for less than the horizon, because the run ended, are left out.
     """
     long = frame[frame[length] >= horizon]
     restricted = long[column].fillna(math.inf).clip(upper=horizon)
     return [float(mean) for mean in restricted.groupby(long["seed"]).mean()]
 
 
-def _restricted(means: Sequence[float], horizon: float) -> Interval:
-    """The mean over seeds; where all were censored it is the horizon, and has no interval, as of `restricted_mean`."""
+def _restricted_interval(means: Sequence[float], horizon: float) -> Interval:
+    """Return the mean over seeds; where all were censored it is the horizon, without an interval, as in `restricted_mean`."""
     interval = mean_interval(means)
     return interval if any(mean < horizon for mean in means) else Interval(interval.mean, math.nan, interval.count)
 
 
 def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Reached | None:
-    """Kaplan-Meier estimate of the share of changes that were declared (`what` = "delay") or recovered from ("recovery").
+    """Estimate the share of changes declared (`what` = "delay") or recovered from ("recovery") over time (Kaplan-Meier).
 
-    `frame` as of `tables`; None where there is none that could be.
+    `frame` is a result of `change_tables`. None without a change that could be.
     """
     suffix, ends = ("rounds", "rounds") if unit == "rounds" else ("s", "seconds")
     if what == "recovery":

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Consensus phase, disagreement and regret against latency over slot length; None where latencies are not compared with zero
-    time."""
+    """Draw consensus phase, disagreement and regret against latency over slot length.
+
+    None where the sweep does not compare latencies with zero time.
+    """
     from matplotlib.ticker import FuncFormatter, PercentFormatter
 
     from analysis.figures.style import headline, line_style, new_figure

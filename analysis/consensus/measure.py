@@ -1,14 +1,14 @@
-"""How long the consensus phase of clients takes, how far they agree, and what it costs (footnote 4 of Tong et al. 2024).
+"""Times, agreement and cost of the consensus phase in which clients decide who takes part (footnote 4 of Tong et al. 2024).
 
-Of a sweep over servers of kind "fl-da", such as `bp_ucb_timing`: every variant's times, agreement and regret. Where it varies the
-message latency and has runs in zero time (`slots.start = "zero"`), regret is compared with theirs of the same task, latency and
-seed, the ratios are named up to which the assumption of zero message time holds, and they are drawn.
+The sweep must be over servers of kind "fl-da", such as `bp_ucb_timing`. It may vary the message latency and hold runs in zero
+time (`slots.start = "zero"`). Regret is then compared with the runs in zero time of the same task, latency and seed. The result
+is the largest ratio of latency to slot length up to which message time may be neglected.
 
-The assumption is taken to hold at a latency if it costs neither time nor regret: the upper end of the 95 % interval of the share
-of a slot spent in the consensus phase is below 5 %, and the paired 95 % interval of the difference in regret lies within a margin
-around zero; and if both are so at every lower latency of the sweep. (Two one-sided tests at 2.5 %. An interval that merely holds
-zero shows nothing, and holds it the more easily the fewer seeds there are.) Regret is shown to differ where the interval lies
-outside of the margin; else the question is open.
+Message time may be neglected at a latency if it costs neither time nor regret, there and at every lower latency of the sweep.
+Time: the 95 % interval of the share of a slot spent in the consensus phase ends below 5 %. Regret: the paired 95 % interval of
+its difference lies within a margin around zero (two one-sided tests at 2.5 %). An interval that merely contains zero shows
+nothing: the fewer seeds, the more easily it does. Regret is shown to differ where the interval lies outside the margin; else the
+question is open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_CONSENSUS = 0.05
 MARGIN = 0.005
 """The regret a slot that may be lost, or gained, and still counts as none: half a point of the average opinion."""
 _NO_TASK = ("seed", "name", "description", "output", "sweep", "slots", "peers", "belief", "gossip")
-"""Tables of a scenario in which runs may differ whose regrets are compared: how clients come to decide, and when."""
+"""Tables of a scenario in which compared runs may differ: they say how and when clients decide, not what the task is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class Timing:
     """Seconds from the start of the consensus phase until beliefs had settled, in slots where they did before training
     started."""
     converged: float
-    """Share of those slots."""
+    """Share of the slots in which beliefs settled."""
     agreed_s: float
-    """Seconds until all named the same clients, likewise."""
+    """Seconds until all clients named the same members, likewise."""
     agreed: float
     consensus: float
     """Share of the time spent in the consensus phase."""
     disagreement: float
     """Share of clients that did not name the true best as training started."""
     members: float
-    """Clients that took part."""
+    """Number of clients that took part."""
     messages: float
     """Messages sent in a slot."""
     regret: float
@@ -93,11 +93,11 @@ class Point:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the consensus phase takes less than `MOST_CONSENSUS` of the time."""
+        """True if the consensus phase takes less than `MOST_CONSENSUS` of the time."""
         return bool(self.consensus.mean + np.nan_to_num(self.consensus.half_width) < MOST_CONSENSUS)
 
     def regret_verdict(self, margin: float) -> Verdict:
-        """Whether the difference in regret is shown to be within `margin` of zero, shown not to be, or neither."""
+        """Say if the difference in regret is shown to lie within `margin` of zero, shown not to, or open."""
         return verdict(self.regret_difference, margin)
 
 
@@ -111,7 +111,7 @@ def mean_delay_s(law: dict[str, Any]) -> float:
 
 
 def run_timing(run: Run) -> Timing:
-    """The figures of one run; ValueError unless it is one of clients that decide among themselves."""
+    """Average the slots of one run. ValueError: its server is not of kind "fl-da", or it has no slot."""
     if run.scenario["server"]["kind"] != "fl-da":
         raise ValueError(f"{run.source.place}: server.kind = {run.scenario['server']['kind']!r}: must be 'fl-da'")
     rows = run.rounds
@@ -134,7 +134,7 @@ def run_timing(run: Run) -> Timing:
 
 
 def timing_study(sweep: Sweep) -> list[Point]:
-    """A point a variant, in the order of the sweep; ValueError where a run is not one of clients that decide among themselves."""
+    """Return a point for each variant, in the order of the sweep. ValueError: a run whose server is not of kind "fl-da"."""
     timings: dict[str, dict[int, Timing]] = {}
     zero: dict[str, bool] = {}
     tasks: dict[str, str] = {}
@@ -149,13 +149,13 @@ def timing_study(sweep: Sweep) -> list[Point]:
     points = []
     for name, by_seed in timings.items():
         runs = list(by_seed.values())
-        # Of several in zero time none is the one to compare with.
+        # With several runs in zero time, none is the reference.
         found = [[t.regret] if zero[name] else reference.get((tasks[name], t.latency_s, seed), []) for seed, t in by_seed.items()]
         pairs = [(t.regret, theirs[0] if len(theirs) == 1 else math.nan) for t, theirs in zip(runs, found, strict=True)]
         averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
         points.append(
             Point(
-                start=_without_grid(sweep.labels[name]),
+                start=_strip_grid_words(sweep.labels[name]),
                 label=sweep.labels[name],
                 zero_time=zero[name],
                 latency_s=runs[0].latency_s,
@@ -167,13 +167,13 @@ def timing_study(sweep: Sweep) -> list[Point]:
     return points
 
 
-def _without_grid(label: str) -> str:
-    """A variant's label without what a sweep adds to it for the values of its grid."""
+def _strip_grid_words(label: str) -> str:
+    """Return a variant's label without the words that a sweep adds for the values of its grid."""
     return ", ".join(word for word in label.split(", ") if "=" not in word) or label
 
 
 def curves(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """The points of each start that takes time, by ascending latency; those with one latency only are left out."""
+    """Return the points of each start that takes time, by ascending latency; starts with one latency are left out."""
     lines: dict[str, list[Point]] = {}
     for point in points:
         if not point.zero_time:
@@ -183,7 +183,7 @@ def curves(points: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 def holds_up_to(line: Sequence[Point], criterion: Callable[[Point], bool]) -> float:
-    """The largest ratio at which `criterion` is true there and at all smaller ones; 0: at none."""
+    """Return the largest ratio such that `criterion` is true there and at all smaller ones; 0: at none."""
     held = itertools.takewhile(criterion, sorted(line, key=lambda point: point.latency_s))
     return max((point.ratio for point in held), default=0.0)
 

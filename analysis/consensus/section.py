@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLAIN) -> list[Section]:
-    """Tables and figure of message times; nothing where a variant's clients do not decide among themselves.
+    """Return tables and the figure of message times; empty unless the clients of every variant decide among themselves.
 
-    Nor where the delays of messages are of another law than constant or shifted-exponential, or differ between clients.
+    Empty, too, where the delays of messages follow a law other than constant or shifted-exponential, or differ between clients.
     `margin`: regret a slot that counts as none.
     """
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
@@ -55,7 +55,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
 
 
 def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """Every variant's figures as text."""
+    """Return the figures of every variant as text."""
     paired = any(point.regret_difference.count for point in points)
     header = [
         "variant",
@@ -95,9 +95,9 @@ def _share(interval: Interval) -> str:
 
 
 def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """For each start: the ratio up to which the assumption of zero message time holds, by either criterion and by both.
+    """Return, for each start, the ratio up to which message time may be neglected, by either criterion and by both.
 
-    And the least ratio at which regret is shown to differ by more than the margin; what lies between is open.
+    The last column is the least ratio at which regret is shown to differ by more than the margin; ratios between are open.
     """
     header = [
         "start",

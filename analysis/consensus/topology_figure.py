@@ -1,4 +1,4 @@
-"""The graph between clients with what each of them believes, slot by slot, and who was chosen."""
+"""The figure of the graph between clients: the belief of each client in some slots, and the members of these slots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLUMNS = ("source", "target", "source_x_km", "source_y_km", "target_x_km", "ta
 
 
 def belief_map(run: Run, column: str = "belief") -> FloatArray:
-    """(slots, K): `column` of the table `beliefs` of a run, by slot and client; ValueError where it has no such table."""
+    """Return `column` of the table `beliefs` of a run, (slots, K). ValueError: the run has no such table."""
     table = run.arrow("beliefs", ["round", "client", column])
     number, client = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "client"))
     found = np.full((int(number.max(initial=0)), int(client.max(initial=-1)) + 1), np.nan)
@@ -36,19 +36,19 @@ def belief_map(run: Run, column: str = "belief") -> FloatArray:
 
 
 def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """The graph of the first run with records of beliefs, clients coloured by belief, a panel a slot; None where there is none.
+    """Draw the graph of the first run with records of beliefs, clients coloured by belief, a panel a slot; None without one.
 
-    `round`: the slot that is shown, alone; None: up to `MOST_SLOTS` from the first to the last. Clients lie where the scenario
-    has them, in km; where it has them nowhere, on a circle in the order of their numbers. Members of a slot have a dark ring.
+    `round`: the one slot to show; None: up to `MOST_SLOTS` from the first to the last. Clients lie at their places in km, or,
+    where the scenario gives none, on a circle in the order of their numbers. Members of a slot have a dark ring.
 
     Raises:
-        ValueError: a slot that the run has not.
+        ValueError: the run has no such slot.
     """
     run = next((run for runs in groups.values() for run in runs if run.source.has("beliefs") and run.source.has("links")), None)
     beliefs = np.empty((0, 0)) if run is None else belief_map(run)
     if run is None or not beliefs.size:
         return None
-    slots = _shown(beliefs.shape[0], round)
+    slots = _choose_slots(beliefs.shape[0], round)
     members = belief_map(run, "member") > 0.5
     places, in_km = _places(run, beliefs.shape[1])
     links = np.stack([_column(run, "source"), _column(run, "target")], axis=1).astype(np.int64)
@@ -74,15 +74,15 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         note = f"seed {run.seed}, {run.label}; {beliefs.shape[1]:,} clients, {len(links):,} links"
         note += f"; the first {MOST_LINKS:,} links are drawn" if left_out > 0 else ""
         headline(figure, "Beliefs on the graph of the clients", note, lines, look=look)
-        told = [
+        parts = [
             f"slot {slot}: mean belief {np.nanmean(beliefs[slot - 1]):.3g}, members {_names(np.flatnonzero(members[slot - 1]))}"
             for slot in slots
         ]
-        figure.described = f"A graph of {beliefs.shape[1]:,} clients and {len(links):,} links. {'; '.join(told)}."
+        figure.described = f"A graph of {beliefs.shape[1]:,} clients and {len(links):,} links. {'; '.join(parts)}."
     return figure
 
 
-def _shown(count: int, round: int | None) -> list[int]:
+def _choose_slots(count: int, round: int | None) -> list[int]:
     if round is None:
         return [int(slot) for slot in np.unique(np.geomspace(1.0, count, MOST_SLOTS).round())]
     if round > count:
@@ -95,7 +95,7 @@ def _column(run: Run, name: str) -> FloatArray:
 
 
 def _places(run: Run, count: int) -> tuple[FloatArray, bool]:
-    """(K, 2) where clients are drawn, and whether that is in km. Who has no neighbour, and so no place, is not drawn then."""
+    """Return the places of clients, (K, 2), and True if these are in km. A client without a neighbour has no place: NaN."""
     source, target, *places = (_column(run, name) for name in _COLUMNS)
     known = np.full((count, 2), np.nan)
     for client, x, y in ((source, *places[:2]), (target, *places[2:])):
@@ -107,7 +107,7 @@ def _places(run: Run, count: int) -> tuple[FloatArray, bool]:
 
 
 def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: FloatArray, member: NDArray[np.bool_]) -> Any:
-    """The graph in one slot; what a colour bar is made for."""
+    """Draw the graph in one slot; return the markers that a colour bar explains."""
     axes.add_collection(LineCollection([*places[links[:MOST_LINKS]]], colors=AXIS, linewidths=0.6, alpha=0.5, zorder=1))
     few = len(places) <= MOST_NAMED
     size = 150.0 if few else max(8.0, 4000.0 / len(places))

@@ -27,16 +27,16 @@ _BINS = 120
 
 
 def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """States of the sub-channels over the course of one run, with jams and declared changes; None without sub-channels.
+    """Draw the states of the sub-channels over one run, with jams and declared changes; None without sub-channels.
 
     The run is the first of the first variant that declares changes, or else of the first with sub-channels. Colours are the true
     means of segments where the run tells them, else the share of transmissions that found the sub-channel Good.
     """
-    run = _chosen(groups)
+    run = _choose_run(groups)
     if run is None:
         return None
     (number,) = round_columns(run, "round")
-    true, means, firsts = _means(run, number.size)
+    true, means, firsts = _channel_means(run, number.size)
     if not means.size:
         return None
     along = abscissa(groups, over)
@@ -45,7 +45,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.3 * means.shape[0]), look=look)
         rows = np.arange(means.shape[0] + 1) - 0.5
         image = axes.pcolorfast(edges[firsts], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
-        legend = [*_jams(axes, run, edges), *_declared(axes, run, edges)]
+        legend = [*_jams(axes, run, edges), *_mark_declarations(axes, run, edges)]
         along.label(axes)
         axes.set(ylabel="sub-channel", xlim=(edges[0], edges[-1]), ylim=(rows[0], rows[-1]))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
@@ -62,15 +62,18 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
     return figure
 
 
-def _chosen(groups: Groups) -> Run | None:
+def _choose_run(groups: Groups) -> Run | None:
     having = [run for runs in groups.values() for run in runs[:1] if run.scenario.get("channels") and run.has_clients]
     declaring = [run for run in having if run.has_detections and run_detections(run).causes]
     return next(iter([*declaring, *having]), None)
 
 
-def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
-    """Whether they are the true ones; how good each sub-channel was over time, (N, stretches), NaN where nobody knows; and where
-    stretches begin, (stretches + 1,), as the number of rounds before, the last one's end included."""
+def _channel_means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
+    """Return the means of the sub-channels over time, and where their stretches begin.
+
+    First True if the means are the true ones, not observed shares; then the means, (N, stretches), NaN where unknown; then the
+    number of rounds before each stretch, (stretches + 1,), the end of the last one included.
+    """
     channels = run.summary.get("sub_channels") or {}
     segments = channels.get("channels") or {}
     if segments.get("means") and "first_rounds" in segments:
@@ -93,7 +96,7 @@ def _means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
 
 
 def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
-    """Dwells of jammers, as bars within the row of their sub-channel."""
+    """Draw the dwells of jammers as bars within the rows of their sub-channels; return the entries of the legend."""
     if not run.source.has("jams"):
         return []
     table = run.arrow("jams", ["round", "channel"])
@@ -110,13 +113,13 @@ def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
 
 
 def _stretches(rounds: FloatArray | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Sequence[tuple[int, int]]:
-    """Rounds, ascending, as stretches without a gap: the first round and the length of each."""
+    """Split ascending rounds into stretches without a gap; return the first round and the length of each."""
     cuts = np.flatnonzero(np.diff(rounds) > 1) + 1
     return [(int(stretch[0]), len(stretch)) for stretch in np.split(rounds, cuts)]
 
 
-def _declared(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:
-    """Declared changes by their cause, each in the row of the sub-channel that told, and true changes as lines."""
+def _mark_declarations(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Line2D, str]]:
+    """Mark declared changes by cause, in the row of their sub-channel, and true changes as lines; return the legend."""
     legend: list[tuple[Line2D, str]] = []
     scored = run_detections(run)
     for first in run.row_of(scored.changes or ()).tolist():
@@ -143,11 +146,11 @@ MARKERS: dict[Cause, tuple[str, str]] = {
     "jamming": ("s", "restart by jamming"),
     "false alarm": ("X", "false alarm"),
 }
-"""How a declaration is drawn, by its cause, and what the legend says."""
+"""Marker of a declaration and its words in the legend, by cause."""
 
 
 def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Declared and true changes of each variant's first run, with the counts of all its runs; None where none is declared."""
+    """Draw declared and true changes of each variant's first run, with the counts of all its runs; None without declarations."""
     scores = {label: [run_detections(run) for run in runs] for label, runs in groups.items()}
     shown = [label for label, scored in scores.items() if any(score.causes for score in scored)]
     if not shown:
@@ -161,9 +164,9 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
             colour = line_style(list(groups).index(label))["color"]
             changed = edges[label][groups[label][0].row_of(score.changes or ()) - 1]
             axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
-            told = edges[label][declared_rounds(groups[label][0])]
+            declared = edges[label][declared_rounds(groups[label][0])]
             for cause, (marker, _) in MARKERS.items():
-                at = told[[found == cause for found in score.causes]]
+                at = declared[[found == cause for found in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
         names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]

@@ -1,9 +1,9 @@
-"""What the detectors of a scheduler were worth: declared changes against those that the sub-channels really went through.
+"""Scores of a scheduler's detectors: changes that they declared against changes of the sub-channels that really happened.
 
-A change is found by the first declaration from the round on in which the new means hold, before the next change; it is missed if
-there is none. Any further declaration is the jammer's doing if transmissions that told of it were jammed, and else a false alarm.
-A scheduler that resets all sub-channels does so at the first of them to tell: what is missed is therefore a matter of
-all detectors together, and what each found and raised falsely is counted by sub-channel.
+A change is found by the first declaration from the round on in which the new means hold, before the next change; without one it
+is missed. Any further declaration counts as caused by jamming if jammed transmissions led to it, and else as a false alarm. A
+scheduler that resets all sub-channels does so at the first declaration of any. Missed changes are therefore counted for all
+detectors together; changes found and false alarms are counted by sub-channel.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class DetectionScore:
 
     @property
     def missed(self) -> int:
-        """Changes that nothing was declared after, before the next one or the end of the run."""
+        """Changes without a declaration before the next change or the end of the run."""
         return len(self.changes or ()) - len(self.delays_rounds)
 
     @property
     def mean_delay_rounds(self) -> float:
-        """NaN where nothing was found."""
+        """Mean delay of the changes that were found; NaN: none was."""
         return sum(self.delays_rounds) / len(self.delays_rounds) if self.delays_rounds else math.nan
 
 
 def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
-    """The first round of each change of some mean, from `aoi.channels` of a summary; None where it says nothing."""
+    """Return the first round of each change of a mean, from the `channels` of a summary; None: the summary does not say."""
     if channels is None or "first_rounds" not in channels:
         return None
     means = np.asarray(channels["means"])
@@ -101,7 +101,7 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
 
 
 def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The totals that a summary gives, from the run's declarations and its `aoi.channels`; null: the changes are not known."""
+    """Return the totals of a summary, from the run's declarations and the `channels` of the summary; None: changes unknown."""
     scored = score(declared, change_rounds(channels))
     totals: dict[str, Any] = {"declared": len(declared)}
     if scored.changes is None:
@@ -124,7 +124,7 @@ class _Row(NamedTuple):
 
 
 def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionScore:
-    """How a run's `detections.parquet` scores; nothing is known where it has no such table.
+    """Score the `detections.parquet` of a run; without such a table the score knows no changes.
 
     `changes`: the first rounds of the true changes (ascending), as `rounds.parquet` counts them; None: those of the sub-channels'
     means, in rounds as the table has them, which with slots are communication rounds.
@@ -139,16 +139,16 @@ def run_detections(run: Run, changes: Sequence[int] | None = None) -> DetectionS
 
 
 def declared_rounds(run: Run) -> NDArray[np.int64]:
-    """(n,) the rounds, as `rounds.parquet` counts them, after which changes were declared; the run has such a table.
+    """Return the rounds, as `rounds.parquet` counts them, after which changes were declared, (n,); the run must have detections.
 
-    What was declared in a slot that the end of the run cut short counts for the last slot that closed.
+    A declaration in a slot that the end of the run cut short counts for the last slot that closed.
     """
     found = run.row_of(run.arrow("detections", ["round"]).column("round").to_numpy())
     return np.minimum(found, run.columns(["round"])["round"].size)
 
 
 def changes_of_means(run: Run) -> tuple[int, ...] | None:
-    """The first round of each change of the sub-channels' means, with slots communication rounds; None: they are not known."""
-    # Summaries of earlier versions say it of servers with ages alone.
-    told = run.summary.get("sub_channels") or run.summary.get("aoi") or {}
-    return change_rounds(told.get("channels"))
+    """Return the first round of each change of the sub-channels' means, with slots in communication rounds; None: unknown."""
+    # Summaries of earlier versions say it of servers with ages only, in another table.
+    stated = run.summary.get("sub_channels") or run.summary.get("aoi") or {}
+    return change_rounds(stated.get("channels"))

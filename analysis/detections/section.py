@@ -25,7 +25,7 @@ DETECTION_WORDS = (
 
 
 def detection_table(groups: Groups) -> Table | None:
-    """What each variant's detectors declared, found, missed and raised falsely, over all its runs; None where none declared."""
+    """Count declarations, changes found and missed, and false alarms of each variant; None where no run declared a change."""
     rows = []
     for label, runs in groups.items():
         scored = [run_detections(run) for run in runs]
@@ -52,7 +52,7 @@ def _total(scored: Sequence[DetectionScore], name: str) -> int:
 
 
 def declaration_tables(run: Run) -> list[Block]:
-    """Of a single run: what the detector of each sub-channel was worth, and its first declarations with their causes."""
+    """Return the score of each sub-channel's detector in a single run, and the first declarations with their causes."""
     if not run.has_detections or not len(run.detections):
         return []
     score, table = run_detections(run), run.detections

@@ -72,11 +72,11 @@ def _write(
     import pandas as pd
 
     from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure
-    from analysis.breakpoints.summary import tables
+    from analysis.breakpoints.summary import change_tables
     from analysis.figures.style import save_figure
 
     out.mkdir(parents=True, exist_ok=True)
-    frames = {label: tables(runs, window=window) for label, runs in groups.items()}
+    frames = {label: change_tables(runs, window=window) for label, runs in groups.items()}
     whole = pd.concat([frame.assign(variant=label) for label, frame in frames.items()], ignore_index=True)
     whole.to_csv(out / "breakpoints.csv", index=False)
     out_console.print(f"written: {out / 'breakpoints.csv'}", soft_wrap=True)

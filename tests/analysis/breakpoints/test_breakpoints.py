@@ -13,10 +13,10 @@ import pytest
 
 import netsim
 from analysis.breakpoints.changes import change_table, detects, recovery, true_changes
-from analysis.breakpoints.disturbances import disturbances, joined
-from analysis.breakpoints.figure import aligned, course_figure, regret_around_changes_figure, shares_figure
+from analysis.breakpoints.disturbances import disturbances, join_intervals
+from analysis.breakpoints.figure import course_figure, regret_around_changes, regret_around_changes_figure, shares_figure
 from analysis.breakpoints.section import breakpoint_sections
-from analysis.breakpoints.summary import answered, share_over_time, tables
+from analysis.breakpoints.summary import change_tables, share_over_time, summarize_changes
 from analysis.results.groups import group_runs
 from analysis.results.run import Run
 from models.detection.cusum import Cusum
@@ -103,7 +103,7 @@ def test_a_scheduler_with_its_default_detector_watches_for_changes() -> None:
     assert len(default.detections) == 0
     for run in (default, written):
         assert detects(run)
-    (one,), (other,) = answered({"a": [default]}), answered({"a": [written]})
+    (one,), (other,) = summarize_changes({"a": [default]}), summarize_changes({"a": [written]})
     assert (one.changes, one.declared, one.missed) == (other.changes, other.declared, other.missed) == (1, 0, 1)
     assert one.false_alarms.mean == other.false_alarms.mean == 0.0
     assert not detects(netsim.run(world | {"scheduler": {"kind": "cucb"}}))
@@ -112,7 +112,7 @@ def test_a_scheduler_with_its_default_detector_watches_for_changes() -> None:
 def test_the_mean_delay_is_that_of_a_plain_simulation_of_the_detector() -> None:
     seeds, first = 24, 121
     sweep = netsim.sweep(jumps([[0.9], [0.3]], [first], 200), seeds=range(1, seeds + 1), jobs=1)
-    frame = tables(list(sweep))
+    frame = change_tables(list(sweep))
     # What the detector declared before the change resets it: those runs say nothing of a delay.
     delays = frame["delay_rounds"].to_numpy()
     rng = np.random.default_rng(5)
@@ -129,7 +129,7 @@ def test_the_mean_delay_is_that_of_a_plain_simulation_of_the_detector() -> None:
     assert not np.isnan(mine).any()
     error = math.sqrt(np.nanvar(plain) / len(mine) + np.nanvar(plain) / len(plain))
     assert abs(mine.mean() - np.nanmean(plain)) < 3.9 * error  # in one of ten thousand
-    (row,) = answered(group_runs(sweep))
+    (row,) = summarize_changes(group_runs(sweep))
     by_seed = np.minimum(delays, row.delay_horizon)
     assert row.delay.mean == pytest.approx(np.where(np.isnan(by_seed), row.delay_horizon, by_seed).mean())
     assert row.declared + row.missed == row.changes == seeds
@@ -152,7 +152,7 @@ def test_over_seconds_a_change_is_where_its_first_round_begins() -> None:
     run = netsim.run(jumps([[1.0, 1.0], [1.0, 0.0]], [51], 100) | {"scheduler": {"kind": "random"}})
     (line,) = course_figure({"a": [run]}, over="seconds").axes[0].lines[1:]  # type: ignore[union-attr]
     assert np.asarray(line.get_xdata()).tolist() == [25.0, 25.0]
-    x, y = aligned(run, window=1, unit="seconds")
+    x, y = regret_around_changes(run, window=1, unit="seconds")
     rate = (run.rounds["sum_age"] - run.rounds["oracle_sum_age"]).to_numpy() / 0.5
     assert y == pytest.approx(np.interp(25.0 + x, run.rounds["end_s"], rate))
 
@@ -171,17 +171,17 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
 ) -> None:
     sweep = sweep_of_three(tmp_path)
     groups = group_runs(sweep)
-    cusum, nothing = answered(groups, window=20)
+    cusum, nothing = summarize_changes(groups, window=20)
     assert (cusum.runs, cusum.changes, nothing.changes) == (3, 6, 6)
     assert [detects(runs[0]) for runs in groups.values()] == [True, False]
     assert math.isnan(nothing.delay.mean)
     assert cusum.delay.count == 3
     assert cusum.delay_horizon == 100.0
     assert cusum.recovery_horizon == 80.0
-    reached = share_over_time(tables(groups[cusum.label]), "delay")
+    reached = share_over_time(change_tables(groups[cusum.label]), "delay")
     assert reached is not None
     assert reached.share[-1] == pytest.approx(cusum.declared / 6)
-    x, y = aligned(groups[cusum.label][0], window=20)
+    x, y = regret_around_changes(groups[cusum.label][0], window=20)
     assert (x[0], x[-1], len(y)) == (-49.5, 49.5, 241)
     for figure in (regret_around_changes_figure(groups, window=20), shares_figure(groups), course_figure(groups)):
         assert figure is not None
@@ -219,7 +219,7 @@ def test_a_sweep_is_answered_for_with_figures_and_a_command(
 def test_what_was_never_declared_has_a_delay_without_an_interval() -> None:
     tables = jumps([[0.9, 0.1], [0.1, 0.9]], [31], 60, clients={"count": 2})
     tables["scheduler"]["detector"] = {"kind": "cusum", "warm_up": 20, "threshold": 1e6}
-    (row,) = answered(group_runs(netsim.sweep(tables, seeds=[1, 2], jobs=1)))
+    (row,) = summarize_changes(group_runs(netsim.sweep(tables, seeds=[1, 2], jobs=1)))
     assert (row.changes, row.missed, row.delay.mean, row.delay.count) == (2, 2, row.delay_horizon, 2)
     assert math.isnan(row.delay.half_width)
 
@@ -255,8 +255,8 @@ def test_changes_of_latencies_are_changes_too(
 
 
 def test_jamming_and_outages_are_intervals(tmp_path: Path) -> None:
-    assert joined(np.array([3.0, 0.0, 1.0, 5.0]), np.array([4.0, 1.5, 2.0, 6.0])) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
-    assert joined(np.zeros(0), np.zeros(0)) == []
+    assert join_intervals(np.array([3.0, 0.0, 1.0, 5.0]), np.array([4.0, 1.5, 2.0, 6.0])) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert join_intervals(np.zeros(0), np.zeros(0)) == []
     tables = jumps([[0.9]], [], 20) | {"jammers": [{"name": "burst", "law": {"kind": "sweep"}, "start": 5, "budget": 3}]}
     (row,) = disturbances(netsim.run(tables)).to_dict("records")
     assert (row["kind"], row["name"], row["first_round"], row["last_round"]) == ("jamming", "burst", 5, 7)
