@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
+from netsim.clients.steps.stages import STAGES, Stage
 from netsim.clients.update import BEGUN_BY, OUTCOMES
 from netsim.records.rows import UpdateRow
 
@@ -29,12 +29,7 @@ TIMES, COUNTS = AWAY + 1, NUMBER + 1
 DELIVERED, LOST, LATE, ABORTED = range(4)
 _TIMES = {
     "selected_s": SELECTED,
-    "download_start_s": DOWN_START,
-    "download_end_s": DOWN_END,
-    "compute_start_s": TRAIN_START,
-    "compute_end_s": TRAIN_END,
-    "upload_start_s": UP_START,
-    "upload_end_s": UP_END,
+    **{name: DOWN_START + row for row, name in enumerate(name for stage in STAGES for name in (stage.start, stage.end))},
     "outcome_s": END,
     "epsilon": EPSILON,
     "budget": EPSILON,
@@ -53,12 +48,13 @@ _COUNTS = {
     "begun_after": ROUND,
 }
 _OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
-_JOULES = {
-    "receive_j": (RECEIVING, DOWN_START, DOWN_END),
-    "compute_j": (COMPUTING, TRAIN_START, TRAIN_END),
-    "send_j": (SENDING, UP_START, UP_END),
-}
+_JOULES = {stage.joules: stage for stage in STAGES}
 _EVER = np.inf
+
+
+def start_row(stage: Stage) -> int:
+    """Return the row of `times` in which a stage starts; it ends in the next one."""
+    return _TIMES[stage.start]
 
 
 class Groups(Protocol):
@@ -140,8 +136,9 @@ class Columns:
                 return values
             return [amount if is_known else None for amount, is_known in zip(values.tolist(), known.tolist(), strict=True)]
         if self.phases is not None and name in _JOULES:
-            state, start, end = _JOULES[name]
-            return self.phases.joules(state, self.counts[CLIENT], self.times[end] - self.times[start])
+            stage = _JOULES[name]
+            start = start_row(stage)
+            return self.phases.joules(stage.power, self.counts[CLIENT], self.times[start + 1] - self.times[start])
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
@@ -181,8 +178,8 @@ class Columns:
         """As they are once all of them are cut at `now_s`, before they end: the phase that each is in ends then."""
         made = self.reached(now_s)
         times, counts = made.times, made.counts
-        for start, end in ((DOWN_START, DOWN_END), (TRAIN_START, TRAIN_END), (UP_START, UP_END)):
-            times[end, ~np.isnan(times[start]) & np.isnan(times[end])] = now_s
+        for start in map(start_row, STAGES):
+            times[start + 1, ~np.isnan(times[start]) & np.isnan(times[start + 1])] = now_s
         times[END] = now_s
         counts[OUTCOME], counts[CAUSE], counts[ARRIVES] = outcome, -1, 0
         return made
@@ -194,8 +191,8 @@ class Columns:
         numbers: the end of a phase is put on the clock as it begins.
         """
         times = self.times
-        starts = times[[UP_START, TRAIN_START, DOWN_START]]
-        found: FloatArray = np.full((3, len(self)), _EVER)
+        starts = times[[start_row(stage) for stage in reversed(STAGES)]]
+        found: FloatArray = np.full((len(STAGES), len(self)), _EVER)
         depth = np.zeros(len(self), np.int64)
         latest = np.full(len(self), _EVER)
         everyone = np.arange(len(self))
@@ -210,8 +207,8 @@ class Columns:
 
     def in_order_of_begin(self) -> IntArray:
         """(n,) places in the order in which their last phases began."""
-        first, second, third = self.phase_starts_s()
-        order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], third, second, first))
+        starts_s = self.phase_starts_s()
+        order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], *starts_s[::-1]))
         return order
 
     def in_order_of_end(self) -> IntArray:

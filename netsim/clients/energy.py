@@ -18,7 +18,7 @@ import numpy as np
 
 from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral, Spent
 from netsim.clients.powers import KnownPhases, Powers
-from netsim.clients.update import COMPUTE, DOWNLOAD, UPLOAD
+from netsim.clients.steps.stages import STAGE_OF
 
 if TYPE_CHECKING:
     from netsim.clients.battery import Batteries
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "idle_j": IDLE}
 """Columns of a round, and the states whose energy they tell."""
-DRAWS = {DOWNLOAD: RECEIVING, COMPUTE: COMPUTING, UPLOAD: SENDING}
-"""The state that a client is in, by the phase of its update."""
 
 
 class Drawing(Protocol):
@@ -247,7 +245,7 @@ class Energy:
 
     def go_on(self, attempt: Drawing) -> None:
         """What `attempt` draws in its present phase was told as that began, and it goes on by itself from now on."""
-        attempt.drawing, attempt.metered_s = DRAWS[attempt.phase], attempt.phase_start_s
+        attempt.drawing, attempt.metered_s = STAGE_OF[attempt.phase].power, attempt.phase_start_s
         self.resume(attempt)
 
     def predict(self, attempt: Drawing, now: float) -> None:

@@ -1,8 +1,11 @@
-"""What becomes of the attempts of a round, worked out for all of them as they begin."""
+"""The executor of updates as arrays: it folds `foresee` over the steps of a recipe, for all attempts of a round as they begin.
+
+`netsim.clients.lifecycle` runs the same steps by events. Draws, arithmetic and results are the same to the last bit.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +18,6 @@ from netsim.clients.columns import (
     CLIENT,
     COUNTS,
     DELIVERED,
-    DOWN,
-    DOWN_END,
-    DOWN_START,
-    DRAWN,
     END,
     EPSILON,
     LEAK,
@@ -29,42 +28,36 @@ from netsim.clients.columns import (
     SAMPLES,
     STEPS,
     TIMES,
-    TRAIN_END,
-    TRAIN_START,
-    UP,
-    UP_END,
-    UP_START,
     VERSION,
+    start_row,
 )
+from netsim.clients.steps.stages import STAGES
 
 if TYPE_CHECKING:
+    from netsim.clients.steps.recipe import Recipe
     from netsim.clients.update import ModelDraws, SendDraws
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.network.medium import Medium
+    from netsim.network.outages import ClientOutages
 
 _CHANNEL = 0
 _EVER = float("inf")
+_LAST_END = start_row(STAGES[-1]) + 1
+_ENDS = [start_row(stage) + 1 for stage in STAGES]
 
 
 class Foreseen:
-    """The columns (`netsim.clients.columns`) of attempts over `medium`, on which each client has its links to itself.
+    """Columns (`netsim.clients.columns`) of attempts by `recipe` over `medium`, on which each client has its links to itself."""
 
-    What `UpdateLifecycle` does from step to step, at the same draws and in the same arithmetic.
-    """
-
-    def __init__(self, medium: Medium) -> None:
-        self.medium = medium
+    def __init__(self, recipe: Recipe, medium: Medium) -> None:
+        self._steps = [step.foresee for step in recipe.steps]
         self.causes = ["channel", *(() if medium.outages is None else [outage.name for outage in medium.outages])]
-        """What `CAUSE` tells places in."""
-        self.down_bytes, self.up_bytes = np.asarray(medium.sizes.down), np.asarray(medium.sizes.up)
+        """Names at the places that `CAUSE` tells."""
         self._places: IntArray = np.arange(0)
-        # What most counts begin with; those of sizes that are one for all stay.
+        # Counts that most attempts begin with.
         self._counts: IntArray = np.zeros((COUNTS, 1), np.int64)
         self._counts[[SAMPLES, STEPS, CAUSE]] = -1
         self._counts[ARRIVES], self._counts[OUTCOME] = 1, DELIVERED
-        for row, size in ((DOWN, self.down_bytes), (UP, self.up_bytes)):
-            if not size.ndim:
-                self._counts[row] = size
 
     def lives(
         self,
@@ -76,12 +69,11 @@ class Foreseen:
         away_s: FloatArray | None,
         models: ModelDraws,
         sends: SendDraws,
-    ) -> tuple[FloatArray, IntArray, bool] | None:
-        """What becomes of attempts of `chosen` (n,) if the round never closes, as rows of `Columns`; None: that is not known.
+    ) -> Forecast | None:
+        """Return what becomes of attempts of `chosen` (n,) if the round never closes; None if that is not known now.
 
-        And whether all of them arrive.
-
-        `ages` (n,) in rounds; `away_s` (n,) when each client goes away, None: nobody does; `steps` (n,) as of `ClientPool.start`.
+        `ages` (n,) in rounds; `away_s` (n,) when each client goes away, None: no client does; `steps` (n,) as of
+        `ClientPool.start`.
         """
         count = len(chosen)
         times, counts = np.empty((TIMES, count)), np.empty((COUNTS, count), np.int64)
@@ -91,153 +83,105 @@ class Foreseen:
         times[:] = models.started_s
         times[EPSILON : LEAK + 1] = np.nan
         times[AWAY] = _EVER if away_s is None else away_s
-        self._work(counts, chosen, steps)
-        life = _Lives(times, counts, away_s is not None, self)
-        known = models.at_once or (life.download(models) and life.train(models))
-        return (times, counts, life.all_arrive) if known and life.send(sends) else None
+        forecast = Forecast(times, counts, models, sends, steps, leaves=away_s is not None, causes=self.causes)
+        if not all(foresee(forecast) for foresee in self._steps):
+            return None
+        forecast.end()
+        return forecast
 
     def places(self, count: int) -> IntArray:
-        """0 .. `count` - 1; not to be changed."""
+        """Return 0 .. `count` - 1; not to be changed."""
         if count > len(self._places):
             self._places = np.arange(count)
         return self._places[:count]
 
-    def bytes_down(self, chosen: IntArray) -> int:
-        """Bytes of the models sent to `chosen` (n,)."""
-        return _total(self.down_bytes, chosen)
 
-    def bytes_up(self, chosen: IntArray) -> int:
-        """Bytes of the updates sent by `chosen` (n,)."""
-        return _total(self.up_bytes, chosen)
+class Forecast:
+    """Attempts of a round while their steps are worked out: `times` and `counts` as of `netsim.clients.columns.Columns`.
 
-    def _work(self, counts: IntArray, chosen: IntArray, steps: IntArray | None) -> None:
-        if self.down_bytes.ndim:
-            counts[DOWN] = self.down_bytes[chosen]
-        if self.up_bytes.ndim:
-            counts[UP] = self.up_bytes[chosen]
-        if steps is not None:
-            counts[DRAWN] = steps
-        work = self.medium.work
-        if steps is not None or work.samples is not None:
-            samples, taken = work.amounts(chosen, steps)
-            counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
+    `steps` (n,): local steps that each update is asked for, None: as planned. `leaves`: some client may go away.
+    """
 
+    __slots__ = ("_causes", "_leaves", "_moved", "all_arrive", "counts", "model_draws", "send_draws", "steps", "times")
 
-def _total(size: IntArray, chosen: IntArray) -> int:
-    return int(size[chosen].sum()) if size.ndim else len(chosen) * int(size)
-
-
-class _Lives:
-    """The attempts while they are worked out, phase by phase. `leaves`: some client may go away."""
-
-    __slots__ = ("_counts", "_foreseen", "_leaves", "_times", "all_arrive")
-
-    def __init__(self, times: FloatArray, counts: IntArray, leaves: bool, foreseen: Foreseen) -> None:
-        self._times, self._counts, self._leaves, self._foreseen = times, counts, leaves, foreseen
+    def __init__(
+        self,
+        times: FloatArray,
+        counts: IntArray,
+        models: ModelDraws,
+        sends: SendDraws,
+        steps: IntArray | None,
+        *,
+        leaves: bool,
+        causes: list[str],
+    ) -> None:
+        self.times, self.counts, self.steps = times, counts, steps
+        self.model_draws, self.send_draws = models, sends
+        self._leaves, self._causes = leaves, causes
+        self._moved = False
+        """True once a step has taken time; until then all times are those of the beginning."""
         self.all_arrive = True
-        """Whether nothing has come to a premature end."""
+        """True while no attempt has come to a premature end."""
 
-    def download(self, models: ModelDraws) -> bool:
-        """The model is sent: False where that cannot be foreseen."""
-        times = self._times
-        if not models.download.certain:
-            lasts_s = models.download.each(times[DOWN_START])
-            if lasts_s is None or not self._pass(DOWN_END, lasts_s):
-                return False
-        arrives = True if models.downlink.certain else models.downlink.each(times[DOWN_START])
-        if arrives is None:
-            return False
-        self._lose(arrives, DOWN_START, DOWN_END)
-        self._go_on(TRAIN_START)
-        return True
+    @property
+    def clients(self) -> IntArray:
+        """(n,) clients of the attempts."""
+        clients: IntArray = self.counts[CLIENT]
+        return clients
 
-    def train(self, models: ModelDraws) -> bool:
-        """Local training: False where that cannot be foreseen."""
-        times = self._times
-        lasts_s: Any = None
-        if not models.compute.certain:
-            lasts_s = models.compute.each(times[TRAIN_START])
-            if lasts_s is None:
-                return False
-        if not models.sample.certain and self._foreseen.medium.work.samples is not None:
-            each_s = models.sample.each(times[TRAIN_START])
-            if each_s is None:
-                return False
-            all_s = self._counts[SAMPLES] * each_s
-            lasts_s = all_s if lasts_s is None else lasts_s + all_s
-        if lasts_s is None:
-            times[TRAIN_END] = times[TRAIN_START]
-        elif not self._pass(TRAIN_END, lasts_s):
-            return False
-        self._go_on(UP_START)
-        return True
-
-    def send(self, sends: SendDraws) -> bool:
-        """The upload, and with it the end: False where that cannot be foreseen."""
-        times, counts = self._times, self._counts
-        start_s = times[UP_START]
-        if sends.upload.certain:
-            times[UP_END] = start_s
-        else:
-            lasts_s = sends.upload.each(start_s)
-            if lasts_s is None:
-                return False
-            np.add(start_s, lasts_s, out=times[UP_END])
-        if self._leaves:
-            self._leave(UP_END)
-        survives = True if sends.uplink.certain else sends.uplink.each(start_s)
-        if survives is None:
-            return False
-        self._lose(survives, UP_START, UP_END)
-        times[END] = times[UP_END]
+    def begin(self, row: int) -> FloatArray:
+        """Begin a step, at `row` of the times, as the one before ends; return the starts (n,), NaN for attempts that are over."""
+        times = self.times
+        starts_s: FloatArray = times[row]
+        if self._moved:
+            starts_s[:] = times[row - 1]
+            times[row + 1] = starts_s
         if not self.all_arrive:
-            # Of those that did not come as far as this.
-            over = np.isnan(start_s)
-            times[END, over] = np.fmax(times[DOWN_END, over], times[TRAIN_END, over])
-            counts[UP, over] = 0
-        return True
+            starts_s[self.counts[ARRIVES] == 0] = np.nan
+            times[row + 1] = starts_s
+        return starts_s
 
-    def _pass(self, end: int, lasts_s: FloatArray) -> bool:
-        """A phase before the upload ends at row `end`, or with a departure; False where a length is lost in rounding."""
-        start_s, end_s = self._times[end - 1], self._times[end]
-        np.add(start_s, lasts_s, out=end_s)
-        if ((end_s == start_s) != (lasts_s == 0)).any() and ((end_s == start_s) & (lasts_s > 0)).any():
+    def run(self, row: int, lasts_s: FloatArray, *, immediate: bool) -> bool:
+        """Let the step at `row` last for `lasts_s` (n,), or to the client's departure; False where a length is lost in rounding.
+
+        `immediate`: a step without length ends within the call that begins it, by events, and others do not.
+        """
+        times, counts = self.times, self.counts
+        starts_s, ends_s = times[row], times[row + 1]
+        np.add(starts_s, lasts_s, out=ends_s)
+        self._moved = True
+        if immediate and ((ends_s == starts_s) & (lasts_s > 0)).any():
             return False
         if self._leaves:
-            self._leave(end)
+            # Presence is [comes, goes): a client that would end at the very moment of leaving has left.
+            gone = ends_s >= times[AWAY]
+            if gone.any():
+                ends_s[gone] = times[AWAY, gone]
+                counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
+                self.all_arrive = False
         return True
 
-    def _leave(self, end: int) -> None:
-        # Presence is [comes, goes): whoever would end at the very moment of leaving has left.
-        times, counts = self._times, self._counts
-        gone = times[end] >= times[AWAY]
-        if gone.any():
-            times[end, gone] = times[AWAY, gone]
-            counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
-            self.all_arrive = False
+    def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:
+        """End attempts as lost whose transfer at `row` does not survive, or meets an outage; None: nothing is lost so.
 
-    def _go_on(self, following: int) -> None:
-        """Whose way is not over begins the next phase, at row `following`, as the last one ends."""
-        times = self._times
-        times[following] = times[following - 1]
-        if not self.all_arrive:
-            times[following, self._counts[ARRIVES] == 0] = np.nan
-
-    def _lose(self, survives: BoolArray | bool, start: int, end: int) -> None:
-        """Transmissions over rows `start` to `end` are lost that do not survive, or meet an outage."""
-        counts, outages = self._counts, self._foreseen.medium.outages
-        if survives is True and outages is None:
-            return
+        `survives` (n,): True where the client's own link lets the message through.
+        """
+        counts, times = self.counts, self.times
         under_way = counts[ARRIVES] == 1
-        if survives is not True:
-            lost = under_way & ~np.asarray(survives, np.bool_)
+        if survives is not None:
+            lost = under_way & ~survives
             counts[OUTCOME, lost], counts[CAUSE, lost], counts[ARRIVES, lost] = LOST, _CHANNEL, 0
         if outages is not None:
             sent = np.flatnonzero(under_way)
-            sendings = zip(*(row[sent].tolist() for row in (counts[CLIENT], self._times[start], self._times[end])), strict=True)
+            sendings = zip(*(line[sent].tolist() for line in (counts[CLIENT], times[row], times[row + 1])), strict=True)
             for place, (client, start_s, end_s) in zip(sent.tolist(), sendings, strict=True):
                 cause = outages.cause(client, start_s, end_s)
                 if cause is not None:
-                    counts[OUTCOME, place], counts[CAUSE, place] = LOST, self._foreseen.causes.index(cause)
+                    counts[OUTCOME, place], counts[CAUSE, place] = LOST, self._causes.index(cause)
                     counts[ARRIVES, place] = 0
         self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())
+
+    def end(self) -> None:
+        """Set the ends of the attempts: those of their last steps."""
+        times = self.times
+        times[END] = times[_LAST_END] if self.all_arrive else np.fmax.reduce(times[_ENDS])

@@ -14,8 +14,9 @@ from netsim.clients.attempts import Attempts, Single
 from netsim.clients.lifecycle import Asking, UpdateLifecycle
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
+from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT
 from netsim.clients.tallies import Tallies
-from netsim.clients.update import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT, Drawn, ModelDraws, SendDraws, Update, renew
+from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, renew
 from netsim.clients.whole_rounds import WholeRounds
 from netsim.core.causes import Causes
 from netsim.core.clock import LAST
@@ -62,9 +63,14 @@ class ClientPool(Tallies):
         self.alive_now: dict[int, Update] = {}
         """The update that each client has, if it has one and that is an object of its own."""
         self.life = UpdateLifecycle(
-            clock=clock, medium=medium, accountant=accountant, rules=rules, energy=energy, find=lambda of: self.alive_now[of]
+            clock=clock,
+            medium=medium,
+            accountant=accountant,
+            rules=rules,
+            energy=energy,
+            find=lambda client: self.alive_now[client],
+            on_end=self._ended,
         )
-        self.life.on_end = self._ended
         self.followers: list[Callable[[Update], object]] = []
         """Who is told of every attempt that ends, in the midst of the event that ended it."""
         self.single_followers = 0
@@ -217,8 +223,6 @@ class ClientPool(Tallies):
             if models is None:
                 models = ModelDraws.drawn(medium, round, now, sent_to)
             self._create(models, version, asked)
-            if medium.upload.looks_ahead and sent_to is chosen:
-                send.foresee(models, [alive[client] for client in fresh], now)
         updates, selections = Single(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
@@ -238,10 +242,7 @@ class ClientPool(Tallies):
             updates.append(update)
         self.busy[chosen] = True
         self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
-        if len(fresh) == len(listed) and not holders:
-            self.life.begin_all(updates, now)
-        else:
-            self._set_out(round, fresh, updates, holders)
+        self._set_out(round, fresh, updates, holders)
         return updates
 
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
@@ -257,24 +258,21 @@ class ClientPool(Tallies):
         for update in updates:
             self.alive_now[update.client] = self._in_flight[update.client] = update
             self.busy[update.client] = True
-            self.life.sending += update.phase == UPLOAD
+            self.life.adopt(update)
             if self.energy is not None:
                 self.energy.go_on(update)
         for place in order.tolist():
             self.life.schedule(updates[place])
 
     def _set_out(self, round: int, fresh: list[int], updates: list[Update], holders: frozenset[int]) -> None:
-        """Those who are `fresh` get the model or have it; the others go on."""
-        now = self.clock.now
+        """Send the model to clients that are `fresh`, unless they have it; others go on with their updates."""
+        now, life = self.clock.now, self.life
         for client in fresh:
-            if client in holders:
-                self.models_sent -= 1
-                self.life.train(self.alive_now[client], now)
-            else:
-                self.life.begin(self.alive_now[client], now)
-        for update in updates:
+            life.begin(self.alive_now[client], now, has_model=client in holders)
+        self.models_sent -= len(holders.intersection(fresh))
+        for update in updates if len(fresh) < len(updates) else ():
             if update.begun_round != round:
-                self.life.proceed(update, now)
+                life.begin_again(update, now)
 
     def _work(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
@@ -366,7 +364,7 @@ class ClientPool(Tallies):
         alive, precedes = self.alive, self.medium.access.precedes
         return {
             **self.tallies_state(),
-            **{name: getattr(self.life, name) for name in ("uploads", "bytes_down", "bytes_up")},
+            **self.life.counts(),
             **updates_state(alive.values()),
             "precede_access": sum(not precedes(update.order) for update in alive.values()),
             "in_flight": list(self.in_flight),
@@ -379,13 +377,12 @@ class ClientPool(Tallies):
     def load_state_dict(self, state: State) -> None:
         """Take the state over; what updates do next is put on the clock, in the order in which it was."""
         self.load_tallies(state)
-        life, self.alive_now, self._in_flight = self.life, {}, {}
-        life.uploads, life.bytes_down, life.bytes_up = state["uploads"], state["bytes_down"], state["bytes_up"]
+        self.alive_now, self._in_flight = {}, {}
+        self.life.load_counts(state)
         self.presence.load_state_dict(state["availability"])
         if self.energy is not None:
             self.energy.load_state_dict(state["energy"])
         self.accountant.load_state_dict(state["accountant"])
-        self.life.sending = 0
         for place, update in enumerate(restored_updates(self.medium, state)):
             if place == state["precede_access"]:
                 self.medium.access.arm()
@@ -394,7 +391,6 @@ class ClientPool(Tallies):
             if not update.outcome:
                 self._in_flight[update.client] = update
                 self.busy[update.client] = True
-                self.life.sending += update.phase == UPLOAD
         # In the order in which they were begun: what happens to several in one instant does so in it.
         self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
         if len(self.alive_now) == state["precede_access"]:

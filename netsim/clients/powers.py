@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING
+from netsim.clients.power_integral import IDLE, RECEIVING
+from netsim.clients.steps.stages import STAGES
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_W = 1e12
 """The largest power: sums over many clients and a long time stay far below the largest float."""
-PHASES = (RECEIVING, COMPUTING, SENDING)
+PHASES = tuple(stage.power for stage in STAGES)
 """The states of an attempt, in order."""
 
 

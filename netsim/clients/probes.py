@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from simpy.events import Event
 
 from netsim.clients.lifecycle import UpdateLifecycle
-from netsim.clients.update import OUTCOMES, WAIT, ModelDraws, SendDraws, Update
+from netsim.clients.steps.stages import WAIT
+from netsim.clients.update import OUTCOMES, ModelDraws, SendDraws, Update
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoAccountant
@@ -76,20 +77,18 @@ class Probes:
         self._due_s = 0.0
         self._alarm_set = False
         pool.probes = self
-        self._share_turns()
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
         pool = self.pool
-        life = UpdateLifecycle(
+        return UpdateLifecycle(
             clock=pool.clock,
             medium=question.medium,
             accountant=NoAccountant(),
             find=lambda client: self.under_way[client],
+            on_end=self._ended,
             energy=pool.energy,
             kind=kind,
         )
-        life.on_end = self._ended
-        return life
 
     @property
     def tests(self) -> bool:
@@ -120,16 +119,6 @@ class Probes:
     def bytes_up(self) -> int:
         """Sent by clients so far."""
         return sum(life.bytes_up for life in self._lives)
-
-    def _share_turns(self) -> None:
-        """Let probes and updates wait in one queue."""
-        others = self.pool.life
-
-        def life_of(sender: Update) -> UpdateLifecycle:
-            return self.life if sender.client in self.under_way else others
-
-        for life in (*self._lives, others):
-            life.life_of = life_of
 
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
@@ -215,10 +204,10 @@ class Probes:
 
     def state_dict(self) -> State:
         """Counts: at the close of a round nobody is being asked."""
-        lives = [{"uploads": life.uploads, "bytes_down": life.bytes_down, "bytes_up": life.bytes_up} for life in self._lives]
+        lives = [life.counts() for life in self._lives]
         return {"started": self.started, "lives": lives, "ended": dict(self.ended), "joules": dict(self.joules)}
 
     def load_state_dict(self, state: State) -> None:
         self.started, self.ended, self.joules = state["started"], dict(state["ended"]), dict(state["joules"])
         for life, counts in zip(self._lives, state["lives"], strict=True):
-            life.uploads, life.bytes_down, life.bytes_up = counts["uploads"], counts["bytes_down"], counts["bytes_up"]
+            life.load_counts(counts)

@@ -6,22 +6,20 @@ could not be delivered, an update takes several attempts, one a round; a row of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
+from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, STAGE_OF
 from netsim.core.causes import OPEN, Cause
 from netsim.records.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
+    from netsim.clients.steps.access import Access
     from netsim.core.protocols import IntArray, State
     from netsim.network.draws import Draw
     from netsim.network.medium import Medium
 
-DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED, KEPT = "download", "compute", "wait", "upload", "ended", "kept"
-"""Phases of an update; kept: it is finished, could not be delivered, and waits for its next attempt."""
 BEGUN_BY = (OPEN,)
 """The one cause of attempts that are worked out together."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
@@ -58,7 +56,7 @@ _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 class ModelDraws:
     """What the updates will need to which the model is sent together in one round: download, its loss, local training."""
 
-    __slots__ = ("at_once", "clients", "compute", "downlink", "download", "round", "sample", "started_s")
+    __slots__ = ("clients", "compute", "downlink", "download", "round", "sample", "started_s")
 
     def __init__(self, round: int, time_s: float, clients: IntArray) -> None:
         self.round = round
@@ -68,25 +66,15 @@ class ModelDraws:
         self.downlink: Draw[bool]
         self.compute: Draw[float]
         self.sample: Draw[float]
-        self.at_once = False
-        """Whether every update is ready as it begins: no download or local training takes time, and no download is lost."""
 
     @classmethod
     def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
         """Drawn for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
-        if medium.ready_at_once is not None:
-            made.downlink, made.download, made.compute, made.sample = medium.ready_at_once
-            made.at_once = True
-            return made
         made.downlink = medium.downlink.draw(round, time_s, clients)
         made.download = medium.download.draw(round, time_s, clients)
         made.compute = medium.compute.draw(round, time_s, clients)
         made.sample = medium.sample.draw(round, time_s, clients)
-        still = made.download.certain and made.compute.certain and made.sample.certain and not medium.down.carries
-        made.at_once = still and made.downlink.certain and medium.outages is None
-        if made.at_once and medium.prepares_by_fixed_laws:
-            medium.ready_at_once = made.downlink, made.download, made.compute, made.sample
         return made
 
     def state_dict(self) -> State:
@@ -128,15 +116,6 @@ class SendDraws:
         made.uplink = medium.uplink.draw(round, time_s, clients)
         return made
 
-    def foresee(self, models: ModelDraws, updates: Sequence[Update], now: float) -> None:
-        """Tell the uploads when local training of `updates` will end, which begin now, if no law of delays changes in between."""
-        count = len(updates)
-        trains_s = np.array(models.compute.values_at(now, count))
-        if not models.sample.certain:
-            samples = np.array([update.work_samples or 0 for update in updates], np.float64)
-            trains_s = trains_s + samples * models.sample.values_at(now, count)
-        self.upload.foresee(now + np.array(models.download.values_at(now, count)) + trains_s)
-
     def state_dict(self) -> State:
         """The values as drawn."""
         drawn = {name: getattr(self, name).state_dict() for name in ("upload", "uplink")}
@@ -159,7 +138,9 @@ class Update:
     is recorded, start and end, in the attempt in which it ended.
     """
 
-    __slots__ = (*FIELDS, "end_number", "model_draws", "order", "send_draws", "watts")
+    __slots__ = (*FIELDS, "end_number", "model_draws", "order", "queued_by", "send_draws", "watts")
+    queued_by: Access
+    """The step in which it waits for the uplink, or waited last."""
     loss = loss_rms = None
     """Of every attempt as it ends: what is known later is put into its record then."""
 
@@ -191,6 +172,8 @@ class Update:
         """Whether privacy was spent on it."""
         self.budget = _NAN
         """What was spent, epsilon."""
+        self.survives = True
+        """True if the link of the present transfer, or the last one, lets it through, settled as that begins."""
         self.drawing = 0
         """Which power its client draws, where energy is counted (`netsim.clients.power_integral`)."""
         self.metered_s = now_s
@@ -220,8 +203,6 @@ class Update:
         self.departure_s = self.away_s = departure_s
         """When the client will go away; known to the engine, to nobody else. With a battery `departure_s` is the time at which
         that will be empty, if it comes first and nothing changes before."""
-        self.survives = True
-        """Whether its own link lets the upload through, settled as it begins."""
         self.round = round
         self.age_rounds = age_rounds
         self.selected_s = now_s
@@ -263,10 +244,9 @@ class Update:
     def untell_phase(self) -> None:
         """The attempt is over before the phase that prepares the update is."""
         if self.phase == COMPUTE:
-            self.compute_start_s = _NAN
             self.samples = self.steps = None
-        elif self.phase == DOWNLOAD:
-            self.download_start_s = _NAN
+        if self.phase in STAGE_OF:
+            setattr(self, STAGE_OF[self.phase].start, _NAN)
 
     def unfinished_row(self, now_s: float) -> UpdateRow:
         """The record of an attempt that has not ended as the run does."""

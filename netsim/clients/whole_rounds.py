@@ -85,11 +85,10 @@ class WholeRounds:
     """
 
     def __init__(self, *, pool: Pool, possible: bool) -> None:
-        life, medium = pool.life, pool.medium
-        alone = medium.access.free and not (medium.down.carries or medium.up.carries)
-        self.possible = possible and alone and not (life.instant or life.retry)
+        self._recipe = pool.life.recipe
+        self.possible = possible and self._recipe.foreseeable and not pool.life.retry
         self._pool = pool
-        self._foreseen = Foreseen(medium)
+        self._foreseen = Foreseen(self._recipe, pool.medium)
         self.followers: list[Callable[[Columns], object]] = []
         """Who is told of attempts that have ended, in the order in which they did."""
         self.closes_s: float | None = None
@@ -135,7 +134,7 @@ class WholeRounds:
         )
         if known is None:
             return None
-        times, counts, all_arrive = known
+        times, counts = known.times, known.counts
         counts[NUMBER] = counts[PLACE] + (pool.started + 1)
         table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
         if old:
@@ -149,12 +148,14 @@ class WholeRounds:
             return None
         closes_s, last = close
         self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), closes_s
-        self._simple = all_arrive and not old and last == len(ends_s)
+        self._simple = known.all_arrive and not old and last == len(ends_s)
         self._draws[round] = models, sends
         pool.selections[chosen] += 1
         pool.started += len(chosen)
         pool.models_sent += len(chosen)
-        pool.life.bytes_down += self._foreseen.bytes_down(chosen)
+        model = self._recipe.model
+        model.begun += len(chosen)
+        model.bytes += model.bytes_of(chosen)
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, mine]] = mine
         return Selected(table, places, _EVER if self._simple else closes_s)
@@ -183,7 +184,7 @@ class WholeRounds:
                 if ((starts_s == closes_s) & (table.times[SELECTED, tied] < closes_s)).any():
                     return None
         if following < len(ends_s):
-            if self._foreseen.medium.outages is not None:
+            if self._pool.medium.outages is not None:
                 return None
             late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
             counts[OUTCOME, late] = LATE
@@ -221,8 +222,9 @@ class WholeRounds:
         if number:
             begun = slice(None) if number == len(table) else places
             counts[CHARGED, begun] = 1
-            life.uploads += number
-            life.bytes_up += int(counts[UP, begun].sum())
+            upload = self._recipe.update
+            upload.begun += number
+            upload.bytes += int(counts[UP, begun].sum())
             if life.charges_on_upload:
                 self._charge(table, begun)
 
@@ -234,8 +236,8 @@ class WholeRounds:
         """All that `_count` and `_end` do where everything in `table`, of one round, has been delivered by now."""
         pool, counts, number = self._pool, table.counts, len(table)
         clients = counts[CLIENT]
-        pool.life.uploads += number
-        pool.life.bytes_up += self._foreseen.bytes_up(clients)
+        self._recipe.update.begun += number
+        self._recipe.update.bytes += self._recipe.update.bytes_of(clients)
         self._charge(table, slice(None))
         pool.ended["delivered"] += number
         pool.last_delivery[clients] = counts.item(ROUND, 0)
@@ -341,4 +343,4 @@ class WholeRounds:
         now = self._pool.clock.now
         self.settle(now)
         self._meter(now)
-        return released(self._rest(), now, self._draws) if self.left else ([], np.zeros(0, np.int64))
+        return released(self._rest(), now, self._draws, self._recipe) if self.left else ([], np.zeros(0, np.int64))

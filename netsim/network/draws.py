@@ -75,9 +75,6 @@ class Draw(Protocol[ValueCo]):
     def expire(self) -> bool:
         """Note that the law was replaced: True if it is evaluated again by itself, False if it must be drawn again."""
 
-    def foresee(self, starts_s: FloatArray) -> None:
-        """Announce that each client will probably ask at its time of `starts_s` (n,), for values computed together."""
-
     def state_dict(self) -> State: ...
 
 
@@ -108,9 +105,6 @@ class Certain(Generic[ValueT]):
     def expire(self) -> bool:
         """Return False: under the new law the value may differ."""
         return False
-
-    def foresee(self, starts_s: FloatArray) -> None:
-        """Do nothing: the value is the same at all times."""
 
     def state_dict(self) -> State:
         """Return an empty state: nothing was drawn."""
@@ -174,9 +168,6 @@ class RoundDraw(Generic[ValueT]):
         self.until_s = self._array_until_s = 0.0
         return True
 
-    def foresee(self, starts_s: FloatArray) -> None:
-        """Do nothing: all values are computed together as it is."""
-
     def state_dict(self) -> State:
         """The values in force: a channel's state has moved on since, so that they could not be drawn again."""
         return {"values": self._array.tolist(), "until_s": self._array_until_s}
@@ -191,9 +182,6 @@ class RoundDraw(Generic[ValueT]):
 class Phases(Protocol):
     """Durations of one phase of an update, for the clients of a round."""
 
-    looks_ahead: bool
-    """True if its draws gain from knowing when they will be asked (`Draw.foresee`)."""
-
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
 
@@ -206,8 +194,6 @@ class Phases(Protocol):
 
 class Durations:
     """Durations of one phase (download, local training, upload): a law over time, drawn at (round, client)."""
-
-    looks_ahead = False
 
     def __init__(self, *, clients: int, law: Timeline[DelayLaw], draws: Stream) -> None:
         self.clients = clients

@@ -47,8 +47,6 @@ class KnownLinks(NoCarrier):
 class Transfers:
     """Durations of a delay, and then of the bytes."""
 
-    looks_ahead = True
-
     def __init__(self, *, delays: Durations, links: KnownLinks) -> None:
         self._delays = delays
         self._links = links
@@ -71,7 +69,7 @@ class TransferDraw:
     """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
 
     certain = False
-    __slots__ = ("_certain", "_clients", "_delays", "_drawn_s", "_foreseen", "_law", "_sizes")
+    __slots__ = ("_begins_s", "_clients", "_delays", "_drawn_s", "_law", "_sizes", "_together")
 
     def __init__(
         self, law: BandwidthLaw, sizes: FloatArray, clients: IntArray, delays: Draw[float], drawn_s: float
@@ -79,24 +77,23 @@ class TransferDraw:
         self._law = law
         self._sizes = sizes
         self._clients = clients
-        self._delays, self._certain = delays, delays.certain
+        self._delays = delays
         self._drawn_s = drawn_s
-        self._foreseen: list[tuple[float, float, float]] | None = None
-        """Of each client a beginning, the delay that follows, and the duration of both."""
+        self._begins_s = np.nan
+        self._together: list[tuple[float, float]] = []
+        """Of each client the delay and the duration of a transfer that begins at `_begins_s`."""
 
     def at(self, place: int, time_s: float) -> float:
-        """How long the phase of the client at `place` takes that begins now; seconds."""
-        if self._foreseen is None:
-            self.foresee(np.full(len(self._clients), time_s))
-        assert self._foreseen is not None
-        start_s, assumed_s, duration_s = self._foreseen[place]
-        if start_s == time_s and self._certain:
-            return duration_s
+        """Return the seconds of a transfer of the client at `place` that begins now."""
+        # Transfers often begin together: those of the first instant are worked out in one call.
+        if not self._together:
+            delays_s = self._delays.values_at(time_s, len(self._clients))
+            durations_s = self._durations(np.full(len(self._clients), time_s), np.array(delays_s))
+            self._begins_s, self._together = time_s, list(zip(delays_s, durations_s.tolist(), strict=True))
         delay_s = self._delays.at(place, time_s)
-        if start_s == time_s and assumed_s == delay_s:
-            return duration_s
-        one = np.array([delay_s])
-        return float(self._durations(np.array([time_s]), one, slice(place, place + 1))[0])
+        if time_s == self._begins_s and delay_s == self._together[place][0]:
+            return self._together[place][1]
+        return float(self._durations(np.array([time_s]), np.array([delay_s]), slice(place, place + 1))[0])
 
     def after(self, place: int, time_s: float, first_s: float) -> float:
         # The delay's law is that in force at the beginning, as of every phase; the bytes pass at the bandwidth of their own time.
@@ -105,7 +102,10 @@ class TransferDraw:
 
     def values_at(self, time_s: float, count: int) -> list[float]:
         """(n,) the durations of phases that all begin now."""
-        return self._work_out(np.full(count, time_s), np.array(self._delays.values_at(time_s, count)))
+        durations_s: list[float] = self._durations(
+            np.full(count, time_s), np.array(self._delays.values_at(time_s, count))
+        ).tolist()
+        return durations_s
 
     def each(self, times_s: FloatArray) -> NDArray[Any] | None:
         """(n,) the durations of phases that begin at `times_s` (n,)."""
@@ -117,17 +117,8 @@ class TransferDraw:
         return self._durations(starts_s, delays_s)
 
     def expire(self) -> bool:
-        """The delays are drawn again, and what was foreseen with them."""
+        """Return False: the delays are drawn again, and durations with them."""
         return False
-
-    def foresee(self, starts_s: FloatArray) -> None:
-        """Work out the durations of phases that begin at `starts_s` (n,), with the delays as they now stand."""
-        self._work_out(starts_s, np.array(self._delays.values_at(self._drawn_s, len(self._clients))))
-
-    def _work_out(self, starts_s: FloatArray, delays_s: FloatArray) -> list[float]:
-        durations_s: list[float] = self._durations(starts_s, delays_s).tolist()
-        self._foreseen = list(zip(starts_s.tolist(), delays_s.tolist(), durations_s, strict=True))
-        return durations_s
 
     def _durations(self, starts_s: FloatArray, delays_s: FloatArray, places: slice = slice(None)) -> FloatArray:
         bytes_s = starts_s + delays_s

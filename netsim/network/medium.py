@@ -20,7 +20,6 @@ from netsim.network.sizes import Sizes
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline, WorkLaw
     from netsim.core.streams import Streams
-    from netsim.network.draws import Draw
     from netsim.network.outages import ClientOutages
 
 
@@ -78,10 +77,6 @@ class Medium:
         """Whose turn it is to transmit, and what the way does to it; by default every client has a link of its own."""
         self.outages = outages or None
         """What destroys transmissions of many clients together; None: nothing."""
-        self.ready_at_once: tuple[Draw[bool], Draw[float], Draw[float], Draw[float]] | None = None
-        """Downlink, download, local training and time of a sample, once it is known that none of them will ever do anything."""
-        self.prepares_by_fixed_laws = all(law.fixed for law in (laws.downlink, laws.download, laws.compute, sample))
-        """Whether the laws of all that comes before an upload stay the same, whatever happens."""
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from netsim.clients.shortening import shorten
-from netsim.clients.update import COMPUTE
+from netsim.clients.steps.stages import COMPUTE
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import Stateful
 

@@ -22,7 +22,7 @@ from netsim.records.tables import UNFINISHED
 
 FILE = f"{UNFINISHED}/checkpoint.npz"
 """Path of the checkpoint in the folder of its run."""
-FORMAT = 6
+FORMAT = 7
 _TREE = "tree"
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
 

@@ -1,0 +1,62 @@
+"""Access to the uplink: an update holds a place on it from here to the end of its attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netsim.clients.power_integral import IDLE
+from netsim.clients.steps.stages import WAIT
+from netsim.clients.steps.step import Executor, Step
+
+if TYPE_CHECKING:
+    from netsim.clients.foreseen import Forecast
+    from netsim.clients.update import Update
+    from netsim.network.access import UplinkAccess
+
+
+class Access(Step):
+    """Waits for a turn on the uplink, and gives it back as the attempt ends."""
+
+    phase, power, finished = WAIT, IDLE, True
+
+    def __init__(self, executor: Executor, access: UplinkAccess[Any]) -> None:
+        self.foreseeable = access.free
+        self._executor, self._access = executor, access
+
+    def begin(self, update: Update, now: float) -> None:
+        if self.foreseeable or self._access.take(update):
+            self.enter(update, now)
+        else:
+            update.phase, update.phase_start_s = WAIT, now
+            self.resume(update)
+            self._executor.wait(update, IDLE, now)
+
+    def enter(self, update: Update, now: float) -> None:
+        """Begin the next step of an update that has its turn."""
+        assert self.following is not None
+        self.following.begin(update, now)
+
+    def close(self, update: Update, now: float) -> None:
+        self._access.withdraw(update)
+
+    def resume(self, update: Update) -> None:
+        # Probes wait in one queue with updates, and their steps belong to another executor.
+        update.queued_by = self
+
+    def yield_turn(self, update: Update, now: float) -> None:
+        """End the attempt of an update that leaves as its turn comes."""
+        self._executor.leave(update, now)
+
+    def release(self, update: Update, now: float) -> None:
+        """End the transmission of `update`, and begin that of the next in its queue."""
+        # A departure comes before a beginning of its instant: a client that leaves now gives its place away.
+        while (following := self._access.next_after(update)) is not None and following.departure_s <= now:
+            following.queued_by.yield_turn(following, now)
+        following = self._access.end(update, delivered=update.outcome == "delivered")
+        if following is not None:
+            following.sent_after = update.number or None
+            following.queued_by.enter(following, now)
+
+    def foresee(self, forecast: Forecast) -> bool:
+        # Every client has a turn at once.
+        return True

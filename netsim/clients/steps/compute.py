@@ -1,0 +1,68 @@
+"""Local training of an update."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.columns import DRAWN, SAMPLES, STEPS, start_row
+from netsim.clients.steps.stages import TRAINING
+from netsim.clients.steps.step import Executor, Step
+
+if TYPE_CHECKING:
+    from netsim.clients.foreseen import Forecast
+    from netsim.clients.update import Update
+    from netsim.network.medium import Medium
+
+
+class Compute(Step):
+    """Local training: a time for the update, and a time for each of its samples."""
+
+    phase, power = TRAINING.name, TRAINING.power
+
+    def __init__(self, executor: Executor, medium: Medium) -> None:
+        self.foreseeable = not medium.work.eager
+        self._executor, self._work = executor, medium.work
+        self._row = start_row(TRAINING)
+
+    def begin(self, update: Update, now: float) -> None:
+        draws = update.model_draws
+        update.compute_from(now)
+        lasts_s = draws.compute.at(update.place, now)
+        if update.work_samples:
+            lasts_s += update.work_samples * draws.sample.at(update.place, now)
+        if lasts_s:
+            self._executor.run(update, self, now + lasts_s, now)
+        else:
+            update.phase, update.phase_start_s = self.phase, now
+            self._executor.proceed(update, now)
+
+    def finish(self, update: Update, now: float) -> None:
+        self._executor.proceed(update, now)
+
+    def close(self, update: Update, now: float) -> None:
+        update.compute_from(update.phase_start_s)
+        update.compute_end_s = now
+
+    def foresee(self, forecast: Forecast) -> bool:
+        counts, work, steps = forecast.counts, self._work, forecast.steps
+        starts_s = forecast.begin(self._row)
+        if steps is not None:
+            counts[DRAWN] = steps
+        if steps is not None or work.samples is not None:
+            samples, taken = work.amounts(forecast.clients, steps)
+            counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
+        compute, sample = forecast.model_draws.compute, forecast.model_draws.sample
+        lasts_s: Any = None
+        if not compute.certain:
+            lasts_s = compute.each(starts_s)
+            if lasts_s is None:
+                return False
+        if not sample.certain and work.samples is not None:
+            each_s = sample.each(starts_s)
+            if each_s is None:
+                return False
+            all_s = counts[SAMPLES] * each_s
+            lasts_s = all_s if lasts_s is None else lasts_s + all_s
+        return lasts_s is None or forecast.run(self._row, lasts_s, immediate=True)

@@ -1,0 +1,54 @@
+"""The recipe of an update."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from netsim.clients.steps.access import Access
+from netsim.clients.steps.compute import Compute
+from netsim.clients.steps.transfer import DOWNWARD, UPWARD, Transfer
+
+if TYPE_CHECKING:
+    from netsim.clients.rules import UpdateRules
+    from netsim.clients.steps.step import Executor, Step
+    from netsim.network.medium import Medium
+
+
+class Recipe(NamedTuple):
+    """The steps of an update, in order; `model` and `update` are its transfers. A kept update is sent from `again` on."""
+
+    steps: tuple[Step, ...]
+    model: Transfer
+    update: Transfer
+    again: Step
+
+    @property
+    def foreseeable(self) -> bool:
+        """True if the attempts of a round can be worked out together, as far as the links and the clients' work go."""
+        return all(step.foreseeable for step in self.steps)
+
+
+def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: str) -> Recipe:
+    """Return the recipe of updates over `medium`; `kind` names their messages on its carriers."""
+    down, up = medium.ports(kind)
+    model = Transfer(executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True)
+    compute, access = Compute(executor, medium), Access(executor, medium.access)
+    update = Transfer(
+        executor,
+        UPWARD,
+        medium,
+        port=up if medium.up.carries else None,
+        immediate=rules.instant,
+        access=None if medium.access.own_link else medium.access,
+        on_begin=executor.charge if rules.charge_on == "upload" else None,
+    )
+    update.finished = True
+    # An attempt that ends within the call that begins it has no place in the order of ends.
+    update.foreseeable &= not rules.instant
+    if not access.foreseeable:
+        update.hold = access
+    steps = (model, compute, access, update)
+    for step, following in pairwise(steps):
+        step.following = following
+    return Recipe(steps, model, update, access)

@@ -1,0 +1,83 @@
+"""The interface of a step, and what steps ask of the executor that runs them by events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from netsim.clients.foreseen import Forecast
+    from netsim.clients.update import Update
+
+
+class Executor(Protocol):
+    """Runs the steps of an update one after the other, by events (`netsim.clients.lifecycle.UpdateLifecycle`)."""
+
+    def run(self, update: Update, step: Step, ends_s: float, now: float) -> None:
+        """Run `step` until `ends_s`, or until the client leaves, whichever comes first."""
+
+    def wait(self, update: Update, power: int, now: float) -> None:
+        """Let time pass until something else ends the present step, or the client leaves."""
+
+    def proceed(self, update: Update, now: float) -> None:
+        """End the present step and begin the one that follows."""
+
+    def end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
+        """End the attempt within the present step."""
+
+    def leave(self, update: Update, now: float) -> None:
+        """End the attempt as aborted, since the client leaves or its battery is empty."""
+
+    def charge(self, update: Update) -> None:
+        """Spend privacy on the update."""
+
+
+class Hold(Protocol):
+    """A resource that an update holds while later steps run."""
+
+    def release(self, update: Update, now: float) -> None:
+        """Give the resource back, whatever became of the attempt."""
+
+
+class Step:
+    """A step of an update, stated twice: by events and, for all attempts of a round at once, as arrays.
+
+    By events, the executor calls `begin`; a step of known length ends with `finish`, and `close` records the end. As arrays,
+    `foresee` does all of it. Both forms give the same columns to the last bit.
+    """
+
+    phase: str
+    """Phase of an update in this step."""
+    power: int
+    """State of the client in this step (`netsim.clients.power_integral`)."""
+    foreseeable: bool
+    """True if `foresee` can be asked: the step of one attempt depends on no other attempt."""
+    finished = False
+    """True if the update is finished, so that a client may keep it where the attempt ends in this step."""
+    hold: Hold | None = None
+    """What the update holds while it is in this step."""
+    following: Step | None = None
+
+    def begin(self, update: Update, now: float) -> None:
+        """Begin the step of `update`."""
+        raise NotImplementedError
+
+    def finish(self, update: Update, now: float) -> None:
+        """Handle the end of the time for which the step runs."""
+        raise NotImplementedError
+
+    def close(self, update: Update, now: float) -> None:
+        """Record that the step ends now, and give back what only this step holds."""
+        raise NotImplementedError
+
+    def resume(self, update: Update) -> None:
+        """Take over an update that was restored in this step."""
+
+    def recall(self, update: Update) -> None:
+        """Set what `begin` sets beside columns, of an update that was worked out as arrays and goes on by events."""
+
+    def drop(self, update: Update) -> None:
+        """Give back what only this step holds, and record nothing."""
+
+    def foresee(self, forecast: Forecast) -> bool:
+        """Work out the step for all attempts of `forecast`; return False where that is not known now."""
+        raise NotImplementedError

@@ -1,0 +1,166 @@
+"""The transfer of a message between server and clients: the model down, the update up."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from netsim.clients.columns import DOWN, UP, start_row
+from netsim.clients.steps.stages import DOWNLOADING, UPLOADING, Stage
+from netsim.clients.steps.step import Executor, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netsim.clients.foreseen import Forecast
+    from netsim.clients.update import Update
+    from netsim.core.protocols import IntArray
+    from netsim.network.access import UplinkAccess
+    from netsim.network.carriers import Port
+    from netsim.network.medium import Medium
+
+
+class Direction(NamedTuple):
+    """Names of what a transfer in one direction reads and records."""
+
+    stage: Stage
+    draws: str
+    """Attribute of an update that holds the draws."""
+    place: str
+    """Attribute of an update with its place among them."""
+    delay: str
+    survival: str
+    bytes: str
+    """Column of the bytes sent."""
+    bytes_row: int
+
+
+DOWNWARD = Direction(DOWNLOADING, "model_draws", "place", "download", "downlink", "bytes_down", DOWN)
+UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "bytes_up", UP)
+
+
+class Transfer(Step):
+    """A message of an update on its way, in `direction` over `medium`: a delay, bytes, and loss.
+
+    `port`: carries the bytes once the delay has passed; None if their time is part of the delay. `access`: what the way to the
+    server adds to the client's own link, None: nothing. `immediate`: a transfer that takes no time ends within the call that
+    begins it. `on_begin`: called as the message of an update leaves for the first time, None: nothing is.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        direction: Direction,
+        medium: Medium,
+        *,
+        port: Port | None,
+        immediate: bool,
+        access: UplinkAccess[Any] | None = None,
+        on_begin: Callable[[Update], None] | None = None,
+    ) -> None:
+        stage, sizes = direction.stage, medium.sizes
+        self.phase, self.power = stage.name, stage.power
+        self.foreseeable = port is None and access is None
+        self.begun = self.bytes = self.under_way = 0
+        """Transfers begun so far, the bytes of all of them, and transfers under way."""
+        self._executor, self._stage, self._row = executor, stage, start_row(stage)
+        self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
+        self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
+        self._place = attrgetter(direction.place)
+        self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
+        down = direction is DOWNWARD
+        self._sizes = sizes.of_models(medium.clients) if down else sizes.of_updates(medium.clients)
+        self._size = np.asarray(sizes.down if down else sizes.up)
+        self._outages, self._port, self._access, self._immediate = medium.outages, port, access, immediate
+        self._on_begin = on_begin
+
+    def begin(self, update: Update, now: float) -> None:
+        setattr(update, self._stage.start, now)
+        size = self._sizes[update.client]
+        setattr(update, self._bytes, size)
+        self.bytes += size
+        self.begun += 1
+        self.under_way += 1
+        if self._on_begin is not None and not update.charged:
+            self._on_begin(update)
+        # The access first: a jammer whose dwell begins in this instant strikes before.
+        way_s = 0.0 if self._access is None else self._access.begin(update, now)
+        place, delay = self._place(update), self._delay(update)
+        # Asked now: after a change point that comes before the end, the law in force would be another.
+        update.survives = self._survival(update).at(place, now)
+        lasts_s = delay.after(place, now, way_s) if way_s else delay.at(place, now)
+        if lasts_s or not self._immediate:
+            self._executor.run(update, self, now + lasts_s, now)
+        else:
+            update.phase, update.phase_start_s, update.due_s = self.phase, now, now
+            self.finish(update, now)
+
+    def finish(self, update: Update, now: float) -> None:
+        if self._port is None:
+            self.arrive(update, now)
+        else:
+            self._executor.wait(update, self.power, now)
+            self._port.join(update.client, update.client)
+
+    def arrive(self, update: Update, now: float) -> None:
+        """Handle the end of the transfer: the message is lost, or the update goes on."""
+        cause = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
+        if cause is None and self._access is not None:
+            cause = self._access.loss(update)
+        if cause is None and not update.survives:
+            cause = "channel"
+        if cause is None:
+            self._executor.proceed(update, now)
+        else:
+            self._executor.end(update, "lost", now, cause)
+
+    def stop(self, update: Update, now: float) -> None:
+        """Lose the message, since its link carries nothing any more."""
+        self._executor.end(update, "lost", now, "trace-end")
+
+    def listen(self, carried: Callable[[Callable[[Update, float], None], int], None]) -> None:
+        """Call `carried` with what follows, and with the client, when the bytes of a message are through or stopped."""
+        if self._port is not None:
+            self._port.on_end, self._port.on_stop = partial(carried, self.arrive), partial(carried, self.stop)
+
+    def close(self, update: Update, now: float) -> None:
+        # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.
+        setattr(update, self._stage.start, update.phase_start_s)
+        setattr(update, self._stage.end, now)
+        self.drop(update)
+
+    def drop(self, update: Update) -> None:
+        self.under_way -= 1
+        if self._port is not None and update.client in self._port:
+            self._port.leave(update.client)
+
+    def resume(self, update: Update) -> None:
+        self.under_way += 1
+
+    def recall(self, update: Update) -> None:
+        update.survives = self._survival(update).at(self._place(update), update.phase_start_s)
+
+    def foresee(self, forecast: Forecast) -> bool:
+        row, counts = self._row, forecast.counts
+        starts_s = forecast.begin(row)
+        counts[self._bytes_row] = self._size[forecast.clients] if self._size.ndim else self._size
+        if not forecast.all_arrive:
+            counts[self._bytes_row, np.isnan(starts_s)] = 0
+        delay, survival = self._delay(forecast), self._survival(forecast)
+        if not delay.certain:
+            lasts_s = delay.each(starts_s)
+            if lasts_s is None or not forecast.run(row, lasts_s, immediate=self._immediate):
+                return False
+        survives = None if survival.certain else survival.each(starts_s)
+        if survives is None and not survival.certain:
+            return False
+        if survives is not None or self._outages is not None:
+            forecast.lose(row, survives, self._outages)
+        return True
+
+    def bytes_of(self, clients: IntArray) -> int:
+        """Return the bytes of one message of each of `clients` (n,)."""
+        return int(self._size[clients].sum()) if self._size.ndim else len(clients) * int(self._size)
