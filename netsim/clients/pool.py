@@ -193,7 +193,7 @@ class ClientPool(Tallies):
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
         send = SendDraws.drawn(medium, round, now, chosen)
         models = None
-        if whole.possible and self.probes is None and whole.take(len(chosen)):
+        if whole.possible and whole.take(len(chosen)):
             models = ModelDraws.drawn(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
@@ -327,7 +327,7 @@ class ClientPool(Tallies):
 
     def abort(self, clients: Sequence[int]) -> None:
         """What `clients` are making or sending ends as aborted; what is finished and not under way they keep."""
-        self.whole_rounds.release()
+        self.go_by_events()
         gone = [self.alive_now[client] for client in clients if client in self.alive_now]
         self._end_all([update for update in gone if update.client in self._in_flight], "aborted")
         for update in gone:
@@ -347,10 +347,14 @@ class ClientPool(Tallies):
         for watch in list(self.watchers):
             watch()
 
+    def go_by_events(self) -> None:
+        """Let each attempt in flight go on by events of its own; called before time passes that is not part of a round."""
+        self.whole_rounds.release()
+
     def renew(self, name: Drawn) -> None:
         """A phase's law, or that of a link's losses, was replaced: what has not begun is evaluated again at the same uniforms."""
         now = self.clock.now
-        self.whole_rounds.release()
+        self.go_by_events()
         renew(name, self.medium, self.alive_now.values(), now)
         if self.probes is not None:
             renew(name, self.probes.medium, self.probes.under_way.values(), now)

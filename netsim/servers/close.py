@@ -115,12 +115,9 @@ class _OfOneRound:
 
 
 class WhenEnded(_OfOneRound):
-    """A round closes as `rule` says, which is told of every end of an attempt that was begun in it.
+    """Closes a round as `rule` says, which sees every end of an attempt that was begun in it."""
 
-    `at_once`: the next round begins as one closes, unless it waits for clients; otherwise other things come in between.
-    """
-
-    def __init__(self, *, pool: ClientPool, rule: WaitRule, at_once: bool = False) -> None:
+    def __init__(self, *, pool: ClientPool, rule: WaitRule) -> None:
         self.pool = pool
         self.rule = rule
         self.closing: Closing | None = self
@@ -128,7 +125,6 @@ class WhenEnded(_OfOneRound):
         self._state = self._foreseen = RoundState(0.0, 0, 0.0)
         """The round so far; and right after the end that will close it, where that was found by `fold`."""
         self._alarm_s = _EVER
-        self._at_once = at_once
         pool.follow(self._on_end, self._on_ends)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
@@ -161,8 +157,6 @@ class WhenEnded(_OfOneRound):
                 self.pool.causes.close_by_deadline()
             else:
                 self.pool.causes.close_by_end(whole.closed_by, self.rule.name(self._foreseen))
-            if not self._at_once:
-                whole.release()
             return
         if not self._state.expected and self.rule.closes(self._state):
             self.pool.causes.close_now("all ended")

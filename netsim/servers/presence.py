@@ -33,8 +33,7 @@ class Presence:
             nothing_moves = next_s == _EVER and not pool.under_way
             if nothing_moves or int(np.count_nonzero(_restrict(pool.ever_selectable(), among))) < need:
                 raise NobodyLeftError
-            # A waiting server needs a call for each attempt at its time.
-            pool.whole_rounds.release()
+            pool.go_by_events()
             waking.wake_at(next_s)
             # Somebody comes or goes, or an attempt ends.
             pool.followers.append(waking.wake)

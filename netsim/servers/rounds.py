@@ -142,7 +142,7 @@ class AttemptRows:
         now = self.loop.clock.now
         if self.at_close and not self.loop.is_open:
             return
-        self.loop.pool.whole_rounds.release()
+        self.loop.pool.go_by_events()
         for row in self._held:
             self._table.append(self._values(row))
         energy = self.loop.pool.energy

@@ -129,6 +129,8 @@ class SlotServer(ABC):
             self.rows.closed(closed)
             self.recorder.communication(communication_row(slot, closed))
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
+        # Clients test and exchange now; attempts may end meanwhile.
+        self.clients.go_by_events()
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
         opinions = self.learner.opinions(slot)

@@ -40,7 +40,7 @@ def synchronous_server(
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,
-        close=WhenEnded(pool=pool, rule=wait, at_once=selecting.probing is None),
+        close=WhenEnded(pool=pool, rule=wait),
         learner=learner,
         instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *selecting.instruments],
         assignment=channels.assignment,

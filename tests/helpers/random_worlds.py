@@ -133,7 +133,7 @@ def watch(simulation: Any) -> list[int]:
 
     def check() -> None:
         # Of attempts that are worked out together, books are kept as they close.
-        clients.whole_rounds.release()
+        clients.go_by_events()
         flying = list(clients.in_flight.values())
         assert clients.started == sum(clients.ended.values()) + len(flying)
         # A client is asked for its loss or makes an update, not both.

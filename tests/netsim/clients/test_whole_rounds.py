@@ -37,6 +37,11 @@ def apart(seed: int, folder: Path) -> dict[str, Any]:
         uplink["changes"] = [change for change in uplink.get("changes", []) if "delay" not in change]
     if seed % 2:
         tables.pop("outages", None)
+    if seed % 5 == 4:
+        # Clients are asked before a selection while others still work.
+        tables["policy"] = {"kind": "fedcs", "asked": 0.8, "uploads": "parallel", "round_s": 9.0}
+        tables["server"].setdefault("deadline_s", 3.0)
+        tables["server"]["reselect_busy"] = False
     if seed % 4 > 1:
         each = {"from": 0.1, "to": 3.7}
         tables["energy"] = {"idle_w": 0.3, "compute_w": 4.0, "send_w": 1.2, "receive_w": each if seed % 8 > 3 else 0.7}
