@@ -127,7 +127,6 @@ class Probes:
 
         `test`: they are asked to test the model. Returns their probes, ended, in the same order.
         """
-        self.pool.go_by_events()
         self._present = int(test)
         self._repeat(times)
         pool, now = self.pool, self.pool.clock.now

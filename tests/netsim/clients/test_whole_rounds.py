@@ -69,6 +69,30 @@ def test_tables_are_those_of_single_updates(seed: int, tmp_path: Path, monkeypat
         assert same(state, expected)
 
 
+def test_attempts_that_outlast_a_slot_go_on_while_its_opinions_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two of four members train past the last round of a slot, one of them until opinions are on their way.
+    tables = {
+        "name": "slots",
+        "rounds": 4,
+        "clients": {"count": 8},
+        "server": {"kind": "fl-fa", "per_round": 4, "deadline_s": 1.5, "reselect_busy": True},
+        "slots": {"rounds": 2},
+        "policy": {"kind": "round-robin", "sets": [[0, 2, 4, 6], [1, 3, 5, 7]]},
+        "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}, "own": 0.2, "noise": 0.02}},
+        "compute": constant(1.0, 1.2, 1.1, 1.0, 1.75, 1.6, 9.0, 1.8),
+        "uplink": constant(*[0.25] * 8),
+    }
+    played = []
+    for start in (1, 10**9):
+        monkeypatch.setattr(whole_rounds, "FROM", start)
+        simulation, records = built(tables)
+        simulation.run()
+        simulation.close()
+        played.append(repr((records.rounds, records.updates)))
+    assert "late" in played[0]
+    assert played[0] == played[1]
+
+
 def test_most_rounds_of_such_worlds_are_worked_out_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_rounds, "FROM", 1)
     seen: Counter[str] = Counter()
