@@ -212,8 +212,8 @@ def test_a_trace_goes_to_the_folder_unless_a_file_of_the_users_is_there(shell):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from scenarios.runs.lock import locked
-with locked(Path(sys.argv[1])):
+from scenarios.runs.lock import hold_lock
+with hold_lock(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
 """

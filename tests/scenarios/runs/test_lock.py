@@ -20,11 +20,11 @@ from scenarios.schema.errors import UserError
 HOLDER = """
 import errno, fcntl, sys, time
 from pathlib import Path
-from scenarios.runs.lock import locked
+from scenarios.runs.lock import hold_lock
 def none(*arguments):
     raise OSError(errno.ENOLCK, "no locks")
 fcntl.flock = none
-with locked(Path(sys.argv[1])):
+with hold_lock(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
 """
