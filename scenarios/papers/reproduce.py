@@ -107,7 +107,7 @@ def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
 
 
 def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
-    """What a finished sweep says of a reproduction, with figures by these settings."""
+    """Return the document of a reproduction from its finished sweep, with figures by these settings."""
     from analysis import compare
     from analysis.consensus.section import consensus_sections
     from analysis.documents.blocks import Section

@@ -34,7 +34,7 @@ IN_EACH = (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What came of a rule."""
+    """Result of a rule."""
 
     verdict: Verdict
     found: str
@@ -42,7 +42,7 @@ class Judgement:
 
 
 class Rule(Protocol):
-    """What the paper says, as something that can be decided."""
+    """Statement of the paper that can be decided."""
 
     @property
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Rule(Protocol):
 
     @property
     def basis(self) -> str:
-        """What decides such rules, in words."""
+        """Criterion of such rules, in words."""
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
         """Decide it, as one of so many `rules`."""
@@ -195,12 +195,12 @@ def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: 
 
 
 def _side(interval: Interval, below: float = 0.0) -> Verdict:
-    """Whether a mean is shown to be below a number, shown not to be, or neither."""
+    """Return the verdict on a mean: shown to be below a number, shown not to be, or neither."""
     return _verdict(interval.high < below, interval.low > below)
 
 
 def _range_verdict(low: float, high: float, least: float, most: float) -> Verdict:
-    """Whether an interval from `low` to `high` is shown to lie within two numbers, shown to lie outside, or neither."""
+    """Return the verdict on an interval: shown to lie within two numbers, shown to lie outside, or neither."""
     return _verdict(least < low and high < most, high < least or low > most)
 
 

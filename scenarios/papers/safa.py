@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def published_s(self) -> float:
-        """What the authors' sheet has."""
+        """Figures of the authors' sheet."""
         return PUBLISHED[self.crash][METHODS.index(self.method) * len(SHARES) + SHARES.index(self.share)]
 
 
@@ -76,7 +76,7 @@ def speeds(seed: int) -> FloatArray:
 
 
 def world(seed: int) -> dict[str, Any]:
-    """Who holds how much and trains how fast, as keys of the scenario.
+    """Return the sizes and speeds of the clients, as keys of the scenario.
 
     A client whose training fits into the limit, but not with its messages, takes exactly the limit in the authors' code; it is
     given the speed at which it does.
@@ -157,7 +157,7 @@ MOST_SPREAD = 0.25
 
 
 def verdict(published_s: float, runs_s: FloatArray) -> str:
-    """Whether a figure of one run is one that runs `runs_s` (n,) may have; the rule was fixed before the first run."""
+    """Return True if a figure of one run is one that runs `runs_s` (n,) may have; fixed before the first run."""
     mean_s, twice_s = float(runs_s.mean()), 2.0 * float(runs_s.std(ddof=1))
     if twice_s > MOST_SPREAD * mean_s:
         return NO_EVIDENCE
@@ -165,7 +165,7 @@ def verdict(published_s: float, runs_s: FloatArray) -> str:
 
 
 def sections(found: Mapping[Cell, FloatArray]) -> list[Section]:
-    """How many cells agree, and the cells."""
+    """Return the number of cells that agree, and the cells."""
     from analysis.documents.blocks import Section, Table
 
     judged = {cell: verdict(cell.published_s, runs_s[:, 0]) for cell, runs_s in found.items()}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Size(StrEnum):
-    """How much is run."""
+    """Number of seeds and rounds, by size of the reproduction."""
 
     SMOKE = "smoke"
     """Seconds: does it work at all? Its numbers say nothing."""
@@ -32,7 +32,7 @@ class Setup:
     settings: tuple[str, ...] = ()
     """Changes of the scenario, each KEY=VALUE."""
     cost: str
-    """What it takes, in words."""
+    """Effort of the reproduction, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,22 @@ class Reproduction:
     targets: tuple[float, ...] = ()
     """Accuracies of which the slots to reach them are shown."""
     slots_to_target: bool = False
-    """Whether `published` holds the slots to each of `targets`, one number after the other."""
+    """True if `published` holds the slots to each of `targets`, one number after the other."""
     published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Variant to metric to what the paper has there; "curve only" where it gives no number."""
     rules: tuple[Rule, ...] = ()
     notes: str = ""
-    """What is read into the paper, or differs from it."""
+    """Readings of the paper, and differences from it."""
     consensus: bool = False
-    """Whether tables of message times belong to it."""
+    """True if tables of message times belong to it."""
     beliefs: bool = False
-    """Whether it shows beliefs slot by slot; its scenario sets `output.beliefs_table`."""
+    """True if it shows beliefs slot by slot; its scenario sets `output.beliefs_table`."""
     accuracies: bool = False
-    """Whether it is SAFA's table of accuracies, whose cells have tolerances in the place of rules."""
+    """True if it is SAFA's table of accuracies, whose cells have tolerances in the place of rules."""
     solvers: bool = False
-    """Whether it measures what searches cost, and simulates nothing."""
+    """True if it measures the cost of searches, and simulates nothing."""
     cells: bool = False
-    """Whether it is SAFA's table of round lengths, whose world is drawn again for each seed and simulated cell by cell."""
+    """True if it is SAFA's table of round lengths, with a world for each seed that is simulated cell by cell."""
     judge: Callable[[Path | None], Judgement] | None = None
     """Computes and judges the result without a sweep, from a file of the user's or None for the one that comes along."""
     takes_cases: bool = False

@@ -33,18 +33,18 @@ class _OverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one attempt stood as its round closed."""
+    """State of one attempt as its round closed."""
 
     client: int
     selected_s: float
     ended_s: float
-    """When it ended; after the close, or inf, where the close did not wait for it."""
+    """Time at which it ended, seconds; after the close, or inf, if the close did not wait for it."""
     delivered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """How a round closed. `attempts`: those that it was about."""
+    """Close of a round. `attempts`: those that it was about."""
 
     round: int
     start_s: float
@@ -53,18 +53,18 @@ class Closed:
 
     @property
     def delivered(self) -> int:
-        """How many updates it took in."""
+        """Number of updates that it took in."""
         return sum(end.delivered for end in self.attempts)
 
     @property
     def last(self) -> int | None:
-        """The client that alone ended as the round closed; None: nobody, or several did."""
+        """Client that alone ended as the round closed; None: no client, or several."""
         found = [end.client for end in self.attempts if end.ended_s == self.end_s]
         return found[0] if len(found) == 1 else None
 
 
 class _Watch(Alteration):
-    """Notes of every round who was selected, and how it closed."""
+    """Record of every round: the selected clients, and the close."""
 
     def __init__(self) -> None:
         self.selected: dict[int, IntArray | Selection] = {}
@@ -85,7 +85,7 @@ class _Watch(Alteration):
 
 
 class _OneRound(Alteration):
-    """Makes one difference in round `number`, and stops the simulation as it closes."""
+    """Change of round `number` in one respect; it stops the simulation as that round closes."""
 
     def __init__(self, number: int, change: Change, multiplier: Multiplier | None) -> None:
         self.number, self.client, self.deadline_s, self.factor = number, change.client, change.deadline_s, change.factor
@@ -122,7 +122,7 @@ class _OneRound(Alteration):
         return staying
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Give those that begin first their sub-channels as if all chosen began: nobody takes that of the one left out."""
+        """Give the clients that begin first their sub-channels as if all chosen began: that of the one left out stays free."""
         if self._all_chosen is None:
             return super().channels(loop, clients)
         chosen, self._all_chosen = self._all_chosen, None
@@ -139,7 +139,7 @@ class _OneRound(Alteration):
 
 
 class _Selected:
-    """A policy that has selected already: it is asked again whom it probes, and for nothing else, in the one round."""
+    """Policy whose selection is known: in the one round it is asked only for its probes."""
 
     may_select_nobody = True
 
@@ -149,16 +149,16 @@ class _Selected:
 
     @property
     def tests(self) -> bool:
-        """What the policy says of what it has just asked."""
+        """True if the policy's last probes were tests."""
         return self._policy.tests
 
     def probe(self, view: RoundView) -> IntArray:
-        """What the policy says."""
+        """Return the policy's probes."""
         asked: IntArray = np.asarray(self._policy.probe(view))
         return asked
 
     def select(self, view: RoundView) -> IntArray | Selection:
-        """What it selected in the run."""
+        """Return the selection of the run."""
         return self._selection
 
 
@@ -223,7 +223,7 @@ class Replay:
         return self.built.simulation.server.round * self.per_unit
 
     def closed(self, number: int) -> Closed:
-        """How a round closed that was simulated."""
+        """Return the close of a round that was simulated."""
         return self._watch.closed_rounds[number]
 
     def taken_part(self, number: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What may be different in the one round: a client is left out, the server waits less long, or more passes in a second."""
+"""Differences of the one round: a client is left out, the server waits less long, or more passes in a"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Change:
 
     @property
     def deadline_s(self) -> float | None:
-        """When the round closes at the latest, counted from its opening."""
+        """Deadline of the round, seconds from its opening."""
         return self.value if self.sort == "deadline" else None
 
     @property
