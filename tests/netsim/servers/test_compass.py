@@ -212,6 +212,24 @@ def test_who_is_later_than_its_group_enters_the_next_model_and_is_not_waited_for
     assert simulation.server.clients.in_flight[1].selected_s == 120
 
 
+def test_a_first_update_is_applied_alone_though_a_late_one_waits(tmp_path: Path) -> None:
+    trace = tmp_path / "presence.csv"
+    trace.write_text("client,on_s,off_s\n0,0,1000\n1,0,1000\n2,0,1000\n3,101,1000\n", encoding="utf-8")
+    world = {
+        "clients": {"count": 4, "data_sizes": 1000.0},
+        "compute": {"seconds_per_sample": [0.1, 0.15, 0.2, 0.1], "changes": SLOWER["compute.changes"]},
+        "availability": {"kind": "trace", "path": str(trace)},
+    }
+    _, noting, records = noted(SMALL | world | {"rounds": 14})
+    # The update of client 1 comes at 120 s, later than its group; client 3 delivers its first one at 121 s.
+    first = next(i for i, told in enumerate(noting.told) if (3, 0, 20) in [(client, 0, steps) for client, _, steps in told])
+    assert len(noting.told[first]) == 1
+    assert records.rounds[first].end_s == 121
+    late = next(i for i, told in enumerate(noting.told) if (1, 2, 6) in told)
+    assert late > first
+    assert len(noting.told[late]) > 1
+
+
 def test_two_late_updates_of_one_client_both_count() -> None:
     # With so little slack nearly every update of the noisy clients is late.
     tables = ROUGH | {"availability": {"kind": "always"}, "server": SMALL["server"] | {"slack": 1.0}, "rounds": 60}
