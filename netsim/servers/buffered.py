@@ -154,6 +154,8 @@ class BufferFull(EndsOfRound):
         self.dispatch = dispatch
         self.rule = rule.staleness or NoBound()
         self._number = 0
+        self._waited = False
+        """True if the model was due in this round and the rule did not let it close."""
         self._waking = waking = Waking(pool.clock)
         self.pacing: Pacing = Deliveries(buffer=rule.buffer)
         if rule.pacing is not None:
@@ -163,6 +165,7 @@ class BufferFull(EndsOfRound):
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._number = number
+        self._waited = False
         self.pacing.on_open(start_s)
         for end in self.ends:
             self.dispatch.exclude(end.client)
@@ -184,7 +187,11 @@ class BufferFull(EndsOfRound):
         pool.causes.close_now(self.pacing.name)
 
     def _full(self) -> bool:
-        return self.pacing.due(self.ends) and self.rule.may_close(self._number)
+        if not self.pacing.due(self.ends):
+            return False
+        may_close = self.rule.may_close(self._number)
+        self._waited = self._waited or not may_close
+        return may_close
 
     def _on_end(self, update: Update) -> None:
         self.ends.append(update)
@@ -193,9 +200,11 @@ class BufferFull(EndsOfRound):
         self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the ends that the pacing takes; all ends if the rule takes more."""
+        """Return the ends that the pacing takes; all ends if the model waited, or an end that is left would be too old."""
         self.rule.on_close(self._number)
-        taken = len(self.ends) if self.rule.takes_more else self.pacing.count_taken(self.ends)
+        taken = self.pacing.count_taken(self.ends)
+        if self._waited or self.rule.too_old(self._number, self.ends[taken:]):
+            taken = len(self.ends)
         now, self.ends = self.ends[:taken], self.ends[taken:]
         return Ended(now)
 

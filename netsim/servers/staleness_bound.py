@@ -5,6 +5,7 @@ The server waits for them, or it notifies their clients, which then send their u
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from netsim.clients.shortening import shorten
@@ -15,6 +16,7 @@ from netsim.core.protocols import Stateful
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import State
+    from netsim.servers.loop import Attempt
 
 _EVER = float("inf")
 
@@ -22,11 +24,11 @@ _EVER = float("inf")
 class StalenessRule(Stateful, Protocol):
     """Says whether a round may close, and acts as it does."""
 
-    takes_more: bool
-    """True if a model is made of all arrived updates, even if they are more than the buffer holds."""
-
     def may_close(self, number: int) -> bool:
         """Return True if round `number` may close now, its buffer being full."""
+
+    def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
+        """True if the model after that of round `number` would find one of `updates` too old."""
 
     def on_close(self, number: int) -> None:
         """Round `number` has closed."""
@@ -35,10 +37,11 @@ class StalenessRule(Stateful, Protocol):
 class NoBound:
     """Updates may be as old as they become."""
 
-    takes_more = False
-
     def may_close(self, number: int) -> bool:
         return True
+
+    def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
+        return False
 
     def on_close(self, number: int) -> None:
         return None
@@ -53,8 +56,6 @@ class NoBound:
 class WaitForOld:
     """A round waits for every update at work that the next one would find more than `bound` rounds old. ValueError below 1."""
 
-    takes_more = True
-
     def __init__(self, *, pool: ClientPool, bound: int) -> None:
         if bound < 1:
             raise ParameterError("staleness_bound", bound, "must be at least 1 round")
@@ -63,7 +64,10 @@ class WaitForOld:
 
     def may_close(self, number: int) -> bool:
         """Not while one is at work that was begun `bound` rounds ago."""
-        return all(update.begun_round > number - self.bound for update in self.pool.in_flight.values())
+        return not self.too_old(number, self.pool.in_flight.values())
+
+    def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
+        return any(update.begun_round <= number - self.bound for update in updates)
 
     def on_close(self, number: int) -> None:
         return None
@@ -101,7 +105,7 @@ class UrgentNotices(WaitForOld):
         due_s = self.pool.clock.now + self.notice_s
         told = {(client, begun_round) for _, client, begun_round in self._under_way}
         for client, update in self.pool.in_flight.items():
-            if update.begun_round <= number - self.bound and (client, update.begun_round) not in told:
+            if self.too_old(number, [update]) and (client, update.begun_round) not in told:
                 self._send((due_s, client, update.begun_round))
 
     def _send(self, notice: tuple[float, int, int]) -> None:

@@ -125,6 +125,27 @@ def test_while_waiting_no_update_that_is_aggregated_is_older_than_the_bound() ->
         assert noting.oldest() > 0
 
 
+# Clients 0 to 2 end in one instant, again and again.
+TIES = {"compute.seconds_per_sample": 0.01, "server.buffer": 1, "rounds": 40}
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_a_bound_that_nothing_comes_near_changes_nothing(urgent: bool) -> None:
+    far = {"server.staleness_bound": 10**6, "server.urgent_notices": urgent}
+    without, _, _ = noted(override(SMALL, TIES | {"server.staleness_bound": "none"}))
+    bounded, _, _ = noted(override(SMALL, TIES | far))
+    assert bounded.told == without.told
+    assert {len(batch) for batch in without.told} == {1}
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_an_update_that_came_in_the_instant_of_a_model_does_not_grow_too_old_for_the_next(bound: int) -> None:
+    without, _, _ = noted(override(SMALL, TIES | {"server.staleness_bound": "none"}))
+    bounded, _, _ = noted(override(SMALL, TIES | {"server.staleness_bound": bound}))
+    assert bounded.oldest() <= bound
+    assert without.oldest() == 3
+
+
 def test_with_notices_none_is_older_than_the_bound_and_what_was_aggregated_in_one_pass() -> None:
     checked = 0
     for bound in (1, 3):
