@@ -62,11 +62,7 @@ class Buffered(Server):
         """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
-        policy = require_policy(scenario, "concurrency", self.concurrency)
-        # Policies of slots do not have this member; they are refused later.
-        if getattr(resolve("policy", policy.kind), "selects_everyone", False) and self.concurrency < scenario.clients.count:
-            why = f"selects everyone at once; set server.concurrency = {scenario.clients.count}, or another policy"
-            raise problem(("policy", "kind"), policy.kind, why)
+        require_policy(scenario, "concurrency", self.concurrency)
         refuse_reward(scenario, "measures a selection of m clients; leave it out")
         self._check_notices(scenario)
         self._check_pacing()
@@ -96,10 +92,14 @@ class Buffered(Server):
             why = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
             raise problem(("server", "buffer"), self.buffer, why)
 
-    def check_policy(self, policy: Any) -> None:
-        """Refuse a policy that goes by the number of updates in a model, with pacing by latency."""
-        super().check_policy(policy)
-        if self.pacing == "latency" and resolve("policy", policy.kind).counts_updates:
+    def check_policy(self, policy: Any, clients: int) -> None:
+        """Refuse a policy that selects more than work at once, and with pacing by latency one that counts a model's updates."""
+        super().check_policy(policy, clients)
+        chosen = resolve("policy", policy.kind)
+        if chosen.selects_everyone and self.concurrency < clients:
+            why = f"selects everyone at once; set server.concurrency = {clients}, or another policy"
+            raise problem(("policy", "kind"), policy.kind, why)
+        if self.pacing == "latency" and chosen.counts_updates:
             why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
             raise problem(("server", "pacing"), self.pacing, why)
 

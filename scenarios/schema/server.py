@@ -82,10 +82,10 @@ class Server(Component):
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
 
-    def check_policy(self, policy: Any) -> None:
-        """Raise a pydantic refusal of a policy that does not go with the other keys of this table; not asked of opinions' ones.
+    def check_policy(self, policy: Any, clients: int) -> None:
+        """Raise a pydantic refusal of a policy of `clients` clients that does not go with the other keys of this table.
 
-        Here: where every update is fresh, of one that counts on late ones.
+        Here: where every update is fresh, of one that counts on late ones. Policies of opinions are not checked.
         """
         parameters = policy.parameters() if self.fresh else {}
         for name, value in resolve("policy", policy.kind).uses_late_where.items():
