@@ -56,9 +56,9 @@ class Payload(Section):
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
-        given = [
-            name for name in (*_ADAPTER, "matrices", "bits") if name in self.model_fields_set and getattr(self, name) is not None
-        ]
+        # A complete scenario, as a run writes it, holds the defaults, too.
+        defaults = {name: type(self).model_fields[name].default for name in (*_ADAPTER, "matrices", "bits")}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
         if self.kind == "model" and given:
             raise problem((given[0],), getattr(self, given[0]), "is of adapters; set kind = 'lora', or leave it out")
         if self.kind == "lora":
