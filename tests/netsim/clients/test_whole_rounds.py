@@ -78,7 +78,7 @@ def test_attempts_that_outlast_a_slot_go_on_while_its_opinions_are_sent(monkeypa
         "server": {"kind": "fl-fa", "per_round": 4, "deadline_s": 1.5, "reselect_busy": True},
         "slots": {"rounds": 2},
         "policy": {"kind": "round-robin", "sets": [[0, 2, 4, 6], [1, 3, 5, 7]]},
-        "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}, "own": 0.2, "noise": 0.02}},
+        "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}}} | {"delay": {"kind": "constant", "value_s": 0.5}},
         "compute": constant(1.0, 1.2, 1.1, 1.0, 1.75, 1.6, 9.0, 1.8),
         "uplink": constant(*[0.25] * 8),
     }
