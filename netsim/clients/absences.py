@@ -1,4 +1,4 @@
-"""Presence from which clients can be taken away, and to which they are brought back."""
+"""Presence from which clients can be taken away and to which they are brought back, as scripts do."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NEVER = float("inf")
 class Absences:
     """The presence that `inner` says, but for the clients that were taken away; `inner` goes on underneath.
 
-    `returns_s`: when somebody who was taken away may come back, as far as is known (inf: not known), so that servers wait.
+    `returns_s`: time at which clients that were taken away may come back, for servers that wait; inf: not known.
     """
 
     settles = False
-    """Who was taken away may come back at any time."""
+    """Clients that were taken away may come back at any time."""
 
     def __init__(self, *, inner: Availability, clients: int) -> None:
         self.inner = inner
         self.returns_s: Callable[[], float] = lambda: _NEVER
         self.away: BoolArray = np.zeros(clients, np.bool_)
-        """(K,) who was taken away, and is not brought back."""
+        """(K,) True for clients that were taken away and not brought back."""
         self._times: IntArray = np.zeros(clients, np.int64)
-        self._somebody = False
+        self._any_away = False
         self.on: BoolArray = inner.on
         self.next_change_s: FloatArray = inner.next_change_s
 
@@ -38,7 +38,7 @@ class Absences:
         self._show()
 
     def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
-        """As `advance`, change by change of `inner`, whoever is away."""
+        """Do as `advance`, and yield the changes of `inner`, also of clients that are away."""
         for who, times_s in self.inner.changes(now_s, draws):
             self._show()
             yield who, times_s
@@ -47,40 +47,40 @@ class Absences:
     def _show(self) -> None:
         inner = self.inner
         self.on, self.next_change_s = inner.on, inner.next_change_s
-        if self._somebody:
+        if self._any_away:
             self.on = inner.on & ~self.away
             self.next_change_s = np.where(self.away, self.returns_s(), inner.next_change_s)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """(K,) what `inner` says; nobody forecasts what takes clients away."""
+        """(K,) the forecast of `inner`; clients that are taken away are in no forecast."""
         return self.inner.forecast(from_s, to_s)
 
     def follow(self, inner: Availability) -> None:
-        """From now on another law says who is there underneath."""
+        """Take the presence underneath from another law from now on."""
         self.inner = inner
         self._show()
 
     def take(self, clients: IntArray) -> None:
-        """Clients (n,) are away from now on, until they are brought back as often as they were taken."""
+        """Take clients (n,) away, until they are brought back as often as they were taken."""
         self._times[clients] += 1
         self._note()
 
     def bring_back(self, clients: IntArray) -> None:
-        """Clients (n,) that were taken away are where `inner` says."""
+        """Bring back clients (n,) that were taken away: `inner` says again where they are."""
         self._times[clients] -= 1
         self._note()
 
     def _note(self) -> None:
         self.away[:] = self._times > 0
-        self._somebody = bool(self.away.any())
+        self._any_away = bool(self.away.any())
         self._show()
 
     def notes(self) -> dict[str, Any]:
-        """What a summary says of presence."""
+        """Return entries of the summary on presence."""
         return self.inner.notes()
 
     def state_dict(self) -> State:
-        """Who was taken away, and the state underneath."""
+        """Return the clients that were taken away, and the state of `inner`."""
         return {"inner": self.inner.state_dict(), "times": self._times.copy()}
 
     def load_state_dict(self, state: State) -> None:

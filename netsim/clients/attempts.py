@@ -1,4 +1,4 @@
-"""The attempts of a round, of which whoever works on all of them reads columns."""
+"""The attempts of a round, read as columns by all that works on many of them."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ if TYPE_CHECKING:
 
 
 class Attempts(Protocol):
-    """So many attempts, each at its place."""
+    """Attempts of a round, each at its place."""
 
     @property
     def updates(self) -> Sequence[Update]:
-        """The updates, where each is an object of its own; nothing where there are columns only."""
+        """Updates, if each is an object; empty if there are columns only."""
 
     def __len__(self) -> int: ...
 
     def column(self, name: str) -> Any:
-        """(n,) what the attribute `name` of an update says of each: an array or a list, None for what is not known."""
+        """Return the attribute `name` of each update (n,): an array, or a list with None for what is not known."""
 
     def order_of_end(self) -> IntArray:
         """Return the places (n,) of the attempts in the order in which they ended; those in flight come anywhere."""
 
 
 class Single(list["Update"]):
-    """Updates that are objects of their own."""
+    """Attempts whose updates are objects."""
 
     @property
     def updates(self) -> Sequence[Update]:
         return self
 
     def column(self, name: str) -> list[Any]:
-        """As of `Attempts`."""
         return list(map(attrgetter(name), self))
 
     def order_of_end(self) -> IntArray:
@@ -56,7 +55,6 @@ class Ended:
         return len(self._ends)
 
     def column(self, name: str) -> list[Any]:
-        """As of `Attempts`."""
         return list(map(attrgetter(name), self._ends))
 
     def order_of_end(self) -> IntArray:

@@ -98,7 +98,7 @@ class Batteries:
         charging: BoolArray | None = None,
         taken_j: FloatArray | None = None,
     ) -> None:
-        """At `times_s` (n,) distinct `clients` (n,) begin to draw `draw_w`, to be charged or not, or lose `taken_j` at once.
+        """Let distinct `clients` (n,) draw `draw_w`, be charged or not, or lose `taken_j` at once, from `times_s` (n,) on.
 
         No earlier than any change of the same client before.
         """
@@ -114,7 +114,7 @@ class Batteries:
         self._begin(clients, times_s)
 
     def draw(self, client: int, watts: float, now_s: float) -> None:
-        """As `change`, for one client that is on and has no event before `now_s`: it draws `watts` from now on.
+        """Let one client that is on and has no event before `now_s` draw `watts` from now on.
 
         The arithmetic of `_begin` in plain floats, as arrays of one entry cost ten times as much: this is called in every phase
         of an update.

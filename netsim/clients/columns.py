@@ -1,6 +1,6 @@
-"""Attempts of updates as columns: an entry for each, in place of an object for each.
+"""Attempts of updates as columns: an entry for each attempt in place of an object.
 
-Their whole life is known as they begin, so that the columns hold what is still to come, too.
+The whole life of these attempts is known as they begin: the columns hold what is still to come, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, E
 CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED, NUMBER = range(16)
 """Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
 `ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
-many starts and ends of phases have been told to whoever counts energy; `NUMBER`: among the attempts of the run, from 1."""
+many starts and ends of phases have been accounted for as energy; `NUMBER`: among the attempts of the run, from 1."""
 TIMES, COUNTS = AWAY + 1, NUMBER + 1
-"""How many rows there are of each."""
+"""Numbers of rows of `times` and `counts`."""
 DELIVERED, LOST, LATE, ABORTED = range(4)
 _TIMES = {
     "selected_s": SELECTED,
@@ -62,13 +62,13 @@ class Groups(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of all groups."""
+        """Names of all groups."""
 
     def places_of(self, clients: IntArray) -> IntArray:
-        """The place among the groups of that of each of `clients` (n,)."""
+        """Return the place of the group of each of `clients` (n,) among the groups."""
 
     def names_of(self, clients: IntArray) -> list[str]:
-        """The group of each of `clients` (n,)."""
+        """Return the group of each of `clients` (n,)."""
 
 
 class Columns:
@@ -79,7 +79,7 @@ class Columns:
 
     __slots__ = ("causes", "counts", "groups", "phases", "times")
     updates = ()
-    """None of them is an object of its own."""
+    """Empty: no attempt is an object."""
 
     def __init__(
         self,
@@ -96,22 +96,22 @@ class Columns:
         self.phases = phases
 
     def _of(self, times: FloatArray, counts: IntArray) -> Columns:
-        """Others of the same world."""
+        # Attempts of the same world.
         return Columns(times, counts, self.causes, self.groups, self.phases)
 
     def __len__(self) -> int:
         return len(self.counts[0])
 
     def piece(self, first: int, last: int) -> Columns:
-        """Those from place `first` up to `last`, not included; the same memory."""
+        """Return the attempts from place `first` up to `last`, not included, in the same memory."""
         return self._of(self.times[:, first:last], self.counts[:, first:last])
 
     def at(self, places: IntArray) -> Columns:
-        """Those at `places` (m,), in this order."""
+        """Return the attempts at `places` (m,), in this order."""
         return self._of(self.times.take(places, axis=1), self.counts.take(places, axis=1))
 
     def with_others(self, others: Sequence[Columns]) -> Columns:
-        """These, and then `others`."""
+        """Return these attempts, followed by `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
         return self._of(times, counts)
@@ -142,7 +142,7 @@ class Columns:
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
-        """Tell what they have drawn up to `until_s`, by when all of them have `ended`, or none."""
+        """Account for the energy drawn up to `until_s`, by when all attempts have `ended`, or none."""
         assert self.phases is not None
         times, counts = self.times, self.counts
         told = counts[METERED] if counts[METERED].any() else None
@@ -150,7 +150,7 @@ class Columns:
         counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, told, until_s)
 
     def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
-        """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
+        """Return the places (n,) of a column's words among its possible words, -1: null, and these; None for other columns."""
         if name == "outcome":
             return self.counts[OUTCOME], OUTCOMES
         if name == "cause":
@@ -162,12 +162,12 @@ class Columns:
         return None
 
     def rows(self) -> list[UpdateRow]:
-        """The record of each."""
+        """Return the records of all attempts."""
         columns = [self.column(name) for name in UpdateRow._fields]
         return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
 
     def reached(self, now_s: float) -> Columns:
-        """As they stand at `now_s`: what comes later is not known yet."""
+        """Return the attempts as they stand at `now_s`, without what comes later."""
         times, counts = self.times.copy(), self.counts.copy()
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
@@ -175,7 +175,7 @@ class Columns:
         return self._of(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
-        """As they are once all of them are cut at `now_s`, before they end: the phase that each is in ends then."""
+        """Return the attempts cut at `now_s`, before they end: the present phase of each ends then."""
         made = self.reached(now_s)
         times, counts = made.times, made.counts
         for start in map(start_row, STAGES):
@@ -223,7 +223,7 @@ class Columns:
 
 
 def plain(column: Any) -> list[Any]:
-    """A column as a list of plain values, None for null."""
+    """Return a column as a list of plain values, None for null."""
     return column if isinstance(column, list) else column.tolist()
 
 
@@ -243,13 +243,11 @@ class Selected:
         return len(self._places)
 
     def column(self, name: str) -> Any:
-        """As of `Columns`."""
         column = self._all.column(name)
         if self._closes_s < _EVER and SELECTED < _TIMES.get(name, SELECTED) <= END:
             column = np.where(column > self._closes_s, np.nan, column)
         return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
 
     def order_of_end(self) -> IntArray:
-        """As of `netsim.clients.attempts.Attempts`: the table is in the order of the ends."""
+        # The table is in the order of the ends.
         return np.argsort(self._places)
-

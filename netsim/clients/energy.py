@@ -30,7 +30,7 @@ COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "i
 
 
 class Drawing(Protocol):
-    """Whose phases are metered: an attempt of an update."""
+    """An attempt of an update, as far as energy reads and records it."""
 
     client: int
     phase: str
@@ -38,16 +38,16 @@ class Drawing(Protocol):
     drawing: int
     """The state it is in."""
     watts: tuple[float, ...]
-    """What its client draws, by state."""
+    """Powers of its client by state, watts."""
     metered_s: float
-    """Up to when what it drew in this state is in its columns."""
+    """Time up to which its columns include what it drew in this state."""
     receive_j: float
     compute_j: float
     send_j: float
     away_s: float
-    """When its client will go away."""
+    """Time at which its client will go away."""
     departure_s: float
-    """When its client will go away or its battery be empty, if nothing changes before."""
+    """Time at which its client will go away or the battery will be empty, if nothing changes before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Energy:
         self.besides = Besides()
         self.spent = Spent()
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
-        """What attempts draw that are worked out together."""
+        """Account of attempts that are worked out together."""
         self.catch_up: Callable[[float], None] = lambda now_s: None
-        """Lets whoever works them out tell all that has happened up to now."""
+        """Callback that accounts for the attempts worked out together, up to a time."""
         self.aborted = 0
-        """Attempts that an empty battery aborted so far; probes are none. Counted by whoever is told of their ends."""
+        """Attempts that an empty battery aborted so far; probes are none. Listeners of their ends count them."""
         clients = len(powers.idle_w)
         self._here: BoolArray = self.presence.on.copy()
         self._base_w: FloatArray = np.zeros(clients)
@@ -185,7 +185,7 @@ class Energy:
             attempt.departure_s = min(attempt.away_s, self.batteries.empty_s.item(attempt.client))
 
     def _watts_of(self, client: int) -> tuple[float, ...]:
-        """What a client draws, by state."""
+        """Return the powers of a client by state."""
         if self._same is not None:
             return self._same
         return tuple(watts.item(client) for watts in self.powers.by_state)
@@ -234,7 +234,7 @@ class Energy:
         attempt.departure_s = min(attempt.away_s, batteries.empty_s.item(client))
 
     def runs_empty(self, attempt: Drawing, now: float) -> bool:
-        """Whether it is its battery that ends `attempt` now, and not its client's departure."""
+        """Return True if its battery ends `attempt` now, and not its client's departure."""
         if self.batteries is None or now >= attempt.away_s:
             return False
         return bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
@@ -244,7 +244,7 @@ class Energy:
         attempt.watts = self._watts_of(attempt.client)
 
     def go_on(self, attempt: Drawing) -> None:
-        """What `attempt` draws in its present phase was told as that began, and it goes on by itself from now on."""
+        """Follow `attempt` by events from now on; the power of its present phase was accounted for as the phase began."""
         attempt.drawing, attempt.metered_s = STAGE_OF[attempt.phase].power, attempt.phase_start_s
         self.resume(attempt)
 
@@ -255,7 +255,7 @@ class Energy:
             attempt.departure_s = min(attempt.away_s, now if empty else self.batteries.empty_s.item(attempt.client))
 
     def next_charging_s(self, client: int) -> float:
-        """When `client` next comes to a charger or leaves it; inf: never."""
+        """Return the time at which `client` next comes to a charger or leaves it; inf: never."""
         return _EVER if self.charger is None else self.charger.presence.next_change_s.item(client)
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
@@ -318,7 +318,7 @@ class Energy:
         return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.spent.idle_j
 
     def state_dict(self) -> State:
-        """Both accounts, charges, and who is at a charger; presence is kept by whoever owns it."""
+        """Return both accounts, charges, and presence at chargers; presence itself is not part of it."""
         state: dict[str, Any] = {
             "integral": self.integral.state_dict(),
             "besides": self.besides.state_dict(),

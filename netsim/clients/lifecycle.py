@@ -256,7 +256,7 @@ class UpdateLifecycle:
 
 
 class Asking(Protocol):
-    """What asks clients for their loss beside their updates (`netsim.clients.probes`), as far as the pool looks at it."""
+    """Probes beside updates (`netsim.clients.probes`), as the pool sees them."""
 
     under_way: dict[int, Update]
     joules: dict[str, float]

@@ -32,15 +32,18 @@ _EVER = float("inf")
 
 
 class ClientPool(Tallies):
-    """The clients of `medium`. Keywords as of `UpdateLifecycle`; `presence`: who comes and goes. `groups`: those of the clients;
-    None: there are none. `foreseeable`: nothing acts on clients, links or laws but by what is known beforehand."""
+    """The clients of `medium`, and their updates. Keywords as of `UpdateLifecycle`, and:
+
+    `presence`: the law by which clients come and go. `groups`: the groups of clients, None: there are none. `foreseeable`: True
+    if nothing acts on clients, links or laws that is not known beforehand.
+    """
 
     settled = False
-    """Whether it is known that nobody will ever come or go again."""
+    """True once no client will ever come or go again."""
     probes: Asking | None = None
-    """Who asks clients for their loss, beside their updates; None: nobody."""
+    """The probes of clients beside their updates, or None."""
     returning: BoolArray | None = None
-    """(K,) who was taken away from outside, and may be brought back as an attempt ends; None: nobody ever is."""
+    """(K,) True for clients that a script took away and may bring back as an attempt ends; None: none ever is."""
 
     def __init__(
         self,
@@ -58,10 +61,10 @@ class ClientPool(Tallies):
         self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
         self.groups, self.reports_phases = groups, rules.reports_phases
         self.presence, self.energy = presence.presence, energy
-        """Who is there; what clients draw, and their batteries (None: it is not counted)."""
+        """Presence of the clients; their powers and batteries, None if energy is not counted."""
         self.accountant = accountant
         self.alive_now: dict[int, Update] = {}
-        """The update that each client has, if it has one and that is an object of its own."""
+        """Updates that are objects, by client."""
         self.life = UpdateLifecycle(
             clock=clock,
             medium=medium,
@@ -72,13 +75,13 @@ class ClientPool(Tallies):
             on_end=self._ended,
         )
         self.followers: list[Callable[[Update], object]] = []
-        """Who is told of every attempt that ends, in the midst of the event that ended it."""
+        """Listeners called with each update whose attempt ends, inside the event that ended it."""
         self.single_followers = 0
-        """How many of them have to be told of each by itself, at its time."""
+        """Number of listeners that need one call for each attempt, at the time of its end."""
         self._in_flight: dict[int, Update] = {}
-        """Those whose attempt has not ended."""
+        """Updates that are objects and whose attempt has not ended, by client."""
         self.watchers: list[Callable[[], object]] = []
-        """Who is told when somebody has come or gone by an act from outside."""
+        """Listeners called when a client has come or gone by an act of a script."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
         self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged and not medium.work.eager)
@@ -86,12 +89,12 @@ class ClientPool(Tallies):
 
     @property
     def alive(self) -> dict[int, Update]:
-        """The update that each client has, if it has one; copies of those that are worked out together."""
+        """Updates by client; copies of updates that are worked out together."""
         return self._with_copies(self.alive_now)
 
     @property
     def in_flight(self) -> dict[int, Update]:
-        """Updates in flight, by client; copies of those that are worked out together."""
+        """Updates in flight, by client; copies of updates that are worked out together."""
         return self._with_copies(self._in_flight)
 
     def _with_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
@@ -99,13 +102,13 @@ class ClientPool(Tallies):
 
     @property
     def under_way(self) -> int:
-        """How many attempts have not ended."""
+        """Number of attempts that have not ended."""
         return len(self._in_flight) + self.whole_rounds.left
 
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
-        """Tell `each` of every attempt that ends; `together` of several, in their order, that were worked out together.
+        """Call `each` with every update whose attempt ends, and `together` with several that were worked out together.
 
-        Without `together` none are.
+        A listener without `together` switches working out off.
         """
         self.followers.append(each)
         if together is None:
@@ -115,7 +118,7 @@ class ClientPool(Tallies):
 
     @property
     def availability(self) -> Availability | Energy:
-        """Who is there with enough charge to be selected, and when either may change."""
+        """Presence of clients with enough charge to be selected."""
         return self.presence if self.energy is None else self.energy
 
     def unused_columns(self) -> list[str]:
@@ -128,7 +131,7 @@ class ClientPool(Tallies):
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
-        # Where nobody will ever come or go again, presence need not be asked for any more.
+        # Once no client will ever come or go again, presence need not be asked any more.
         if not self.settled:
             if self.energy is None:
                 self.presence.advance(self.clock.now, self._presence_draws)
@@ -139,14 +142,14 @@ class ClientPool(Tallies):
             self.settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """(K,) who is present now, has charge and budget left and is not busy (`busy_too`: or is)."""
+        """(K,) True for clients that are present, have charge and budget left and are not busy; `busy_too`: busy ones, too."""
         self.advance()
         self.whole_rounds.settle(self.clock.now)
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
 
     def here(self) -> BoolArray:
-        """(K,) who is present with enough charge to begin an update, or enough to go on with the one it has."""
+        """(K,) True for clients present with enough charge to begin an update, or to go on with the one they have."""
         here, energy = self.availability.on, self.energy
         if energy is not None and self.alive_now:
             at_work = list(self.alive_now)
@@ -155,20 +158,20 @@ class ClientPool(Tallies):
         return here
 
     def able(self) -> BoolArray:
-        """(K,) who has an update, or the budget to make one."""
+        """(K,) True for clients that have an update, or the budget to make one."""
         able = ~self.accountant.exhausted
         able[list(self.alive_now)] = True
         return able
 
     def ever_selectable(self) -> BoolArray:
-        """(K,) who is present or will come, and has budget left: all that can at most be selectable at once."""
+        """(K,) True for clients that are present or will come, and have budget left: the most that can be selectable at once."""
         here = self.ever_here()
         if self.returning is not None and self.under_way:
             here |= self.returning
         return here & ~self.accountant.exhausted
 
     def ever_here(self) -> BoolArray:
-        """(K,) who is present with enough charge to be selected, or may come to be."""
+        """(K,) True for clients that are present with enough charge to be selected, or may come to be."""
         if self.energy is not None:
             return self.energy.ever_on()
         return self.presence.on | (self.presence.next_change_s < _EVER)
@@ -211,7 +214,7 @@ class ClientPool(Tallies):
         send: SendDraws,
         models: ModelDraws | None,
     ) -> Single:
-        """As `start`, update by update; `models`: what all of them need, if it is drawn."""
+        """Begin attempts as `start` does, update by update; `models`: the draws of new updates, None: not drawn yet."""
         now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
@@ -246,7 +249,7 @@ class ClientPool(Tallies):
         return updates
 
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
-        """The updates of the clients of `draws` (n,), each asked for so many steps."""
+        """Create the updates of the clients of `draws` (n,); `steps` (n,): local steps that each is asked for."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
         works = self._work(round, version, clients, steps)
@@ -254,7 +257,7 @@ class ClientPool(Tallies):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Updates under way, which were worked out together, go on by themselves; their next steps come in `order` (n,)."""
+        """Let updates that were worked out together go on by events; their next steps come in `order` (n,)."""
         for update in updates:
             self.alive_now[update.client] = self._in_flight[update.client] = update
             self.busy[update.client] = True
@@ -277,7 +280,7 @@ class ClientPool(Tallies):
     def _work(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
     ) -> Iterable[tuple[int, int | None, int | None]]:
-        """How much each of `clients` (n,) is to train that are sent the model."""
+        """Return the work of new updates of `clients` (n,)."""
         if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
         samples, taken = self.medium.work.begin(round, version, clients, steps)
@@ -285,7 +288,7 @@ class ClientPool(Tallies):
         return zip(drawn, samples, taken, strict=True)
 
     def charge(self) -> None:
-        """Take what tests of the model and messages drew from the batteries; who is at work may have run empty by it."""
+        """Charge the batteries for tests of the model and messages; clients at work may run empty by it."""
         if self.energy is not None:
             self.advance()
             self.energy.charge(self.clock.now)
@@ -294,7 +297,7 @@ class ClientPool(Tallies):
                     self.life.predict(update)
 
     def cut(self) -> None:
-        """The server no longer waits for any attempt, and lets their clients know: they end as late."""
+        """End all attempts as late: the server no longer waits for them."""
         self.whole_rounds.cut()
         self._end_all(list(self._in_flight.values()), "late")
 
@@ -319,14 +322,14 @@ class ClientPool(Tallies):
         self.causes.end(update, self.followers)
 
     def leave(self, clients: IntArray) -> None:
-        """Clients (n,) were taken away from outside: what they are making ends as aborted; what is finished they keep."""
+        """Take clients (n,) away: what they are making ends as aborted, what is finished they keep."""
         self.moved(clients)
         if self.probes is not None:
             self.probes.leave(clients)
         self.abort(clients.tolist())
 
     def abort(self, clients: Sequence[int]) -> None:
-        """What `clients` are making or sending ends as aborted; what is finished and not under way they keep."""
+        """End what `clients` are making or sending as aborted; what is finished and not under way they keep."""
         self.go_by_events()
         gone = [self.alive_now[client] for client in clients if client in self.alive_now]
         self._end_all([update for update in gone if update.client in self._in_flight], "aborted")
@@ -337,7 +340,7 @@ class ClientPool(Tallies):
                 del self.alive_now[update.client]
 
     def moved(self, clients: IntArray) -> None:
-        """Clients (n,) came or went by an act from outside: whoever waits for some looks again, as the last of this instant."""
+        """Note that clients (n,) came or went by an act of a script; servers that wait look again at the end of this instant."""
         now = self.clock.now
         if self.energy is not None:
             self.energy.moved(clients, now)
@@ -352,7 +355,7 @@ class ClientPool(Tallies):
         self.whole_rounds.release()
 
     def renew(self, name: Drawn) -> None:
-        """A phase's law, or that of a link's losses, was replaced: what has not begun is evaluated again at the same uniforms."""
+        """Evaluate what has not begun again at the same uniforms, since a law of durations or losses was replaced."""
         now = self.clock.now
         self.go_by_events()
         renew(name, self.medium, self.alive_now.values(), now)
@@ -360,11 +363,11 @@ class ClientPool(Tallies):
             renew(name, self.probes.medium, self.probes.under_way.values(), now)
 
     def unfinished(self) -> list[Update]:
-        """The attempts in flight, by round and place."""
+        """Return the attempts in flight, by round and place."""
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
-        """Presence, ages, counts and every update that is alive with what it does next."""
+        """Return presence, ages, counts and every update with what it does next."""
         alive, precedes = self.alive, self.medium.access.precedes
         return {
             **self.tallies_state(),

@@ -30,16 +30,16 @@ class PowerIntegral:
 
     def __init__(self) -> None:
         self.watts = [0.0, 0.0, 0.0, 0.0]
-        """What is drawn in each state now."""
+        """Watts drawn in each state now."""
         self.offset_j = [0.0, 0.0, 0.0, 0.0]
-        """What `watts` times the time since `anchor_s` tells too much."""
+        """Joules by which `watts` times the time since `anchor_s` is too much."""
         self.told_w: list[list[float]] = [[], [], [], []]
         """By state, changes of `watts` since it was last read."""
         self.told_j: list[list[float]] = [[], [], [], []]
         """By state, what each of them adds to `offset_j`."""
         self.anchor_s = 0.0
         self._joules = [0.0, 0.0, 0.0, 0.0]
-        """Up to `anchor_s`."""
+        """Joules up to `anchor_s`."""
         self._planned: list[tuple[int, FloatArray, FloatArray]] = []
         """(state, watts (n,), times (n,)) of changes that are known before they come."""
 
@@ -49,12 +49,12 @@ class PowerIntegral:
         self.told_j[state].append(watts * (time_s - self.anchor_s))
 
     def changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
-        """As `change`, of several clients (n,)."""
+        """Add changes of several clients (n,)."""
         self.watts[state] += float(watts.sum())
         self.offset_j[state] += float((watts * (times_s - self.anchor_s)).sum())
 
     def plan(self, state: int, watts: FloatArray, start_s: FloatArray, end_s: FloatArray) -> None:
-        """So many watts (n,) more are drawn in `state` from `start_s` (n,) to `end_s` (n,), which may lie ahead."""
+        """Add `watts` (n,) in `state` from `start_s` (n,) to `end_s` (n,), which may lie ahead."""
         self._planned += [(state, watts, start_s), (state, -watts, end_s)]
 
     def pulse(self, state: int, joules: float) -> None:
@@ -89,7 +89,7 @@ class PowerIntegral:
         return {**sums, **told, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
-        # In place: whoever changes power often holds the lists.
+        # In place: `Energy`, which changes power often, holds the lists.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
         for told, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
@@ -100,7 +100,7 @@ class PowerIntegral:
 
 
 class Spent:
-    """What attempts have drawn in their phases, as those account for it who know how long each lasted.
+    """Energy of attempts in their phases, by the length of each phase.
 
     Summed as of `PowerIntegral`.
     """
@@ -111,7 +111,7 @@ class Spent:
         self.phases_j: list[list[float]] = [[], [], [], []]
         """By state, of phases that were told since it was last read."""
         self.displaced_j: list[float] = []
-        """What their clients would have drawn in them, had they been idle."""
+        """Energy that their clients would have drawn in these phases, had they been idle."""
         self.attempts_j = [0.0] * 4
         """By state, up to then."""
         self.idle_j = 0.0
@@ -147,7 +147,7 @@ def _in_order(told: list[float]) -> list[float]:
 
 
 class Besides:
-    """What tests of the model, opinions and messages drew, as those account for it who know how long they last."""
+    """Energy of tests of the model, opinions and messages, by their length."""
 
     def __init__(self) -> None:
         self.joules = [0.0] * 4
@@ -155,7 +155,7 @@ class Besides:
         self._lasting: list[tuple[int, FloatArray, FloatArray, FloatArray]] = []
 
     def add(self, state: int, watts: FloatArray, start_s: FloatArray, end_s: FloatArray) -> None:
-        """So many watts (n,) are drawn in `state` from `start_s` (n,) to `end_s` (n,)."""
+        """Add `watts` (n,) drawn in `state` from `start_s` (n,) to `end_s` (n,)."""
         self._lasting.append((state, watts, start_s, end_s))
 
     def up_to(self, now_s: float) -> list[float]:
@@ -173,7 +173,7 @@ class Besides:
         return found
 
     def state_dict(self) -> State:
-        """What is over, and what is not."""
+        """Return what is over, and what is not."""
         return {"joules": list(self.joules), "lasting": [[state, *(x.copy() for x in rest)] for state, *rest in self._lasting]}
 
     def load_state_dict(self, state: State) -> None:

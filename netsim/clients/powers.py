@@ -1,4 +1,4 @@
-"""What clients draw in each state, and what attempts that are known from end to end draw in their phases, as arrays."""
+"""Powers of clients by state, and the energy of attempts whose phases are known beforehand, as arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PHASES = tuple(stage.power for stage in STAGES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Powers:
-    """What each client draws in each state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
+    """Powers of each client by state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
 
     idle_w: FloatArray
     compute_w: FloatArray
@@ -43,7 +43,7 @@ class Powers:
 
     @property
     def by_state(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """What each client draws while it is present, by state; all (K,)."""
+        """Powers of each client while it is present, by state; all (K,)."""
         return self.idle_w, self.receive_w, self.compute_w, self.send_w
 
     @property
@@ -64,7 +64,7 @@ class KnownPhases:
         self._same: FloatArray | None = None if same is None else np.array(same)[:, None]
 
     def _watts(self, clients: IntArray) -> FloatArray:
-        """What `clients` (n,) draw by state; (4, n), or (4, 1) where all draw the same."""
+        """Return the powers of `clients` (n,) by state; (4, n), or (4, 1) where all draw the same."""
         if self._same is not None:
             return self._same
         return np.stack([watts[clients] for watts in self._powers.by_state])
@@ -78,7 +78,7 @@ class KnownPhases:
     def tell(
         self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, told: IntArray | None, until_s: float
     ) -> IntArray | int:
-        """What has happened up to `until_s` in attempts of `clients` (n,), but for the first `told` (n,) changes of each.
+        """Tell what has happened up to `until_s` in attempts of `clients` (n,), but for the first `told` (n,) changes of each.
 
         `times_s` (6, n): when their phases, as of PHASES, start and end, one following the other, NaN: never. `leave_s` (n,):
         when the attempts, which all are over, were so; None: none is. Returns how many changes (n,) of each have now been told.

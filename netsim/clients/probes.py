@@ -29,12 +29,12 @@ _JOULES = ("compute_j", "send_j", "receive_j")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that clients are asked."""
+    """A question to clients: its links, and the work of an answer."""
 
     medium: Medium
     """The links, with the draws, sizes and durations of its probes."""
     evaluated: IntArray | None
-    """(K,) samples that each client evaluates; None: nobody knows."""
+    """(K,) samples that each client evaluates; None: not known."""
 
 
 class Probes:
@@ -62,17 +62,17 @@ class Probes:
         self.under_way: dict[int, Update] = {}
         """The probe of each client that has one."""
         self.ends: list[Update] = []
-        """Those of the present round that have ended, in this order."""
+        """Probes of the present round that have ended, in this order."""
         self.started = 0
         """Probes begun so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Probes ended so far."""
         self.joules = dict.fromkeys(_JOULES, 0.0)
-        """What probes have drawn, by column, where energy is counted."""
+        """Energy that probes have drawn, by column, where it is counted."""
         self._questions = [asking] if testing is None else [asking, testing]
         self._lives = [self._life(question, kind) for question, kind in zip(self._questions, ("probe", "test"), strict=False)]
         self._present = 0
-        """Which of the questions is asked, or was last."""
+        """Place of the question that is asked, or was last."""
         self._over: Event | None = None
         self._due_s = 0.0
         self._alarm_set = False
@@ -92,7 +92,7 @@ class Probes:
 
     @property
     def tests(self) -> bool:
-        """Whether clients are asked to test the model, or were last."""
+        """True if clients are asked to test the model, or were last."""
         return self._present > 0
 
     @property
@@ -102,7 +102,7 @@ class Probes:
 
     @property
     def evaluated(self) -> IntArray | None:
-        """(K,) samples that each client evaluates for that; None: nobody knows."""
+        """(K,) samples that each client evaluates for that; None: not known."""
         return self._questions[self._present].evaluated
 
     @property
@@ -203,7 +203,7 @@ class Probes:
         return list(self.under_way.values())
 
     def state_dict(self) -> State:
-        """Counts: at the close of a round nobody is being asked."""
+        """Return counts: at the close of a round no client is being asked."""
         lives = [life.counts() for life in self._lives]
         return {"started": self.started, "lives": lives, "ended": dict(self.ended), "joules": dict(self.joules)}
 

@@ -66,7 +66,7 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
     one = made.piece(place, place + 1)
     counts, times = one.counts[:, 0].tolist(), one.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
-    # Below 0: nobody knows.
+    # Below 0: not known.
     planned = [None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS])]
     update = Update(
         counts[CLIENT],

@@ -1,4 +1,4 @@
-"""What clients and their updates ask of the server that they belong to."""
+"""The server as its clients and their updates see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local training that ends earlier than it was to: with the pass over its samples that the client is at."""
+"""Local training that ends early, with the present pass over the client's samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def shorten(pool: ClientPool, update: Update) -> None:
-    """Its client, which trains, is to end with the present pass; nothing if that is the last. What a pass is must be known."""
+    """End the training of `update` with the present pass over its samples, if that is not the last; passes must be known."""
     now, draws, work, client = pool.clock.now, update.model_draws, pool.medium.work, update.client
     assert work.drawn is not None
     assert work.a_pass is not None

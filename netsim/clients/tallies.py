@@ -1,4 +1,4 @@
-"""What is kept of every client, with or without an update: arrays over all of them, and counts."""
+"""Arrays over all clients, with or without an update, and counts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KEPT = ("last_delivery", "last_delivery_s", "successes", "selections")
 
 
 class Tallies:
-    """Who is busy, when each of so many `clients` last delivered, and how many attempts have begun and ended."""
+    """Busy clients, last deliveries, and attempts begun and ended, for a number of `clients`."""
 
     def __init__(self, clients: int) -> None:
         self.count = clients
         self.busy: BoolArray = np.zeros(clients, np.bool_)
-        """(K,) whose attempt has not ended."""
+        """(K,) True while the attempt of a client has not ended."""
         self.last_delivery: IntArray = np.zeros(clients, np.int64)
         """(K,) round of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
         self.last_delivery_s: FloatArray = np.zeros(clients)
@@ -42,12 +42,12 @@ class Tallies:
         update.end_number, self._ends = self._ends, self._ends + 1
 
     def tallies_state(self) -> State:
-        """All of it but who is busy, which follows from the updates."""
+        """Return all but `busy`, which follows from the updates."""
         arrays = {name: getattr(self, name).copy() for name in _KEPT}
         return arrays | {"started": self.started, "models_sent": self.models_sent, "ended": dict(self.ended)}
 
     def load_tallies(self, state: State) -> None:
-        """Take over what was kept; nobody is busy."""
+        """Take over a saved state; no client is busy."""
         for name in _KEPT:
             getattr(self, name)[:] = state[name]
         self.started, self.models_sent, self.ended = state["started"], state["models_sent"], dict(state["ended"])

@@ -1,4 +1,4 @@
-"""One update of a client: what it carries through its life, and its present attempt.
+"""One update of a client, and its present attempt.
 
 An update begins as the model is sent to its client. Most are sent back once: one attempt. Where a server lets clients keep what
 could not be delivered, an update takes several attempts, one a round; a row of the client table is one of them.
@@ -24,7 +24,7 @@ BEGUN_BY = (OPEN,)
 """The one cause of attempts that are worked out together."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
 Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
-"""What is drawn for an update: how long its phases and its samples take, and whether the links lose it."""
+"""Names of what is drawn for an update: durations of phases and samples, and losses by the links."""
 WorkOfUpdate = tuple[int, int | None, int | None]
 """Local steps that an update was asked for (0: as planned), samples that it processes, steps that it takes (None: not known)."""
 _NAN = float("nan")
@@ -54,7 +54,7 @@ _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 
 
 class ModelDraws:
-    """What the updates will need to which the model is sent together in one round: download, its loss, local training."""
+    """Draws of the updates that begin together in a round: download, its loss, local training."""
 
     __slots__ = ("clients", "compute", "downlink", "download", "round", "sample", "started_s")
 
@@ -69,7 +69,7 @@ class ModelDraws:
 
     @classmethod
     def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
-        """Drawn for `clients` (n,) in `round`."""
+        """Draw for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
         made.downlink = medium.downlink.draw(round, time_s, clients)
         made.download = medium.download.draw(round, time_s, clients)
@@ -84,7 +84,7 @@ class ModelDraws:
 
     @classmethod
     def restored(cls, medium: Medium, state: State) -> ModelDraws:
-        """As `state` has them."""
+        """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
         made = cls(round, time_s, clients)
         made.downlink = medium.downlink.redraw(round, time_s, clients, state["downlink"])
@@ -95,7 +95,7 @@ class ModelDraws:
 
 
 class SendDraws:
-    """What the attempts of one round will need as they are sent: the upload, and whether the clients' own links lose it."""
+    """Draws of the attempts of a round: the upload, and its loss by the clients' own links."""
 
     DRAWN: ClassVar[tuple[Drawn, ...]] = ("upload", "uplink")
 
@@ -110,7 +110,7 @@ class SendDraws:
 
     @classmethod
     def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
-        """Drawn for `clients` (n,) in `round`."""
+        """Draw for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
         made.upload = medium.upload.draw(round, time_s, clients)
         made.uplink = medium.uplink.draw(round, time_s, clients)
@@ -123,7 +123,7 @@ class SendDraws:
 
     @classmethod
     def restored(cls, medium: Medium, state: State) -> SendDraws:
-        """As `state` has them."""
+        """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
         made = cls(round, time_s, clients)
         made.upload = medium.upload.redraw(round, time_s, clients, state["upload"])
@@ -141,8 +141,8 @@ class Update:
     __slots__ = (*FIELDS, "end_number", "model_draws", "order", "queued_by", "send_draws", "watts")
     queued_by: Access
     """The step in which it waits for the uplink, or waited last."""
+    # Known only after an attempt has ended, and put into its record then.
     loss = loss_rms = None
-    """Of every attempt as it ends: what is known later is put into its record then."""
 
     def __init__(
         self,
@@ -164,24 +164,24 @@ class Update:
         """Position among the clients of `model_draws`."""
         self.model_draws = draws
         self.send_draws: SendDraws
-        """Of the present attempt."""
+        """Draws of the present attempt."""
         self.phase = DOWNLOAD
         self.phase_start_s = self.due_s = now_s
         self.drawn_steps, self.work_samples, self.work_steps = work
         self.charged = False
-        """Whether privacy was spent on it."""
+        """True if privacy was spent on it."""
         self.budget = _NAN
-        """What was spent, epsilon."""
+        """Privacy spent on it, epsilon."""
         self.survives = True
         """True if the link of the present transfer, or the last one, lets it through, settled as that begins."""
         self.drawing = 0
-        """Which power its client draws, where energy is counted (`netsim.clients.power_integral`)."""
+        """State of its client (`netsim.clients.power_integral`), where energy is counted."""
         self.metered_s = now_s
-        """Up to when that is in its attempt's columns."""
+        """Time up to which the attempt's columns include that."""
         self.watts: tuple[float, ...]
-        """What its client draws, by state."""
+        """Powers of its client by state, watts."""
         self.ends_s = _EVER
-        """Where there are batteries: when the present phase ends by itself, whatever becomes of the client; inf: not known."""
+        """With batteries: time at which the present phase ends if the client stays; inf: not known."""
         self.order = -1
         """The number of its next step among the calls of the clock; -1: none is set."""
 
@@ -201,8 +201,8 @@ class Update:
         self.send_place = place
         """Position among the clients of `send_draws`."""
         self.departure_s = self.away_s = departure_s
-        """When the client will go away; known to the engine, to nobody else. With a battery `departure_s` is the time at which
-        that will be empty, if it comes first and nothing changes before."""
+        """Time at which the client will go away, which only the engine knows. With a battery `departure_s` is the
+        time at which that will be empty, if it comes first and nothing changes before."""
         self.round = round
         self.age_rounds = age_rounds
         self.selected_s = now_s

@@ -1,11 +1,11 @@
 """The attempts of a round worked out together, as arrays, where each has its way to itself: no queue, no shared medium.
 
-A strategy for the life of an update, not another life: what `UpdateLifecycle` does step by step, at the same draws, is done for
-all attempts of a round as they begin. When each phase ends, who is lost, late or aborted, and when the round closes is then
-known; the close is the one event that is put on the clock. What is recorded is the same to the last bit, ties included.
+`netsim.clients.foreseen` runs the steps of all attempts as they begin, and the rule of the close is folded over their ends: the
+close is the one event on the clock. Records are those of `UpdateLifecycle`, which runs the same steps by events, to the last bit,
+ties included.
 
-Looking at single updates in between, as a checkpoint does, copies them from the columns and changes nothing (`copies`); what acts
-on single updates makes them of the columns first, and they then go on step by step (`release`).
+Reading single updates in between, as a checkpoint does, copies them from the columns and changes nothing (`copies`); an act on
+single updates makes them of the columns first, and they go on by events (`release`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _EVER = float("inf")
 
 
 class Pool(Protocol):
-    """The clients (`netsim.clients.pool.ClientPool`), as far as this looks at them."""
+    """The clients (`netsim.clients.pool.ClientPool`), as used here."""
 
     clock: Clock
     medium: Medium
@@ -75,13 +75,13 @@ class Pool(Protocol):
     ended: dict[str, int]
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Updates under way go on by themselves; their next steps come in `order` (n,)."""
+        """Let updates go on by events; their next steps come in `order` (n,)."""
 
 
 class WholeRounds:
-    """Attempts of `pool` that are worked out round by round. `possible` False: something may act on them in mid-round.
+    """Attempts of `pool` that are worked out round by round; `possible` False: something may act on them in mid-round.
 
-    Those that outlast their round stay in the table, beside those of the next.
+    Attempts that outlast their round stay in the table, beside those of the next round.
     """
 
     def __init__(self, *, pool: Pool, possible: bool) -> None:
@@ -90,29 +90,29 @@ class WholeRounds:
         self._pool = pool
         self._foreseen = Foreseen(self._recipe, pool.medium)
         self.followers: list[Callable[[Columns], object]] = []
-        """Who is told of attempts that have ended, in the order in which they did."""
+        """Listeners called with the attempts that have ended, in the order of their ends."""
         self.closes_s: float | None = None
-        """When the round under way will close; None: that is not known."""
+        """Time at which the round under way will close; None: not known."""
         self.closed_by: int | None = None
-        """The attempt whose end closes it; None: the deadline does."""
+        """Number of the attempt that closes it by its end; None: the deadline does."""
         self._table: Columns | None = None
         self._ends_s: FloatArray = np.zeros(0)
-        """(n,) when the attempts of the table end, ascending; the first of them may be over."""
+        """(n,) ends of the attempts of the table, ascending; the first may have passed."""
         self.left = 0
         """Attempts that have not ended."""
         self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
         self._phases = None if pool.energy is None else pool.energy.phases
         self._unmetered: list[Columns] = []
-        """Attempts that have ended, and have not told all that they drew."""
+        """Attempts that have ended and whose energy is not accounted for yet."""
         if pool.energy is not None:
             pool.energy.catch_up = self._meter
         self._simple = False
-        """Whether the table is of one round, whose attempts are all delivered before it closes."""
+        """True if the table is of one round, whose attempts are all delivered before it closes."""
         self._outlasting = False
-        """Whether some outlast the round that closed last."""
+        """True if some attempts outlast the round that closed last."""
 
     def take(self, count: int) -> bool:
-        """Whether `count` attempts that begin now may be worked out together."""
+        """Return True if `count` attempts that begin now may be worked out together."""
         pool = self._pool
         if pool.life.serving.closing is None or pool.alive_now or pool.single_followers:
             return False
@@ -121,7 +121,7 @@ class WholeRounds:
     def begin(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
     ) -> Selected | None:
-        """Begin the attempts of `chosen` (n,); None, and nothing is done, where the life of some is not known now."""
+        """Begin the attempts of `chosen` (n,); return None and do nothing if the life of some is not known now."""
         pool, old = self._pool, self.left
         known = self._foreseen.lives(
             chosen=chosen,
@@ -161,7 +161,7 @@ class WholeRounds:
         return Selected(table, places, _EVER if self._simple else closes_s)
 
     def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
-        """When the round closes, and the place of the first that ends after that, late; None where that cannot be foreseen.
+        """Return the close of the round, and the place of the first attempt that ends after it; None if it cannot be foreseen.
 
         `ends_s` (n,): when the attempts of `table` end, ascending; `mine` (m,): the places of those of this round.
         """
@@ -191,7 +191,7 @@ class WholeRounds:
         return closes_s, following
 
     def settle(self, until_s: float) -> None:
-        """Everything that happens up to `until_s`, that instant included, has happened."""
+        """Count and tell everything that happens up to `until_s`, that instant included."""
         count = self.left
         if not count:
             return
@@ -209,13 +209,13 @@ class WholeRounds:
             self._end(table if over == count else table.piece(0, over))
 
     def _rest(self) -> Columns:
-        """Those that have not ended, in the order in which they will."""
+        """Return the attempts that have not ended, in the order in which they will."""
         assert self._table is not None
         count = len(self._ends_s)
         return self._table.piece(count - self.left, count) if self.left < count else self._table
 
     def _count(self, table: Columns, until_s: float) -> None:
-        """Uploads begun up to `until_s` are counted, and charged for."""
+        """Count the uploads begun up to `until_s`, and charge for them."""
         life, counts = self._pool.life, table.counts
         places = np.flatnonzero((table.times[UP_START] <= until_s) & (counts[CHARGED] == 0))
         number = len(places)
@@ -233,7 +233,7 @@ class WholeRounds:
         table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
 
     def _deliver(self, table: Columns) -> None:
-        """All that `_count` and `_end` do where everything in `table`, of one round, has been delivered by now."""
+        """Do as `_count` and `_end` for a table of one round that has been delivered by now."""
         pool, counts, number = self._pool, table.counts, len(table)
         clients = counts[CLIENT]
         self._recipe.update.begun += number
@@ -254,7 +254,7 @@ class WholeRounds:
             follow(ended)
 
     def _meter(self, until_s: float) -> None:
-        """Tell what has been drawn up to `until_s`."""
+        """Account for the energy drawn up to `until_s`."""
         for ended in self._unmetered:
             ended.meter(until_s, ended=True)
         self._unmetered.clear()
@@ -262,7 +262,7 @@ class WholeRounds:
             self._rest().meter(until_s, ended=False)
 
     def _end(self, ended: Columns) -> None:
-        """Attempts are over, in this order."""
+        """End attempts, in this order."""
         pool, counts = self._pool, ended.counts
         if not pool.life.charges_on_upload:
             arrived = np.flatnonzero(counts[ARRIVES])
@@ -282,7 +282,7 @@ class WholeRounds:
         self._tell(ended)
 
     def closed(self) -> None:
-        """The round has closed: who has not ended stays busy."""
+        """Note that the round has closed; clients of attempts that have not ended stay busy."""
         assert self.closes_s is not None
         self.settle(self.closes_s)
         self.closes_s = None
@@ -296,13 +296,13 @@ class WholeRounds:
             self._draws.clear()
 
     def cut(self) -> None:
-        """The server no longer waits for any of them: they end as late, in the order of their selection."""
+        """End all attempts as late, in the order of their selection."""
         if self.left:
             counts = self._rest().counts
             self._leave_early(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
 
     def abort(self, clients: IntArray) -> None:
-        """Those of `clients` (n,) that are at work end as aborted, in this order."""
+        """End the attempts of those of `clients` (n,) that are at work as aborted, in this order."""
         if self.left:
             place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
             places = [place_of[client] for client in clients.tolist() if client in place_of]
@@ -317,7 +317,7 @@ class WholeRounds:
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
         ended = rest.at(places).cut(outcome, now)
-        # Whoever has the round before him sees it, too.
+        # Readers of the round see it, too.
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
         self._end(ended)
 

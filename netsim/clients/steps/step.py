@@ -54,7 +54,7 @@ class Step:
     finished = False
     """True if the update is finished, so that a client may keep it where the attempt ends in this step."""
     hold: Hold | None = None
-    """What the update holds while it is in this step."""
+    """Resource that the update holds while it is in this step."""
     following: Step | None = None
 
     def begin(self, update: Update, now: float) -> None:
