@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import Any
 
 from models.errors import ParameterError
 
@@ -92,15 +93,21 @@ class Underlay:
 
     @cached_property
     def ways(self) -> Sequence[Sequence[Way]]:
-        """Shortest routes, by source and target; ties by the order of the nodes."""
+        """Shortest routes, by source and target; ties by the order of the nodes. Found for a source when it is asked for."""
+        return _Ways(self)
+
+    @cached_property
+    def _beside(self) -> list[list[tuple[int, int, float]]]:
+        """(other site, number, length) of the cables at each site."""
         beside: list[list[tuple[int, int, float]]] = [[] for _ in self.sites]
         for number, cable in enumerate(self.cables):
             beside[cable.a].append((cable.b, number, cable.length))
             beside[cable.b].append((cable.a, number, cable.length))
-        return [self._from(source, beside) for source in range(len(self.sites))]
+        return beside
 
-    def _from(self, source: int, beside: Sequence[Sequence[tuple[int, int, float]]]) -> list[Way]:
-        """Dijkstra's algorithm."""
+    def ways_from(self, source: int) -> list[Way]:
+        """Return the shortest routes from a site to all, by Dijkstra's algorithm."""
+        beside = self._beside
         lengths = {source: 0.0}
         before: dict[int, tuple[int, int]] = {}
         queue, settled = [(0.0, source)], set()
@@ -128,3 +135,21 @@ class Underlay:
         delays_ms = sum(cable.delay_ms for cable in used if cable.delay_ms is not None)
         measured = any(cable.km is not None for cable in used)
         return Way(tuple(reversed(sites)), tuple(reversed(cables)), delays_ms + (MS_PER_KM * km + ROUTE_MS if measured else 0.0))
+
+
+class _Ways(Sequence[Sequence[Way]]):
+    """Routes by source: those of a source are found once."""
+
+    def __init__(self, underlay: Underlay) -> None:
+        self._underlay = underlay
+        self._known: dict[int, list[Way]] = {}
+
+    def __len__(self) -> int:
+        return len(self._underlay.sites)
+
+    def __getitem__(self, source: Any) -> Any:
+        if not 0 <= source < len(self):
+            raise IndexError(source)
+        if source not in self._known:
+            self._known[source] = self._underlay.ways_from(source)
+        return self._known[source]

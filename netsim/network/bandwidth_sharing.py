@@ -14,7 +14,7 @@ import numpy as np
 
 from netsim.core.clock import FIRST, Clock
 from netsim.core.errors import ParameterError
-from netsim.network.carriers import Key, Ports, check_sizes
+from netsim.network.carriers import SERVER, Key, Ports, check_sizes
 from netsim.network.flows.bundle import Bundle, FlowClass
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SharedMedium(Ports):
         """Seconds that messages of `clients` (n,) take that share with nobody, whenever they begin; shape (n,)."""
         return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
 
-    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         size = float(self._sizes[client] if size_bytes is None else size_bytes)
         limit, now = float(self._limits[client]), self.clock.now
         group = self._classes.get(limit)

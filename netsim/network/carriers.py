@@ -33,6 +33,10 @@ def check_sizes(size_bytes: float | FloatArray | IntArray, clients: int) -> Floa
     return sizes
 
 
+SERVER = -1
+"""Target of messages between a client and the server."""
+TRACE_END = "trace-end"
+"""Cause of the loss of a message whose link never carries anything again."""
 Key = tuple[str, int]
 """Identity of a message on a carrier: its kind, and its number among the messages of that kind."""
 
@@ -40,23 +44,23 @@ Key = tuple[str, int]
 class Port:
     """The messages of one kind on `carrier`; `size_bytes`: their size, None if it is that of each client's message.
 
-    `on_end` is called with the number of each message that is through, before all else of that instant; `on_stop` with that of
-    each message whose link never carries anything again.
+    `on_end` is called with the number of each message that is through, before all else of that instant; `on_loss` with the number
+    of each message that its links lose, and the cause.
     """
 
-    __slots__ = ("_carrier", "_kind", "_size", "on_end", "on_stop")
+    __slots__ = ("_carrier", "_kind", "_size", "on_end", "on_loss")
 
     def __init__(self, carrier: Carrier, kind: str, size_bytes: float | None = None) -> None:
         self._carrier, self._kind, self._size = carrier, kind, size_bytes
         self.on_end: Callable[[int], None] = lambda number: None
-        self.on_stop: Callable[[int], None] = lambda number: None
+        self.on_loss: Callable[[int, str], None] = lambda number, cause: None
 
     def __contains__(self, number: int) -> bool:
         return (self._kind, number) in self._carrier
 
-    def join(self, number: int, client: int, size_bytes: float | None = None) -> None:
-        """Begin message `number` over the link of `client`."""
-        self._carrier.join((self._kind, number), client, self._size if size_bytes is None else size_bytes)
+    def join(self, number: int, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Begin message `number` over the link of `client`; `target`: the client that it goes to, if not the server."""
+        self._carrier.join((self._kind, number), client, self._size if size_bytes is None else size_bytes, target)
 
     def leave(self, number: int) -> None:
         """Abort message `number`."""
@@ -77,8 +81,11 @@ class Carrier(Protocol):
     def __contains__(self, key: Key) -> bool:
         """True if message `key` is under way."""
 
-    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
-        """Begin message `key` over the link of `client`; `size_bytes`: its size, if not that of the client's messages."""
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Begin message `key` over the link of `client`; `size_bytes`: its size, if not that of the client's messages.
+
+        `target`: the client that it goes to; only carriers with routes look at it.
+        """
 
     def leave(self, key: Key) -> None:
         """Abort message `key`."""
@@ -118,7 +125,7 @@ class NoCarrier:
     def __contains__(self, key: Key) -> bool:
         return False
 
-    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         """No message joins."""
 
     def leave(self, key: Key) -> None:
@@ -168,7 +175,10 @@ class Ports:
         self._ports[key[0]].on_end(key[1])
 
     def _stop(self, key: Key) -> None:
-        self._ports[key[0]].on_stop(key[1])
+        self._lose(key, TRACE_END)
+
+    def _lose(self, key: Key, cause: str) -> None:
+        self._ports[key[0]].on_loss(key[1], cause)
 
 
 class _Message:
@@ -209,7 +219,7 @@ class VaryingLinks(Ports):
     def __contains__(self, key: Key) -> bool:
         return key in self._under_way
 
-    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         if self.clock.now >= self._until_s:
             self.renew()
         size = float(self._sizes[client] if size_bytes is None else size_bytes)

@@ -19,7 +19,7 @@ from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, Fl
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
 CUT_OFF = "cut-off"
-CAUSES = ("channel", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery", CUT_OFF)
+CAUSES = ("channel", "link", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery", CUT_OFF)
 """What else an update or a message may be lost to, or aborted by: no outage may have such a name."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.network.carriers import Key, Ports, check_sizes
+from netsim.network.carriers import SERVER, Key, Ports, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, BoolArray, FloatArray, IntArray, State, Timeline
@@ -110,7 +110,7 @@ class VaryingMedium(Ports):
         both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
         return np.array([_through_both(link, own, np.array([client]), start, size) - start for client, start, size in both])
 
-    def join(self, key: Key, client: int, size_bytes: float | None = None) -> None:
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         self._advance()
         who, now = np.array([client]), self._since_s
         if now >= self._until_s:

@@ -36,6 +36,7 @@ def check_fit(scenario: Scenario) -> None:
             raise problem(("jammers", i, "start"), "script", "without a script nobody starts it; name a script, or give a time")
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
+    _with_network(scenario)
     check_probes(scenario)
     _protected(scenario)
     _amounts(scenario)
@@ -55,6 +56,23 @@ def _amounts(scenario: Scenario) -> None:
             raise problem(("work", "epochs"), work.epochs, "give clients.data_sizes, how many samples a pass has, or work.steps")
         if work.batch_size is None:
             raise problem(("work", "batch_size"), None, "must be given with steps where clients.data_sizes is not")
+
+
+def _with_network(scenario: Scenario) -> None:
+    """Refuse bandwidths beside those of the cables of `[network]`."""
+    if scenario.network is None:
+        return
+    for name in ("downlink", "uplink", "opinions", "peers"):
+        section = getattr(scenario, name)
+        if section is None:
+            continue
+        reason = "bandwidth belongs to the cables of [network]; leave it out"
+        for key in ("bandwidth_bytes_per_s", "bandwidth", "shared"):
+            if getattr(section, key, None) is not None:
+                raise problem((name, key), "..", reason)
+        for i, change in enumerate(section.changes):
+            if change.bandwidth_bytes_per_s is not None or change.bandwidth:
+                raise problem((name, "changes", i, "bandwidth_bytes_per_s"), "..", reason)
 
 
 def _protected(scenario: Scenario) -> None:

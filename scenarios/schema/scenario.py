@@ -10,6 +10,7 @@ from scenarios.registry.components import component_of
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
+from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
@@ -189,6 +190,8 @@ class Scenario(Section):
     """Belief propagation between clients (fl-da)."""
     gossip: Gossip | None = None
     """Spreading of the clients' indices (fl-da)."""
+    network: Network | None = None
+    """Nodes and cables that all messages cross. Absent: each client has a link of its own, as `[downlink]` and `[uplink]` say."""
     downlink: Downlink = all_defaults()
     """The way of the model to the clients."""
     compute: Compute = all_defaults()

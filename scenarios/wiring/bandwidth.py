@@ -212,6 +212,14 @@ def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, mes
     return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
 
 
+def link_bandwidth(section: VaryingLink, path: str, alone: Context) -> OwnBandwidth | None:
+    """Return the bandwidth of one cable over time, under the key `path`; None if it has none. `alone`: a population of one.
+
+    Raises UserError.
+    """
+    return _own(section, path, alone)
+
+
 def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
     """Return what carries messages between clients, and the senders' bandwidths where nothing need (None, bytes/s).
 

@@ -6,10 +6,11 @@ import math
 
 from models.laws.availability.presence import Markov
 from models.laws.channels import GilbertElliott
-from netsim.core.streams import Streams
+from netsim.core.streams import Stream, Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
+from scenarios.schema.network import NetworkOutage
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
 from scenarios.wiring.population import Population
@@ -31,17 +32,25 @@ def build_outages(
     return ClientOutages(outages, cut_offs=cut_offs)
 
 
-def _when(section: OutageSection, streams: Streams, path: str) -> When:
+def when_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
+    """Return when an outage that is given in seconds is on; None: it is given in rounds. Raises UserError."""
     if section.from_s is not None:
         return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
+    if section.mean_up_s is None or section.mean_down_s is None:
+        return None
+    keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
+    with refusals_at(path, keys, keys):
+        presence = Markov(clients=1, mean_on_s=section.mean_up_s, mean_off_s=section.mean_down_s)
+    return DrawnInSeconds(presence=presence, draws=draws)
+
+
+def _when(section: OutageSection, streams: Streams, path: str) -> When:
+    draws = streams[f"outage.{section.name}"]
+    in_seconds = when_in_seconds(section, draws, path)
+    if in_seconds is not None:
+        return in_seconds
     if section.from_round is not None:
         return InRounds(start=section.from_round, end=section.to_round)
-    draws = streams[f"outage.{section.name}"]
-    if section.mean_up_s is not None and section.mean_down_s is not None:
-        keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
-        with refusals_at(path, keys, keys):
-            presence = Markov(clients=1, mean_on_s=section.mean_up_s, mean_off_s=section.mean_down_s)
-        return DrawnInSeconds(presence=presence, draws=draws)
     assert section.mean_up_rounds is not None
     assert section.mean_down_rounds is not None
     law = GilbertElliott(clients=1, to_bad=1 / section.mean_up_rounds, to_good=1 / section.mean_down_rounds)

@@ -62,11 +62,15 @@ def build_links(
         outages.append(outage)
     jammed = JammedLinks(graph=graph) if scenario.jammers else None
     carrier, number = build_peer_carrier(section, context, world.clock)
+    speed_km_per_s = section.speed_km_per_s
+    if world.network is not None:
+        # The cables have the delays: a distance between clients counts no second time.
+        carrier, speed_km_per_s = world.network.between_clients(), math.inf
     schedule = Outages(graph=graph, outages=outages)
     laws = made_at(
         LinkLaws,
         "peers",
-        {"speed_km_per_s": section.speed_km_per_s, "bandwidth_bytes_per_s": number},
+        {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": number},
         {
             # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
             "carrier": carrier,
@@ -110,6 +114,8 @@ def build_opinion_links(world: World, context: Context, outages: ClientOutages |
     star = Star(context.population.count)
     message = Message(section.size_bytes, "opinions.size_bytes")
     carrier = build_opinion_carrier(section, context, world.clock, message)
+    if world.network is not None:
+        carrier = world.network.up.carrier
     jammed = JammedLinks(graph=star) if jams else None
     return Transport(
         clock=world.clock,

@@ -33,6 +33,7 @@ from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.network import WiredNetwork
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.probes import build_probing
 from scenarios.wiring.script.targets import Targets
@@ -70,6 +71,8 @@ class World:
     """The delays of the phases of an update: download, compute, upload."""
     training: Training
     """Work of the clients, and the time of a sample."""
+    network: WiredNetwork | None = None
+    """The network that all messages cross; None: every client has a link of its own."""
 
     @property
     def clients(self) -> int:

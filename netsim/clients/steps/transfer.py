@@ -117,14 +117,15 @@ class Transfer(Step):
         else:
             self._executor.end(update, "lost", now, cause)
 
-    def stop(self, update: Update, now: float) -> None:
-        """Lose the message, since its link carries nothing any more."""
-        self._executor.end(update, "lost", now, "trace-end")
-
     def listen(self, carried: Callable[[Callable[[Update, float], None], int], None]) -> None:
-        """Call `carried` with what follows, and with the client, when the bytes of a message are through or stopped."""
-        if self._port is not None:
-            self._port.on_end, self._port.on_stop = partial(carried, self.arrive), partial(carried, self.stop)
+        """Call `carried` with what follows, and with the client, when the bytes of a message are through or lost."""
+        if self._port is None:
+            return
+
+        def lose(client: int, cause: str) -> None:
+            carried(lambda update, now: self._executor.end(update, "lost", now, cause), client)
+
+        self._port.on_end, self._port.on_loss = partial(carried, self.arrive), lose
 
     def close(self, update: Update, now: float) -> None:
         # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.

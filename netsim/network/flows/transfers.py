@@ -102,8 +102,10 @@ class Transfers:
     def _delay_s(self, route: Route) -> float:
         return sum(self._delays[name] for name in route.there)
 
-    def send(self, route: Route, size_bytes: float, limit_bytes_per_s: float = _NEVER) -> int:
+    def send(self, route: Route, size_bytes: float, limit_bytes_per_s: float = _NEVER, wait_s: float = 0.0) -> int:
         """Begin a transfer now, of at most this rate; return its number.
+
+        Its flow begins `wait_s` seconds after the delay of the route.
 
         Raises ParameterError for a size that is negative or infinite, and a limit that is not > 0.
         """
@@ -113,7 +115,7 @@ class Transfers:
             raise ParameterError("limit_bytes_per_s", limit_bytes_per_s, "must be > 0 bytes a second")
         number = self._number
         self._number += 1
-        begin_s = self.clock.now + self.delay_s(route)
+        begin_s = self.clock.now + self.delay_s(route) + wait_s
         self._delayed[number] = begin_s, route, size_bytes, limit_bytes_per_s
         self._call(number)
         return number

@@ -116,9 +116,11 @@ class Message:
     sent_s: float
     due_s: float
     good: bool | None
-    """True if it gets through unless something happens on the way; None: lost, since the bandwidth ended."""
+    """True if it gets through, unless something happens to it on the way. None (as of updates): not decided, never so here."""
     number: int
     jammed: bool | None = False
+    cause: str | None = None
+    """What a link has lost it to; None: it has not."""
     stage: int = Stage.FLIGHT
     next_s: float = math.nan
     """The time of the next step, or of the last one while a carrier has the bytes; see `Stage`."""

@@ -75,7 +75,7 @@ class Transport:
         self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
         """Carrier of the bytes, where their time is not known as they begin."""
         self._port = self.carrier.port(kind)
-        self._port.on_end, self._port.on_stop = self._carried, self._stopped
+        self._port.on_end, self._port.on_loss = self._carried, self._lost_on_link
         self._carries = self.carrier.carries
         self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
         """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
@@ -293,7 +293,8 @@ class Transport:
         if message.number not in self.flying:
             return  # cut off
         message.stage, message.next_s, message.order = Stage.BYTES, self.clock.now, -1
-        self._port.join(message.number, self.sources[message.edge], message.size_bytes)
+        edge = message.edge
+        self._port.join(message.number, self.sources[edge], message.size_bytes, self.targets[edge])
 
     def _carried(self, number: int) -> None:
         """Start the flight of a message whose bytes are through."""
@@ -308,10 +309,10 @@ class Transport:
             message.due_s = now
             self._arrive(message)
 
-    def _stopped(self, number: int) -> None:
-        """End a message whose bandwidth has ended."""
+    def _lost_on_link(self, number: int, cause: str) -> None:
+        """End a message that a link of its way has lost."""
         message = self.flying[number]
-        message.good, message.due_s = None, self.clock.now
+        message.good, message.cause, message.due_s = False, cause, self.clock.now
         self._carried_s[message.edge] += message.due_s - message.next_s
         self._arrive(message)
 
@@ -376,7 +377,7 @@ class Transport:
         cause = None
         if outcome == "lost":
             cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
-            cause = "jammed" if message.jammed else cut or ("trace-end" if message.good is None else "channel")
+            cause = "jammed" if message.jammed else cut or message.cause or "channel"
         return MessageRow(
             message.label[1],
             message.label[0],

@@ -311,7 +311,8 @@ class Targets:
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw:
         """The timeline of these segments, which a script may change."""
-        entity: Entity = "channels" if key.startswith("channels.") else None if ".shared." in key else "clients"
+        of_one = ".shared." in key or key.startswith("network.")
+        entity: Entity = "channels" if key.startswith("channels.") else None if of_one else "clients"
         made = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
         self.all[key] = self._laws[key] = made
         return made

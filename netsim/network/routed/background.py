@@ -1,0 +1,152 @@
+"""Traffic of others on a network: one flow for ever, a flow that comes and goes, or transfers that begin at random times."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+    from netsim.core.streams import Stream
+    from netsim.network.carriers import Key
+    from netsim.network.routed.network import RoutedNetwork
+
+_NEVER = float("inf")
+_ENDLESS = 1e18
+"""Bytes of a flow without an end: one that has passed is followed by another."""
+
+
+class Source(ABC):
+    """Traffic of one source between two ends of `network`; `limit_bytes_per_s`: the most that a flow takes.
+
+    Owners of transfers are named, so that `name` must be no direction of a carrier.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: RoutedNetwork,
+        name: str,
+        ends: tuple[int, int],
+        draws: Stream,
+        limit_bytes_per_s: float = _NEVER,
+    ) -> None:
+        self._network, self._ends, self._draws, self._limit = network, ends, draws, limit_bytes_per_s
+        self._owner = f"background.{name}"
+        self._drawn = 0
+        self._sent = 0
+        self._due_s = _NEVER
+        """Time of the next event of its own; inf if there is none."""
+        network.on_end[self._owner] = self._over
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start the traffic, as the first round opens."""
+
+    @abstractmethod
+    def _next(self) -> None:
+        """Do what is due now, and call `_call_in` for what comes next."""
+
+    def _over(self, key: Key, cause: str | None) -> None:
+        """A transfer has ended."""
+
+    def _send(self, size_bytes: float) -> None:
+        self._sent += 1
+        self._network.send(self._owner, ("background", self._sent), self._ends, size_bytes, self._limit)
+
+    def _exponential(self, mean: float) -> float:
+        self._drawn += 1
+        return -mean * math.log1p(-float(self._draws.uniforms(self._drawn, 1)[0]))
+
+    def _call_in(self, seconds: float) -> None:
+        self._call_at(self._network.clock.now + seconds)
+
+    def _call_at(self, time_s: float) -> None:
+        self._due_s = time_s
+        self._network.clock.call_at(time_s, self._ring)
+
+    def _ring(self, payload: None) -> None:
+        self._due_s = _NEVER
+        self._next()
+
+    def state_dict(self) -> State:
+        """Counts, and the time of the next event."""
+        return {"drawn": self._drawn, "sent": self._sent, "due_s": self._due_s}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._drawn, self._sent = state["drawn"], state["sent"]
+        if state["due_s"] < _NEVER:
+            self._call_at(state["due_s"])
+
+
+class ConstantTraffic(Source):
+    """One flow for ever, at most at `limit_bytes_per_s`."""
+
+    def begin(self) -> None:
+        self._send(_ENDLESS)
+
+    def _next(self) -> None:
+        self._send(_ENDLESS)
+
+    def _over(self, key: Key, cause: str | None) -> None:
+        # A call, not a flow at once: a cable that carries nothing any more would lose it in the same instant for ever.
+        if cause is None:
+            self._call_in(0.0)
+
+
+class OnOffTraffic(Source):
+    """A flow during exponential times of mean `on_s`, none during exponential times of mean `off_s`; first none."""
+
+    def __init__(
+        self,
+        *,
+        network: RoutedNetwork,
+        name: str,
+        ends: tuple[int, int],
+        draws: Stream,
+        on_s: float,
+        off_s: float,
+        limit_bytes_per_s: float = _NEVER,
+    ) -> None:
+        super().__init__(network=network, name=name, ends=ends, draws=draws, limit_bytes_per_s=limit_bytes_per_s)
+        self._mean_s = on_s, off_s
+
+    def begin(self) -> None:
+        self._call_in(self._exponential(self._mean_s[1]))
+
+    def _next(self) -> None:
+        key = "background", self._sent
+        if (self._owner, key) in self._network:
+            self._network.cancel(self._owner, key)
+            self._call_in(self._exponential(self._mean_s[1]))
+        else:
+            self._send(_ENDLESS)
+            self._call_in(self._exponential(self._mean_s[0]))
+
+
+class PoissonTraffic(Source):
+    """Transfers of `size_bytes` on average that begin `per_s` times a second; `exponential`: sizes are exponential, else equal."""
+
+    def __init__(
+        self,
+        *,
+        network: RoutedNetwork,
+        name: str,
+        ends: tuple[int, int],
+        draws: Stream,
+        per_s: float,
+        size_bytes: float,
+        exponential: bool = True,
+        limit_bytes_per_s: float = _NEVER,
+    ) -> None:
+        super().__init__(network=network, name=name, ends=ends, draws=draws, limit_bytes_per_s=limit_bytes_per_s)
+        self._mean_gap_s, self._size, self._varies = 1.0 / per_s, size_bytes, exponential
+
+    def begin(self) -> None:
+        self._call_in(self._exponential(self._mean_gap_s))
+
+    def _next(self) -> None:
+        self._send(self._exponential(self._size) if self._varies else self._size)
+        self._call_in(self._exponential(self._mean_gap_s))

@@ -1,0 +1,69 @@
+"""Carriers of a network of links: one for each direction between server and clients, and one between clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from netsim.network.carriers import SERVER, Key, Ports
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.network.routed.network import RoutedNetwork
+
+Direction = Literal["down", "up", "peers"]
+
+
+class RoutedCarrier(Ports):
+    """Messages in one direction over the routes of `network`.
+
+    `sizes`: bytes of the messages of each client (K,), unless a port or a message says otherwise. The carrier of models ("down")
+    keeps the state of the network and opens its rounds.
+    """
+
+    def __init__(self, *, network: RoutedNetwork, direction: Direction, sizes: FloatArray) -> None:
+        super().__init__()
+        self.network = network
+        self._direction = direction
+        self._sizes = sizes
+        network.on_end[direction] = self._over
+
+    def __contains__(self, key: Key) -> bool:
+        return (self._direction, key) in self.network
+
+    def _ends(self, client: int, target: int) -> tuple[int, int]:
+        if self._direction == "peers":
+            return client, target
+        return (SERVER, client) if self._direction == "down" else (client, SERVER)
+
+    def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        size = float(self._sizes[client]) if size_bytes is None else size_bytes
+        self.network.send(self._direction, key, self._ends(client, target), size)
+
+    def leave(self, key: Key) -> None:
+        self.network.cancel(self._direction, key)
+
+    def _over(self, key: Key, cause: str | None) -> None:
+        if cause is None:
+            self._end(key)
+        else:
+            self._lose(key, cause)
+
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        ends = [self._ends(client, SERVER) for client in clients.tolist()]
+        return self.network.alone_s(ends, np.asarray(self._sizes[clients], np.float64), start_s, round)
+
+    def open_round(self, round: int, time_s: float) -> None:
+        if self._direction == "down":
+            self.network.open_round(round, time_s)
+
+    def renew(self) -> None:
+        self.network.renew()
+
+    def state_dict(self) -> State:
+        return self.network.state_dict() if self._direction == "down" else {}
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        if self._direction == "down":
+            self.network.load_state_dict(state, round, time_s)

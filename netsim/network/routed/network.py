@@ -1,0 +1,298 @@
+"""Transfers of all kinds over the links of one network: models, updates, probes, opinions, messages between clients.
+
+A transfer crosses the links of its route from client to server, from server to client or from client to client. It takes the
+delays of the cables, then its bytes flow at the max-min fair rate (`netsim.network.flows`). Each cable may lose it by a law of
+its own, decided as the transfer is sent. An outage loses what crosses the cable while it is on; this shows at the end of the
+transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.network.carriers import TRACE_END, Key
+from netsim.network.flows.transfers import LinkData, Transfers
+from netsim.network.outages import ClientOutages
+from netsim.network.routed.cables import Cable, Capacity
+
+if TYPE_CHECKING:
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.core.streams import Streams
+    from netsim.network.flows.corrections import Corrections
+    from netsim.network.flows.transfers import Route
+    from netsim.network.routed.background import Source
+
+_NEVER = float("inf")
+_CABLE: IntArray = np.zeros(1, np.int64)
+_ENDS = 1 << 31
+"""Makes numbers of ends, which may be negative, addresses."""
+LOST_BY_LINK = "link"
+"""Cause of a loss by the law of a cable."""
+
+Hops = Sequence[tuple[int, str]]
+"""A route: the number of each cable on the way, and the node that it leads to."""
+
+
+@dataclass(slots=True)
+class Journey:
+    """A transfer under way. `owner`: the carrier or source that sent it; `source`, `target`: clients, or SERVER."""
+
+    owner: str
+    key: Key
+    source: int
+    target: int
+    size_bytes: float
+    sent_s: float
+    round: int
+    cause: str | None
+    """What will lose it, as far as that is known."""
+
+
+class RoutedNetwork:
+    """Transfers under way on a network of `cables`.
+
+    `hops`: the route from one end to the other, each a client's number or SERVER; the way back is the same cables in reverse.
+    `outages`: outages of cables, by their numbers.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        cables: Sequence[Cable],
+        hops: Callable[[int, int], Hops],
+        streams: Streams,
+        corrections: Corrections | None = None,
+        outages: ClientOutages | None = None,
+    ) -> None:
+        self.clock = clock
+        self.cables = cables
+        self.hops = hops
+        self.outages = outages or ClientOutages()
+        self.round = 1
+        self._streams = streams
+        self._capacities = {n: Capacity(cable.bandwidth) for n, cable in enumerate(cables) if cable.bandwidth is not None}
+        for capacity in self._capacities.values():
+            capacity.look(1, clock.now)
+        self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
+        self.transfers.on_end = self._arrived
+        self.under_way: dict[int, Journey] = {}
+        """Transfers under way, by number."""
+        self._numbers: dict[tuple[str, Key], int] = {}
+        self._sent: dict[tuple[str, str, int, int], int] = {}
+        """Number of transfers sent so far, by owner, kind, source and target: the address of their draws."""
+        self._calls_s = _NEVER
+        """Time at which a change of a bandwidth stands on the clock."""
+        self.background: list[Source] = []
+        """Traffic of others, which begins with the first round."""
+        self._begun = False
+        self.on_end: dict[str, Callable[[Key, str | None], None]] = {}
+        """Callbacks of the owners: the key of each transfer that has ended, and what it was lost to (None: it has arrived)."""
+        self.on_sent: Callable[[int, Journey], None] = lambda number, journey: None
+        """Called with each transfer that begins."""
+        self.on_over: Callable[[int, Journey, str, str | None], None] = lambda number, journey, outcome, cause: None
+        """Called with each transfer that is over, its outcome and cause, before its owner."""
+
+    def _links(self) -> list[LinkData]:
+        return [
+            LinkData(
+                name=link,
+                bytes_per_s=self._capacities[n].bytes_per_s if n in self._capacities else 0.0,
+                delay_s=cable.delay_s,
+                fat_pipe=cable.duplex == "fat-pipe",
+            )
+            for n, cable in enumerate(self.cables)
+            for link in cable.links
+        ]
+
+    # Transfers.
+
+    def __contains__(self, owned: tuple[str, Key]) -> bool:
+        return owned in self._numbers
+
+    def send(self, owner: str, key: Key, ends: tuple[int, int], size_bytes: float, limit_bytes_per_s: float = _NEVER) -> None:
+        """Begin a transfer of `owner` between two ends, each a client's number or SERVER."""
+        self._look(all_cables=not self.under_way)
+        source, target = ends
+        hops = self.hops(source, target)
+        wait_s, cause = self._drawn(owner, key[0], ends, hops)
+        stopped = any(n in self._capacities and self._capacities[n].stops_s <= self.clock.now for n, _ in hops)
+        route = self.route(source, target)
+        size = 0.0 if stopped else size_bytes
+        number = self.transfers.send(route, size, limit_bytes_per_s, wait_s)
+        journey = Journey(owner, key, source, target, size_bytes, self.clock.now, self.round, TRACE_END if stopped else cause)
+        self.under_way[number], self._numbers[owner, key] = journey, number
+        self.on_sent(number, journey)
+
+    def route(self, source: int, target: int) -> Route:
+        """Return the route between two ends as flows use it."""
+        there, back = self.hops(source, target), self.hops(target, source)
+        return self.transfers.route(*([self.cables[n].link(node) for n, node in hops] for hops in (there, back)))
+
+    def _drawn(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
+        """Return the seconds of the cables beside their delays, and what loses the transfer."""
+        with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
+        if not with_laws:
+            return 0.0, None
+        address = owner, kind, *ends
+        times = self._sent[address] = self._sent.get(address, 0) + 1
+        index = ((ends[0] + _ENDS) << 32 | (ends[1] + _ENDS)) << 64 | times
+        wait_s, cause = 0.0, None
+        for n in with_laws:
+            cable, name = self.cables[n], f"network.links.{self.cables[n].name}.{owner}.{kind}"
+            if cable.wait is not None:
+                law, _ = cable.wait.at(self.round, self.clock.now)
+                wait_s += float(law.quantile(self._streams[f"{name}.delay"].uniforms(index, 1), _CABLE)[0])
+            if cable.survivals is not None:
+                u = self._streams[f"{name}.loss"].uniforms(index, 1)
+                good, _ = cable.survivals.evaluate(self.round, self.clock.now, _CABLE, u)
+                cause = cause if good[0] else LOST_BY_LINK
+        return wait_s, cause
+
+    def cancel(self, owner: str, key: Key) -> None:
+        """End a transfer early."""
+        number = self._numbers.pop((owner, key))
+        journey = self.under_way.pop(number)
+        self.on_over(number, journey, "aborted", None)
+        self.transfers.cancel(number)
+
+    def _arrived(self, number: int) -> None:
+        journey = self.under_way[number]
+        self._over(number, journey, self._outage(journey) or journey.cause)
+
+    def _outage(self, journey: Journey) -> str | None:
+        if not self.outages:
+            return None
+        now = self.clock.now
+        causes = (self.outages.cause(n, journey.sent_s, now) for n, _ in self.hops(journey.source, journey.target))
+        return next((cause for cause in causes if cause is not None), None)
+
+    def _over(self, number: int, journey: Journey, cause: str | None, *, early: bool = False) -> None:
+        """End a transfer; `early`: before its bytes have passed."""
+        del self.under_way[number], self._numbers[journey.owner, journey.key]
+        self.on_over(number, journey, "delivered" if cause is None else "lost", cause)
+        if early:
+            self.transfers.cancel(number)
+        self.on_end[journey.owner](journey.key, cause)
+
+    # Bandwidths.
+
+    def open_round(self, round: int, time_s: float) -> None:
+        """Take the laws of `round` into force, for transfers under way, too."""
+        self.round = round
+        if not self._begun:
+            self._begun = True
+            for source in self.background:
+                source.begin()
+        for cable in self.cables:
+            if cable.survivals is not None:
+                cable.survivals.open_round(round, time_s)
+        self.outages.open_round(round, time_s)
+        self.outages.forget(min((journey.sent_s for journey in self.under_way.values()), default=time_s))
+        self.renew()
+
+    def renew(self) -> None:
+        """Look all bandwidths up again, since a law may have been replaced."""
+        self._look(all_cables=True)
+
+    def _look(self, *, all_cables: bool) -> None:
+        """Take the present bandwidths of cables (of those that are due, or of all), and put the next change on the clock."""
+        now = self.clock.now
+        for n, capacity in self._capacities.items():
+            if (all_cables or capacity.next_s <= now) and capacity.look(self.round, now):
+                for link in self.cables[n].links:
+                    self.transfers.change(link, bytes_per_s=capacity.bytes_per_s)
+        self._call_at_next_change()
+
+    def _call_at_next_change(self) -> None:
+        # Without transfers under way nothing stands on the clock: `send` looks again.
+        now, capacities = self.clock.now, self._capacities.values()
+        stops_s = (capacity.stops_s for capacity in capacities if capacity.stops_s > now)
+        next_s = min((*(capacity.next_s for capacity in capacities), *stops_s), default=_NEVER)
+        if next_s < _NEVER and next_s != self._calls_s:
+            self._calls_s = next_s
+            self.clock.call_at(next_s, self._changes, next_s)
+
+    def _changes(self, at_s: float) -> None:
+        if at_s != self._calls_s:
+            return  # another call has taken its place
+        self._calls_s = _NEVER
+        if not self.under_way:
+            return
+        self._look(all_cables=False)
+        self._stop()
+
+    def _stop(self) -> None:
+        """Lose what crosses a cable that never carries anything again."""
+        now = self.clock.now
+        dead = {n for n, capacity in self._capacities.items() if capacity.stops_s <= now}
+        if not dead:
+            return
+        for number, journey in list(self.under_way.items()):
+            if number in self.under_way and any(n in dead for n, _ in self.hops(journey.source, journey.target)):
+                self._over(number, journey, TRACE_END, early=True)
+
+    # Expectations.
+
+    def alone_s(self, ends: Iterable[tuple[int, int]], sizes: FloatArray, starts_s: FloatArray, round: int) -> FloatArray:
+        """Return the seconds that transfers take if each is alone on the network, under the laws in force in `round`; (n,).
+
+        `ends`: source and target of each, `sizes`: bytes, `starts_s`: beginnings. Draws of delays and corrections of the share
+        of a link are left out.
+        """
+        each = zip(ends, sizes.tolist(), starts_s.tolist(), strict=True)
+        return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in each])
+
+    def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
+        delay_s = self.transfers.delay_s(self.route(source, target))
+        hops = self.hops(source, target)
+        left, now = size_bytes / self.transfers.corrections.bandwidth_factor, start_s + delay_s
+        while left > 0.0 and hops:
+            rates = [self._capacities[n].rate_at(round, now) for n, _ in hops]
+            bandwidths = [rate for rate, _ in rates]
+            rate = self.transfers.corrections.bound(sum(self.cables[n].delay_s for n, _ in hops), bandwidths)
+            until_s = min(next_s for _, next_s in rates)
+            if rate > 0.0 and now + left / rate <= until_s:
+                return now + left / rate - start_s
+            if until_s == _NEVER:
+                return _NEVER
+            left -= (until_s - now) * rate
+            now = until_s
+        return delay_s
+
+    # Saved state.
+
+    def state_dict(self) -> State:
+        """Transfers with their flows, counts of draws, and states of losses and outages."""
+        return {
+            "transfers": self.transfers.state_dict(),
+            "under_way": [
+                (number, one.owner, *one.key, one.source, one.target, one.size_bytes, one.sent_s, one.round, one.cause)
+                for number, one in self.under_way.items()
+            ],
+            "sent": [(*address, times) for address, times in self._sent.items()],
+            "survivals": {cable.name: cable.survivals.state_dict() for cable in self.cables if cable.survivals is not None},
+            "outages": self.outages.state_dict(),
+            "background": [source.state_dict() for source in self.background],
+        }
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Go on from the state at the close of `round`; what comes next is put on the clock."""
+        self.round, self._begun = round, True
+        self.outages.load_state_dict(state["outages"])
+        for cable in self.cables:
+            if cable.survivals is not None:
+                cable.survivals.load_state_dict(state["survivals"][cable.name], round, time_s)
+        self._sent = {(owner, kind, source, target): times for owner, kind, source, target, times in state["sent"]}
+        for number, owner, kind, key, source, target, size, sent_s, begun, cause in state["under_way"]:
+            self.under_way[number] = Journey(owner, (kind, key), source, target, size, sent_s, begun, cause)
+            self._numbers[owner, (kind, key)] = number
+        self.transfers.load_state_dict(state["transfers"])
+        for source, saved in zip(self.background, state["background"], strict=True):
+            source.load_state_dict(saved)
+        self._look(all_cables=True)

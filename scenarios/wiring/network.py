@@ -1,0 +1,408 @@
+"""From `[network]` to the network of a simulation: nodes, cables with their laws, routes, and the carriers of all messages."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from models.errors import ParameterError
+from models.laws.delays import Constant as ConstantDelay
+from models.overlays import generators
+from models.overlays.underlay import Cable as Length
+from models.overlays.underlay import Underlay
+from netsim.core.clock import Clock
+from netsim.core.protocols import DelayLaw, FloatArray
+from netsim.network.carriers import SERVER
+from netsim.network.draws import Survivals
+from netsim.network.flows.corrections import PRESETS, Corrections
+from netsim.network.outages import ClientOutage, ClientOutages
+from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
+from netsim.network.routed.cables import Cable
+from netsim.network.routed.carrier import Direction, RoutedCarrier
+from netsim.network.routed.network import Hops, RoutedNetwork
+from netsim.network.sizes import Sizes
+from scenarios.networks import read_network
+from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.network import Background, Generator, Network, NetworkLink
+from scenarios.schema.scenario import Scenario
+from scenarios.wiring.bandwidth import Carried, link_bandwidth
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.outages import when_in_seconds
+from scenarios.wiring.payload import LONGEST_S
+from scenarios.wiring.population import Context, Population
+
+_UNWRITTEN = NetworkLink(a="-", b="-")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cable as the scenario describes it, before it has laws."""
+
+    name: str
+    a: str
+    b: str
+    delay_s: float = 0.0
+    km: float | None = None
+    bytes_per_s: float | None = None
+    link: NetworkLink = _UNWRITTEN
+    path: str = "network"
+
+
+class Layout:
+    """Nodes, cables and routes of `[network]`, and the nodes of the server and the clients. Raises UserError."""
+
+    def __init__(self, section: Network, clients: int, generator: np.random.Generator) -> None:
+        self.section = section
+        self.plans = _plans(section, generator)
+        self._numbers = {plan.name: n for n, plan in enumerate(self.plans)}
+        self.nodes = list(dict.fromkeys([node for plan in self.plans for node in (plan.a, plan.b)]))
+        self._sites = {node: n for n, node in enumerate(self.nodes)}
+        self._check_node(section.server, "network.server")
+        self.places = self._places(clients)
+        self._given = {self._ends(i): self._written(i) for i in range(len(section.routes))}
+        self._hops: dict[tuple[str, str], Hops] = {}
+        # Pieces that no cable joins are refused here.
+        self.underlay  # noqa: B018
+
+    def _check_node(self, node: str, key: str) -> None:
+        if node not in self._sites:
+            raise UserError(f"{key} = {node!r}: is no node of the network; {did_you_mean(node, self.nodes)}")
+
+    def _places(self, clients: int) -> list[str]:
+        """Return the node of each client."""
+        section = self.section
+        if isinstance(section.clients, list):
+            for i, node in enumerate(section.clients):
+                self._check_node(node, f"network.clients.{i}")
+            if len(section.clients) != clients:
+                named = len(section.clients)
+                reason = f"client {named} has no node" if named < clients else "there are fewer clients"
+                raise UserError(f"network.clients: names {named} nodes for {clients} clients: {reason}; name one for each")
+            return section.clients
+        ends = Counter(node for plan in self.plans for node in (plan.a, plan.b))
+        wanted = [node for node in self.nodes if section.clients == "others" or ends[node] == 1]
+        nodes = [node for node in wanted if node != section.server]
+        if not nodes:
+            raise UserError(f"network.clients = {section.clients!r}: there is no such node; name the node of each client")
+        return [nodes[client % len(nodes)] for client in range(clients)]
+
+    @cached_property
+    def underlay(self) -> Underlay:
+        """The nodes and cables, with lengths by which routes are the shortest."""
+        routing = self.section.routing
+        cables = []
+        for plan in self.plans:
+            length = {"delay": plan.delay_s * 1e3, "km": plan.km, "hops": 1.0}[routing]
+            if length is None:
+                raise UserError(f"network.routing = 'km': cable {plan.name!r} has no km; give it, or set routing = 'delay'")
+            cables.append(Length(self._sites[plan.a], self._sites[plan.b], delay_ms=length))
+        try:
+            return Underlay("network", tuple(self.nodes), tuple(cables))
+        except ParameterError as error:
+            raise UserError(f"network: {error}") from error
+
+    def cable(self, name: str, key: str) -> int:
+        """Return the number of a cable; raises UserError."""
+        if name not in self._numbers:
+            raise UserError(f"{key} = {name!r}: is no cable of the network; {did_you_mean(name, self._numbers)}")
+        return self._numbers[name]
+
+    def _ends(self, i: int) -> tuple[str, str]:
+        route = self.section.routes[i]
+        self._check_node(route.start, f"network.routes.{i}.from")
+        self._check_node(route.to, f"network.routes.{i}.to")
+        return route.start, route.to
+
+    def _written(self, i: int) -> Hops:
+        route, key = self.section.routes[i], f"network.routes.{i}"
+        node, hops, visited = route.start, [], {route.start}
+        for place, name in enumerate(route.links):
+            n = self.cable(name, f"{key}.links.{place}")
+            plan = self.plans[n]
+            if node not in (plan.a, plan.b):
+                raise UserError(f"{key}.links.{place} = {name!r}: does not begin at {node!r}, where the cable before it ends")
+            node = plan.b if node == plan.a else plan.a
+            if node in visited:
+                raise UserError(f"{key}.links.{place} = {name!r}: leads back to {node!r}, a loop; leave the loop out")
+            visited.add(node)
+            hops.append((n, node))
+        if node != route.to:
+            raise UserError(f"{key}: ends at {node!r}, not at {route.to!r}; name the cables up to there")
+        return hops
+
+    def node(self, end: int) -> str:
+        """Return the node of a client, of the server (SERVER), or of an end that `other_end` has numbered."""
+        if end >= 0:
+            return self.places[end]
+        return self.section.server if end == SERVER else self.nodes[SERVER - 1 - end]
+
+    def other_end(self, node: str, key: str) -> int:
+        """Return the number of an end that is neither a client nor the server: below SERVER. Raises UserError."""
+        self._check_node(node, key)
+        return SERVER - 1 - self._sites[node]
+
+    def hops(self, source: int, target: int) -> Hops:
+        """Return the route between two ends, each a client's number, SERVER, or a number of `other_end`."""
+        return self.way(self.node(source), self.node(target))
+
+    def way(self, a: str, b: str) -> Hops:
+        """Return the route between two nodes."""
+        known = self._hops.get((a, b))
+        if known is None:
+            known = self._hops[a, b] = self._found(a, b)
+        return known
+
+    def _found(self, a: str, b: str) -> Hops:
+        if (a, b) in self._given:
+            return self._given[a, b]
+        if (b, a) in self._given:
+            there = self._given[b, a]
+            nodes = [b, *(node for _, node in there)]
+            return [(n, nodes[place]) for place, (n, _) in reversed(list(enumerate(there)))]
+        way = self.underlay.ways[self._sites[a]][self._sites[b]]
+        return [(n, self.nodes[site]) for n, site in zip(way.cables, way.sites[1:], strict=True)]
+
+
+def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
+    """Return the cables of file or generator, with those of the scenario; raises UserError."""
+    plans: dict[str, Plan] = {}
+    if section.source is not None:
+        with located("network.source"):
+            plans = _from_underlay(read_network(section.source), section.speed_km_per_s)
+    elif section.generator is not None:
+        plans = _generated(section.generator, section.speed_km_per_s, generator)
+    for i, link in enumerate(section.links):
+        path, name = f"network.links.{i}", link.name or f"{link.a}-{link.b}"
+        known = plans.get(name)
+        if known is not None and known.link is not _UNWRITTEN:
+            raise UserError(f"{path}.name = {name!r}: is the name of two cables; give each a name of its own")
+        if known is None:
+            if link.a is None or link.b is None:
+                raise UserError(f"{path}.name = {name!r}: is no cable of the file; give a and b; {did_you_mean(name, plans)}")
+            known = Plan(name, link.a, link.b)
+        elif link.name is not None and link.a is not None and {link.a, link.b} != {known.a, known.b}:
+            raise UserError(f"{path}.name = {name!r}: joins {known.a!r} and {known.b!r}; leave a and b out, or give another name")
+        delay_s = link.delay_s if link.km is None else link.km / section.speed_km_per_s
+        km = known.km if link.km is None else link.km
+        plans[name] = replace(known, link=link, path=path, km=km, delay_s=known.delay_s if delay_s is None else delay_s)
+    return list(plans.values())
+
+
+def _from_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, Plan]:
+    plans = {}
+    for cable in underlay.cables:
+        a, b = underlay.sites[cable.a], underlay.sites[cable.b]
+        delay_s = cable.km / speed_km_per_s if cable.km is not None else (cable.delay_ms or 0.0) / 1e3
+        rate = None if cable.bits_per_s is None else cable.bits_per_s / 8
+        plans[f"{a}-{b}"] = Plan(f"{a}-{b}", a, b, delay_s, cable.km, rate)
+    return plans
+
+
+def _generated(section: Generator, speed_km_per_s: float, generator: np.random.Generator) -> dict[str, Plan]:
+    rule = getattr(generators, section.kind.replace("-", "_"))
+    keywords = section.keywords | ({"generator": generator} if section.kind == "waxman" else {})
+    try:
+        _, cables = rule(**keywords)
+    except ParameterError as error:
+        raise UserError(str(error.renamed(f"network.generator.{error.name}"))) from error
+    levels = 1 + max(level for _, _, level, _ in cables)
+    for key in ("level_bytes_per_s", "level_delay_s"):
+        given = getattr(section, key)
+        if given is not None and len(given) != levels:
+            raise UserError(f"network.generator.{key}: has {len(given)} numbers for {levels} levels; give one for each")
+    plans = {}
+    for a, b, level, km in cables:
+        delay_s = km / speed_km_per_s if section.level_delay_s is None else section.level_delay_s[level]
+        rate = None if section.level_bytes_per_s is None else section.level_bytes_per_s[level]
+        plans[f"{a}-{b}"] = Plan(f"{a}-{b}", a, b, delay_s, km, rate)
+    return plans
+
+
+@dataclass(frozen=True)
+class WiredNetwork:
+    """A network, and what carries the messages of a scenario over it."""
+
+    network: RoutedNetwork
+    layout: Layout
+    down: Carried
+    up: Carried
+
+    def between_clients(self) -> RoutedCarrier:
+        """Return the carrier of messages from client to client, each of which has a size of its own."""
+        return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
+
+
+def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) -> WiredNetwork | None:
+    """Return the network of `[network]`; None without one. Raises UserError."""
+    section = scenario.network
+    if section is None:
+        return None
+    count = context.population.count
+    layout = Layout(section, count, context.streams.generator("network.layout"))
+    cables = [_cable(plan, section, context) for plan in layout.plans]
+    _require_bandwidths(layout, cables, sizes, count)
+    network = RoutedNetwork(
+        clock=clock,
+        cables=cables,
+        hops=layout.hops,
+        streams=context.streams,
+        corrections=_corrections(section),
+        outages=_outages(section, layout, context),
+    )
+    network.background.extend(_source(one, i, layout, network, context) for i, one in enumerate(section.background))
+    if context.targets is not None:
+        for cable in cables:
+            if cable.bandwidth is not None:
+                context.targets.after_change(f"network.links.{cable.name}.bandwidth", network.renew)
+    down, up = _carried(network, "down", sizes.down, count), _carried(network, "up", sizes.up, count)
+    return WiredNetwork(network, layout, down, up)
+
+
+def _cable(plan: Plan, section: Network, context: Context) -> Cable:
+    link, alone = plan.link, replace(context, population=Population.of_one())
+    # Scripts name a cable, not its place in the file.
+    key = f"network.links.{plan.name}"
+    scripted = context.targets is not None
+    waits = scripted or link.delay != _UNWRITTEN.delay or any(change.delay for change in link.changes)
+    loses = scripted or link.channel != _UNWRITTEN.channel or any(change.channel for change in link.changes)
+    if link.random_changes is not None:
+        waits, loses = True, True
+    rate = plan.bytes_per_s or section.bandwidth_bytes_per_s
+    if rate is not None and link.bandwidth is None and link.bandwidth_bytes_per_s is None:
+        link = link.model_copy(update={"bandwidth_bytes_per_s": rate})
+    survivals = None
+    if loses:
+        draws, law = context.streams[f"{key}.state"], timeline(link, "channel", key, alone)
+        survivals = Survivals(clients=1, law=law, draws=draws, state_draws=draws)
+    return Cable(
+        name=plan.name,
+        a=plan.a,
+        b=plan.b,
+        delay_s=plan.delay_s,
+        duplex=link.duplex or section.duplex,
+        bandwidth=link_bandwidth(link, key, alone),
+        wait=timeline(link, "delay", key, alone) if waits else None,
+        survivals=survivals,
+    )
+
+
+def _require_bandwidths(layout: Layout, cables: Sequence[Cable], sizes: Sizes, count: int) -> None:
+    """Refuse a cable without bandwidth that bytes must cross."""
+    if all(cable.bandwidth is not None for cable in cables):
+        return
+    for direction, size in (("down", sizes.down), ("up", sizes.up)):
+        each = np.broadcast_to(size, (count,))
+        for client in np.flatnonzero(each > 0).tolist():
+            for n, _ in layout.hops(SERVER, client):
+                if cables[n].bandwidth is None:
+                    what = f"{'model' if direction == 'down' else 'update'} of {each[client]:,} bytes of client {client}"
+                    raise UserError(
+                        f"network.links: cable {cables[n].name!r} has no bandwidth, and a {what} crosses it; "
+                        "give it bandwidth_bytes_per_s, or network.bandwidth_bytes_per_s for all"
+                    )
+
+
+def _corrections(section: Network) -> Corrections | None:
+    given = section.corrections
+    if given is None:
+        return None
+    preset = PRESETS[given.preset] if given.preset is not None else Corrections()
+    own = {one.name: getattr(given, one.name) for one in fields(Corrections) if getattr(given, one.name) is not None}
+    return replace(preset, **own)
+
+
+def _outages(section: Network, layout: Layout, context: Context) -> ClientOutages:
+    outages = []
+    for i, one in enumerate(section.outages):
+        path = f"network.outages.{i}"
+        names = [plan.name for plan in layout.plans] if one.links is None else one.links
+        members = np.array([layout.cable(name, f"{path}.links.{place}") for place, name in enumerate(names)], np.int64)
+        when = when_in_seconds(one, context.streams[f"network.outage.{one.name}"], path)
+        assert when is not None
+        outages.append(ClientOutage(name=one.name, when=when, clients=len(layout.plans), members=members))
+    return ClientOutages(outages)
+
+
+def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork, context: Context) -> Source:
+    """Return the traffic of `network.background.I`; raises UserError."""
+    path = f"network.background.{i}"
+    ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
+    for n, _ in layout.hops(*ends):
+        if network.cables[n].bandwidth is None:
+            raise UserError(f"{path}: crosses cable {network.cables[n].name!r}, which has no bandwidth; give it one")
+    common: dict[str, Any] = {
+        "network": network,
+        "name": section.name,
+        "ends": ends,
+        "draws": context.streams[f"network.background.{section.name}"],
+        "limit_bytes_per_s": math.inf if section.bytes_per_s is None else section.bytes_per_s,
+    }
+    if section.kind == "constant":
+        return ConstantTraffic(**common)
+    if section.kind == "on-off":
+        return OnOffTraffic(**common, on_s=section.mean_on_s, off_s=section.mean_off_s)
+    exponential = section.sizes == "exponential"
+    return PoissonTraffic(**common, per_s=section.per_s, size_bytes=section.size_bytes, exponential=exponential)
+
+
+class _Expected:
+    """Expected seconds of the messages of all clients, each alone on its route, over time."""
+
+    fixed = False
+
+    def __init__(self, network: RoutedNetwork, ends: Sequence[tuple[int, int]], sizes: FloatArray) -> None:
+        self._network, self._ends, self._sizes = network, ends, sizes
+        self._known: tuple[tuple[Any, ...], DelayLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        laws, until_s = [], math.inf
+        for cable in self._network.cables:
+            for law in (cable.bandwidth, cable.wait):
+                if law is not None:
+                    present, ends_s = law.at(round, time_s)
+                    laws.append(present)
+                    until_s = min(until_s, ends_s)
+        if self._known is None or any(a is not b for a, b in zip(self._known[0], laws, strict=True)):
+            takes_s = self.takes_s(lambda law: float(law.mean_rate(np.zeros(1, np.int64))[0]), round, time_s)
+            self._known = tuple(laws), ConstantDelay(value_s=takes_s)
+        return self._known[1], until_s
+
+    def takes_s(self, rate: Callable[[Any], float], round: int, time_s: float) -> FloatArray:
+        """Return the seconds of each message at the bandwidths that `rate` makes of the laws in force."""
+        network, one = self._network, np.zeros(1, np.int64)
+        rates = [None if cable.bandwidth is None else rate(cable.bandwidth.at(round, time_s)[0]) for cable in network.cables]
+        waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
+        waits_s = [0.0 if law is None else float(law.mean_s(one)[0]) for law in waits]
+        takes_s = np.zeros(len(self._ends))
+        for place, (source, target) in enumerate(self._ends):
+            hops = [n for n, _ in network.hops(source, target)]
+            takes_s[place] = network.transfers.delay_s(network.route(source, target)) + sum(waits_s[n] for n in hops)
+            least = min((bandwidth for n in hops if (bandwidth := rates[n]) is not None), default=math.inf)
+            takes_s[place] += self._sizes[place] / (least * network.transfers.corrections.bandwidth_factor)
+        return takes_s
+
+
+def _carried(network: RoutedNetwork, direction: Direction, size: Any, count: int) -> Carried:
+    sizes = np.array(np.broadcast_to(size, (count,)), np.float64)
+    ends = [(SERVER, client) if direction == "down" else (client, SERVER) for client in range(count)]
+    expected = _Expected(network, ends, sizes)
+    mean_s = expected.takes_s(lambda law: float(law.mean_rate(np.zeros(1, np.int64))[0]), 1, 0.0)
+    if not mean_s.max() <= LONGEST_S:
+        client = int(mean_s.argmax())
+        shown = f"a message of client {client} takes {mean_s[client]:g} s alone"
+        raise UserError(f"network: {shown}; must be at most {LONGEST_S:g} s")
+    stops = any(
+        bool(np.isfinite(law.stops_s(np.zeros(1, np.int64))).any())
+        for cable in network.cables
+        if cable.bandwidth is not None
+        for law in getattr(cable.bandwidth, "laws", ())
+    )
+    return Carried(
+        carrier=RoutedCarrier(network=network, direction=direction, sizes=sizes), expected=(expected,), least_s=0.0, stops=stops
+    )
