@@ -38,6 +38,7 @@ LEAVES = {
     "test-the-timing.md": {"timing"},
     "my-cluster.md": {"first", "deadlines", "accuracy"},
     "flows.md": {"cases"},
+    "network.md": {"two-towns"},
     "overlays.md": set(),
 }
 """The folders below runs/ that the blocks of a page leave."""

@@ -38,7 +38,7 @@ from scenarios.wiring.energy import build_energy
 from scenarios.wiring.full_pass import with_extra_pass
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.multiplied import Multiplier
-from scenarios.wiring.network import build_network
+from scenarios.wiring.network import WiredNetwork, build_network
 from scenarios.wiring.outages import build_outages
 from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
@@ -162,12 +162,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
     training, delays = with_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
-    network = build_network(scenario, context, clock, sent)
-    if network is not None:
-        down, up = network.down, network.up
-    else:
-        down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
-        up = build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
+    network, down, up = _carriers(scenario, context, clock, sent)
     timed = [*delays.items(), *(("compute", law) for law in worked)]
     carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
     truth = _truth(scenario, timed, carried, population.count)
@@ -213,6 +208,15 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
             *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),
     )
+
+
+def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -> tuple[WiredNetwork | None, Carried, Carried]:
+    """Return the network of the scenario, None without one, and what carries models and updates. Raises UserError."""
+    network = build_network(scenario, context, clock, sent)
+    if network is not None:
+        return network, network.down, network.up
+    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
+    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
 
 
 def _keep_results(server: Server, trained: Any) -> None:
