@@ -23,6 +23,9 @@ class Source(ABC):
     Owners of transfers are named, so that `name` must be no direction of a carrier.
     """
 
+    _endless = False
+    """True if a transfer that has arrived is followed by another."""
+
     def __init__(
         self,
         *,
@@ -49,7 +52,9 @@ class Source(ABC):
         """Do what is due now, and call `_call_in` for what comes next."""
 
     def _over(self, key: Key, cause: str | None) -> None:
-        """A transfer has ended."""
+        # A call, not a flow at once: a cable that carries nothing any more would lose it in the same instant for ever.
+        if self._endless and cause is None:
+            self._call_in(0.0)
 
     def _send(self, size_bytes: float) -> None:
         self._sent += 1
@@ -84,16 +89,13 @@ class Source(ABC):
 class ConstantTraffic(Source):
     """One flow for ever, at most at `limit_bytes_per_s`."""
 
+    _endless = True
+
     def begin(self) -> None:
         self._send(_ENDLESS)
 
     def _next(self) -> None:
         self._send(_ENDLESS)
-
-    def _over(self, key: Key, cause: str | None) -> None:
-        # A call, not a flow at once: a cable that carries nothing any more would lose it in the same instant for ever.
-        if cause is None:
-            self._call_in(0.0)
 
 
 class OnOffTraffic(Source):
@@ -127,7 +129,10 @@ class OnOffTraffic(Source):
 
 
 class PoissonTraffic(Source):
-    """Transfers of `size_bytes` on average that begin `per_s` times a second; `exponential`: sizes are exponential, else equal."""
+    """Transfers of `size_bytes` on average that begin `per_s` times a second.
+
+    `exponential`: sizes are exponential, else all are equal.
+    """
 
     def __init__(
         self,
