@@ -43,7 +43,7 @@ def refusal(more: dict[str, Any] | None = None, **network: Any) -> str:
         ({"links": [LINK, LINK]}, ["network.links.1.name = 'x-s'", "two cables"]),
         ({"links": [LINK, LINK | {"name": "again"}]}, ["network: link", "between x and s", "stands twice", "keep one"]),
         ({"bandwidth_bytes_per_s": 1e15}, ["network.bandwidth_bytes_per_s = 1000000000000000.0", "must be <= 1.25e+14"]),
-        ({"links": [LINK | {"bandwidth_bytes_per_s": 1e15}]}, ["links.0.bandwidth_bytes_per_s", "must be <= 1.25e+14", "the units"]),
+        ({"links": [LINK | {"bandwidth_bytes_per_s": 1e15}]}, ["links.0.bandwidth_bytes_per_s", "the units"]),
         ({"routes": [{"from": "x", "to": "s", "links": ["far"]}]}, ["network.routes.0.links.0 = 'far'", "is no cable"]),
         ({"routes": [{"from": "x", "to": "x", "links": ["x-s", "x-s"]}]}, ["network.routes.0.links.1 = 'x-s'", "a loop"]),
         ({"routes": [{"from": "x", "to": "x", "links": ["x-s"]}]}, ["network.routes.0: ends at 's', not at 'x'"]),
