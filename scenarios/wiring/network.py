@@ -210,7 +210,7 @@ def _generated(section: Generator, speed_km_per_s: float, generator: np.random.G
     try:
         _, cables = rule(**keywords)
     except ParameterError as error:
-        raise UserError(str(error.renamed(f"network.generator.{error.name}"))) from error
+        raise UserError(str(error.rename(f"network.generator.{error.name}"))) from error
     levels = 1 + max(level for _, _, level, _ in cables)
     for key in ("level_bytes_per_s", "level_delay_s"):
         given = getattr(section, key)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from netsim.core.protocols import Stateful
 from netsim.network.carriers import TRACE_END, Key
 from netsim.network.flows.transfers import LinkData, Transfers
 from netsim.network.outages import ClientOutages
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
     from netsim.network.flows.corrections import Corrections
     from netsim.network.flows.transfers import Route
-    from netsim.network.routed.background import Source
 
 _NEVER = float("inf")
 _CABLE: IntArray = np.zeros(1, np.int64)
@@ -51,6 +51,13 @@ class Journey:
     round: int
     cause: str | None
     """What will lose it, as far as that is known."""
+
+
+class Traffic(Stateful, Protocol):
+    """Traffic of others on the network."""
+
+    def begin(self) -> None:
+        """Start the traffic, as the first round opens."""
 
 
 class RoutedNetwork:
@@ -88,7 +95,7 @@ class RoutedNetwork:
         """Number of transfers sent so far, by owner, kind, source and target: the address of their draws."""
         self._calls_s = _NEVER
         """Time at which a change of a bandwidth stands on the clock."""
-        self.background: list[Source] = []
+        self.background: list[Traffic] = []
         """Traffic of others, which begins with the first round."""
         self._begun = False
         self.on_end: dict[str, Callable[[Key, str | None], None]] = {}

@@ -43,7 +43,7 @@ class Bench:
     def _listen(self) -> None:
         self.port = self.carrier.port("message")
         self.port.on_end = lambda client: self.ends.append((client, self.clock.now))
-        self.port.on_stop = lambda client: self.lost.append((client, self.clock.now))
+        self.port.on_loss = lambda client, cause: self.lost.append((client, self.clock.now))
 
     def join(self, client: int, at_s: float) -> Bench:
         self.clock.call_at(at_s, lambda one: self.port.join(one, one), client)
