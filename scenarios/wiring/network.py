@@ -345,10 +345,13 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     }
     if section.kind == "constant":
         return ConstantTraffic(**common)
+    # The section has checked that each kind has its keys.
+    own: dict[str, Any]
     if section.kind == "on-off":
-        return OnOffTraffic(**common, on_s=section.mean_on_s, off_s=section.mean_off_s)
-    exponential = section.sizes == "exponential"
-    return PoissonTraffic(**common, per_s=section.per_s, size_bytes=section.size_bytes, exponential=exponential)
+        own = {"on_s": section.mean_on_s, "off_s": section.mean_off_s}
+        return OnOffTraffic(**common, **own)
+    own = {"per_s": section.per_s, "size_bytes": section.size_bytes, "exponential": section.sizes == "exponential"}
+    return PoissonTraffic(**common, **own)
 
 
 class _Expected:
