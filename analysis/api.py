@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 class Run(run_results.Run):
     """A finished run that draws its figures.
 
-        run = netsim.open_run("runs/study")
-        run.plot("latency").savefig("latency.png")
+    >>> import netsim
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> run = netsim.run({"name": "small", **small})
+    >>> run.rounds["end_s"].tolist()
+    [1.0, 2.0, 3.0]
+    >>> type(run.plot("latency")).__name__
+    'ShownFigure'
     """
 
     def plot(self, figure: str | None = None, **settings: Any) -> Figure:
@@ -41,8 +47,12 @@ class Run(run_results.Run):
 class Sweep(sweep_results.Sweep):
     """A sweep that compares its variants and draws their figures.
 
-        sweep = netsim.open_sweep("runs/study")
-        sweep.comparison[["label", "mean_round_s_mean", "mean_round_s_half_width"]]
+    >>> import netsim
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> sweep = netsim.sweep({"name": "small", **small}, seeds=[1, 2], jobs=1)
+    >>> sweep.comparison[["label", "mean_round_s_mean"]].to_numpy().tolist()
+    [['random', 1.0]]
     """
 
     run_class: ClassVar[type[run_results.Run]] = Run

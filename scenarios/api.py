@@ -126,10 +126,14 @@ ScriptSource = str | Callable[..., Script] | Mapping[str, Any]
 
 @_public
 def load(source: Source, changes: Mapping[str, Any] | None = None) -> Scenario:
-    """The checked scenario of a file, of the name of one that comes with netsim, or of a dictionary.
+    """Read and check a scenario: a file, the name of one that comes with netsim, or a dictionary.
 
     `changes`: dotted keys and their values, as `--set` of the command line has them. A `kind` may be a class of your own.
     Raises ScenarioError, a ValueError.
+
+    >>> import netsim
+    >>> netsim.load("quickstart", {"rounds": 3, "clients.count": 8}).clients.count
+    8
     """
     given = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
     wanted = arguments.plain(given)
@@ -163,6 +167,12 @@ def run(
     mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError.
     Raises ScenarioError, a ValueError, with nothing written; KeyboardInterrupt and TimeoutError: in memory nothing is left, in
     `out` what `resume` goes on from.
+
+    >>> import netsim
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> netsim.run({"name": "small", **small}, seed=2).rounds["selected"].tolist()
+    [2, 2, 2]
     """
     tables, name = _tables(scenario)
     study = parse(override(tables, {} if seed is None else {"seed": arguments.integer("seed", seed)}) | _script_key(script), name)
@@ -199,9 +209,22 @@ def resume(
     """Go on with a run in a folder that was interrupted or killed, from its last checkpoint, as `netsim resume` does.
 
     `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
-    `allow_changed_code`: though the code of your own components is another by now. `event_limit`, `wall_limit_s`: as of `run`.
+    `allow_changed_code`: go on although the code of your own components has changed. `event_limit`, `wall_limit_s`: as in `run`.
     A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
+
+    >>> import netsim, tempfile
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> def interrupt(done, most):
+    ...     if done == 2:
+    ...         raise KeyboardInterrupt
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         netsim.run({"name": "small", **small}, out=folder, overwrite=True, progress=interrupt)
+    ...     except KeyboardInterrupt:
+    ...         print(len(netsim.resume(folder).rounds))
+    3
     """
     place = arguments.folder("folder", folder)
     limits = _limits(event_limit, wall_limit_s)
@@ -292,6 +315,13 @@ def sweep(
     their results travel back (docs/cluster.md). `retries`: how often a run is simulated again whose worker was killed.
     `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run; `wall_limit_s`: a run that takes
     longer fails, and the others go on. The rest as for `run`. Raises ScenarioError, a ValueError.
+
+    >>> import netsim
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> runs = netsim.sweep({"name": "small", **small}, grid={"server.per_round": [1, 2]}, seeds=[1, 2], jobs=1)
+    >>> [(run.variant, run.seed) for run in runs]
+    [('per_round=1', 1), ('per_round=1', 2), ('per_round=2', 1), ('per_round=2', 2)]
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
@@ -369,7 +399,16 @@ def fit(
 
 @_public
 def open_run(path: str | Path) -> Run:
-    """The run in a folder. Raises ScenarioError, a ValueError: there is none, or it is of a newer format."""
+    """Return the run in a folder. Raises ScenarioError, a ValueError: there is none, or it is of a newer format.
+
+    >>> import netsim, tempfile
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = netsim.run({"name": "small", **small}, out=folder)
+    ...     print(netsim.open_run(folder).summary["rounds"])
+    3
+    """
     try:
         return analysis.open_run(path)
     except (ValueError, OSError) as error:
@@ -378,7 +417,16 @@ def open_run(path: str | Path) -> Run:
 
 @_public
 def open_sweep(path: str | Path) -> Sweep:
-    """The sweep in a folder. Raises ScenarioError, a ValueError: there is none, or it is of a newer format."""
+    """Return the sweep in a folder. Raises ScenarioError, a ValueError: there is none, or it is of a newer format.
+
+    >>> import netsim, tempfile
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = netsim.sweep({"name": "small", **small}, seeds=[1, 2], out=folder, jobs=1, figures=False)
+    ...     print(len(netsim.open_sweep(folder)))
+    2
+    """
     try:
         return analysis.open_sweep(path)
     except (ValueError, OSError) as error:
@@ -392,6 +440,17 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
     `group`: such as policy, delay, channel (`netsim list` names all). What is written of a run names the class by its module.
     Names that netsim or an installed package has are refused; one that was registered before is replaced.
     Raises ScenarioError, a ValueError.
+
+    >>> import netsim, numpy as np
+    >>> from models.policies.random import Random
+    >>> class Lowest(Random):
+    ...     def select(self, view):
+    ...         return np.flatnonzero(view.selectable)[:2]
+    >>> netsim.register("policy", "lowest", Lowest)
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "lowest"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> netsim.run({"name": "small", **small}).clients["client"].tolist()
+    [0, 1, 0, 1, 0, 1]
     """
     groups = {group: list(shared_names(group)) for group in BUILT_IN} | {"data": list(DATASETS)}
     groups["server"] += KINDS

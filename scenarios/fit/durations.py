@@ -188,9 +188,9 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
     """Fit every law that the durations admit; the best by Akaike's criterion comes first, the empirical one last.
 
     >>> rng = np.random.default_rng(1)
-    >>> times = rng.weibull(1.5, 400) * 3.0
-    >>> cut = times > 3.0                                   # a deadline of 3 s
-    >>> best, *others = fit_laws(Durations.of(np.minimum(times, 3.0), cut))
+    >>> times = rng.weibull(4.0, 400) * 3.0
+    >>> cut = times > 3.5                                   # a deadline of 3.5 s
+    >>> best, *others = fit_laws(Durations.of(np.minimum(times, 3.5), cut))
     >>> best.kind, round(best.parameters["scale_s"].value, 1)
     ('weibull', 3.0)
 

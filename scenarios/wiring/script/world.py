@@ -20,7 +20,18 @@ from scenarios.wiring.script.values import Some, listed, plain, read, shown, tol
 
 
 class World(Observed):
-    """The run, as a script sees it. Clients and sub-channels count from 0, rounds from 1; times are simulated seconds."""
+    """The run, as a script sees it. Clients and sub-channels count from 0, rounds from 1; times are simulated seconds.
+
+    >>> import netsim
+    >>> def script(world: netsim.World) -> netsim.Script:
+    ...     yield world.until_round(2)
+    ...     world.take_away([0, 1])
+    >>> small = {"rounds": 3, "clients": {"count": 4}, "server": {"per_round": 2}, "policy": {"kind": "random"}}
+    >>> small["compute"] = {"delay": {"kind": "constant", "value_s": 1.0}}
+    >>> run = netsim.run({"name": "small", **small}, script=script)
+    >>> sorted(run.clients.loc[run.clients["round"] == 3, "client"])
+    [2, 3]
+    """
 
     def change(self, target: str, /, *, clients: Some = None, channels: Some = None, **parameters: Any) -> Change:
         """From now on, parameters of a law have other values, until the change is restored.

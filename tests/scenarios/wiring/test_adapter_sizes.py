@@ -41,6 +41,12 @@ def test_adapters_of_published_shapes_by_hand() -> None:
     assert words(compressed) == "a model of 589,824 bytes, an update of 294,912 bytes"
 
 
+def test_a_scenario_that_writes_out_the_defaults_of_adapters_is_read() -> None:
+    # The scenario in a run's folder states every default, so that resume and replay read such a file.
+    written = {"kind": "model", "matrices": 2, "bits": 16, "down_bytes": 8.0, "up_bytes": 8.0}
+    assert words(written).startswith("a model of 8 bytes")
+
+
 def test_adapters_take_the_time_of_their_bytes() -> None:
     run = netsim.run(WORLD | {"payload": ROBERTA})
     seconds = run.clients["upload_end_s"] - run.clients["upload_start_s"]
