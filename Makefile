@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/quickstart
 
-.PHONY: demo test test-slow golden golden-check coverage bench docs lint clean
+.PHONY: demo test test-slow golden golden-check coverage bench validate docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
@@ -35,6 +35,10 @@ coverage: $(VENV)/.test-ready
 # One process, one benchmark at a time: the ratios are measured within one run.
 bench: $(VENV)/.test-ready
 	$(BIN)/python -m pytest tests/benchmarks -m "" --benchmark-only -s
+
+# Predictions beside rounds over real sockets (docs/results-sockets.md): minutes; needs Linux, root, ip and tc.
+validate: $(VENV)/.test-ready
+	$(BIN)/python -m tests.reliability.sockets.campaign
 
 # The generated pages, and the site: build/site/index.html (its search needs `python -m http.server -d build/site`).
 docs: $(VENV)/.test-ready

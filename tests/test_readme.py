@@ -19,7 +19,8 @@ BLOCK = re.compile(r"(?:<!-- test: (?P<mark>[^\n]+?) -->\n)?```(?P<language>\w+)
 UNTESTED = {
     "README.md": ("make demo", "source .venv", "seconds to"),
     "equations.md": ("import",),
-    "fit.md": ("netsim fit log.csv", "import pandas"),
+    "fit.md": ("netsim fit log.csv",),
+    "logs-to-deadline.md": ("# total, phone",),
     "world.md": ("delay + samples", "class, share", "payload = { kind"),
 }
 """How the blocks begin that are no test here: they set up an environment, show what a command prints, or are tested elsewhere."""
@@ -39,6 +40,8 @@ LEAVES = {
     "my-cluster.md": {"first", "deadlines", "accuracy"},
     "flows.md": {"cases"},
     "network.md": {"two-towns"},
+    "fit.md": set(),
+    "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),
 }
 """The folders below runs/ that the blocks of a page leave."""
@@ -62,7 +65,7 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-SLOW = ("my-cluster.md", "breakpoints.md", "script-a-channel.md", "write-a-policy.md", "test-the-timing.md")
+SLOW = ("my-cluster.md", "logs-to-deadline.md", "breakpoints.md", "script-a-channel.md", "write-a-policy.md", "test-the-timing.md")
 """Pages whose blocks run for minutes."""
 
 

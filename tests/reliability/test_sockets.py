@@ -1,0 +1,64 @@
+"""netsim beside real sockets: predictions by hand, and two cases over TCP; `make validate` plays all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.reliability.sockets.campaign import cases, errors, predict, start_up_s
+from tests.reliability.sockets.network import Limits, why_not
+from tests.reliability.sockets.rounds import Case
+
+
+def test_the_predictions_of_the_cases_by_hand() -> None:
+    by_name = {case.name: case for case in cases()}
+    # 8 MB over 1.25 MB/s; all end together.
+    assert predict(by_name["8 x 1 MB at once, shared"]) == pytest.approx((6.4, 6.4))
+    # The slowest has 100 kB/s; the mean of 400 kB over eight rates.
+    last, mean = predict(by_name["own links, 100 to 500 kB/s, 400 kB"])
+    rates = [1e5 + client * 4e5 / 7 for client in range(8)]
+    assert (last, mean) == pytest.approx((4.0, sum(4e5 / rate for rate in rates) / 8))
+    # 50 ms each way and 200 kB at 500 kB/s.
+    assert predict(by_name["own links of 500 kB/s, 50 ms each way, 200 kB"])[0] == pytest.approx(0.5)
+
+
+def test_the_start_up_of_a_connection_by_hand() -> None:
+    # Windows of 10, 20 and 40 segments fill 57,920 bytes after two round trips; the link carries 600 kB/s meanwhile.
+    assert start_up_s(231_680.0, 6e5, 0.1, "transfer") == pytest.approx(0.4)
+    assert start_up_s(231_680.0, 579_200.0, 0.1, "link") == pytest.approx(0.2 - (57_920 - 14_480) / 579_200)
+    assert start_up_s(14_000.0, 6e5, 0.1, "transfer") == 0.0
+    assert start_up_s(1e6, 6e5, 0.1, "nothing") == 0.0
+
+
+def left_over() -> str:
+    """Return the namespaces of this process that are still there."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    return "".join(line for line in listed.splitlines() if line.startswith(f"netsim{os.getpid()}"))
+
+
+@pytest.mark.slow
+def test_the_last_update_of_a_round_is_predicted_over_tcp() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    shared, own = (case for case in cases()[:4] if case.control == "cubic")
+    (shared_error,), _ = errors(shared, 1)
+    (own_error,), (own_mean,) = errors(own, 1)
+    assert left_over() == ""
+    # A loaded machine sends late, never early: a prediction may be too small by more than it may be too large.
+    assert -0.25 < shared_error < 0.1
+    assert -0.15 < own_error < 0.1
+    assert -0.15 < own_mean < 0.1
+
+
+@pytest.mark.slow
+def test_the_network_is_removed_when_a_measurement_fails() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    wrong = Case(name="wrong", limits=Limits(up=[1e6]), up_bytes=[10], train_s=[0.0], control="no-such-control")
+    with pytest.raises(ConnectionError, match="wrong: a client or the server failed"):
+        errors(wrong, 1)
+    assert left_over() == ""
