@@ -21,6 +21,7 @@ UNTESTED = {
     "equations.md": ("import",),
     "fit.md": ("netsim fit log.csv",),
     "logs-to-deadline.md": ("# total, phone",),
+    "results-sockets.md": ("make validate",),
     "world.md": ("delay + samples", "class, share", "payload = { kind"),
 }
 """How the blocks begin that are no test here: they set up an environment, show what a command prints, or are tested elsewhere."""
