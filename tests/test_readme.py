@@ -66,7 +66,14 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-SLOW = ("my-cluster.md", "logs-to-deadline.md", "breakpoints.md", "script-a-channel.md", "write-a-policy.md", "test-the-timing.md")
+SLOW = (
+    "my-cluster.md",
+    "logs-to-deadline.md",
+    "breakpoints.md",
+    "script-a-channel.md",
+    "write-a-policy.md",
+    "test-the-timing.md",
+)
 """Pages whose blocks run for minutes."""
 
 
